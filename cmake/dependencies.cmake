@@ -1,0 +1,10 @@
+# Everything from outside, found once. docs/decisions/ says why each is here.
+find_package(Threads REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(PNG REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+if(TESSERA_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,37 @@
+# Build switches and the compiler flags every target shares.
+option(TESSERA_TESTS "build the tests" ON)
+option(TESSERA_FUZZ "build the libFuzzer targets (needs clang)" OFF)
+option(TESSERA_FAULTS "let tests switch single input checks off and plant faults" OFF)
+set(TESSERA_CUDA "AUTO" CACHE STRING "CUDA backend: AUTO, ON or OFF")
+set(TESSERA_SANITIZE "" CACHE STRING "sanitizers for every target, for instance address,undefined")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+
+# The IEEE result of every expression is part of the promise "same seed, same bytes": no contraction
+# chosen by the compiler, no fast-math. Kernels that want a fused multiply-add write it.
+add_compile_options(-Wall -Wextra -Wshadow -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno
+                    -fstack-protector-strong -fstack-clash-protection -fcf-protection
+                    $<$<CONFIG:Release>:-U_FORTIFY_SOURCE> $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>)
+add_compile_definitions(_GLIBCXX_ASSERTIONS)
+add_link_options(-Wl,-z,relro,-z,now)
+
+if(TESSERA_SANITIZE)
+  add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${TESSERA_SANITIZE})
+endif()
+
+find_program(TESSERA_CCACHE ccache)
+if(TESSERA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TESSERA_CCACHE})
+endif()
+find_program(TESSERA_MOLD mold)
+if(TESSERA_MOLD AND NOT TESSERA_FUZZ)
+  add_link_options(-fuse-ld=mold)
+endif()

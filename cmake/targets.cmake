@@ -1,0 +1,25 @@
+# One library per folder. A library lists what it may include; the layering test holds it to that.
+#   tessera_library(engine_ops DEPS engine_backend SOURCES a.cpp b.cpp)
+function(tessera_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} ${ARG_LIBS})
+endfunction()
+
+# A test program, one ctest entry.
+#   tessera_test(core_test LABEL unit DEPS engine_core SOURCES core_test.cpp [TIMEOUT seconds])
+function(tessera_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                             TESSERA_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_compile_options(${name} PRIVATE -O1)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+endfunction()

@@ -1,0 +1,148 @@
+// What a device can do: allocate, and run the ops a transformer and a convolutional tokenizer need.
+// Arguments arrive checked (engine/ops does that). Calls enqueue; only synchronize() blocks.
+//
+// Row contract, kept by every backend on the decode path: one output row is one reduction in one
+// fixed order over its inputs. It depends neither on how many rows are computed beside it, nor on
+// the number of threads, nor on rows cached after the ones it may see.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/core/tensor.h"
+#include "engine/core/thread_pool.h"
+
+namespace tessera {
+
+// A matrix [n, k] in the backend's own packed layout, stored as f32 or bf16, computed in f32.
+struct LinearWeight {
+  Tensor packed;
+  std::int64_t n = 0;  // outputs
+  std::int64_t k = 0;  // inputs
+  DType storage = DType::kF32;
+};
+
+// A convolution kernel [c_out, c_in, kh, kw] in the backend's own packed layout.
+struct ConvWeight {
+  Tensor packed;
+  std::int64_t c_out = 0, c_in = 0, kh = 0, kw = 0;
+  DType storage = DType::kF32;
+};
+
+enum class RopePairing : std::uint8_t {
+  kHalfSplit,    // pair (x_i, x_{i + hd/2}): Llama as Hugging Face stores it
+  kInterleaved,  // pair (x_{2i}, x_{2i+1}): LlamaGen
+};
+
+// One sequence's part of an attention call. Keys and values are [capacity, kv_heads, head_dim],
+// f32 or bf16. Query rows [row_begin, row_begin + rows) of the batch belong to it; row r sees keys
+// [0, first_visible + r + 1), which is causal attention when first_visible keys were cached before
+// the window. With `causal` false every row sees keys [0, first_visible).
+struct AttentionSegment {
+  ConstTensorView keys;
+  ConstTensorView values;
+  std::int64_t row_begin = 0;
+  std::int64_t rows = 0;
+  std::int64_t first_visible = 0;
+  bool causal = true;
+};
+
+struct AttentionArgs {
+  ConstTensorView q;                          // [M, heads, head_dim] f32
+  TensorView out;                             // [M, heads, head_dim] f32
+  std::span<const AttentionSegment> segments;
+  float scale = 1.0f;
+};
+
+// 2-D convolution over one image, NHWC without the N. The input may be transformed as it is read,
+// so that a GroupNorm, a swish and an upsampling never stand in memory:
+//   read(y, x, c) = act(scale[c] * in(y / up, x / up, c) + shift[c]),  zero outside the image.
+struct Conv2dArgs {
+  ConstTensorView in;                 // [H, W, c_in] f32
+  const ConvWeight* weight = nullptr;
+  ConstTensorView bias;               // [c_out] f32 or empty
+  ConstTensorView scale, shift;       // [c_in] f32, both or neither
+  bool swish = false;                 // after scale and shift
+  int upsample = 1;                   // 1 or 2 (nearest)
+  int stride = 1;
+  int pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;  // in upsampled pixels
+  TensorView out;                     // [H', W', c_out] f32
+  bool accumulate = false;            // out += result instead of out = result
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;  // "cpu-avx2", "cpu-reference", "cuda:0"
+  virtual Device device() const = 0;
+  virtual ThreadPool& threads() = 0;
+
+  virtual Tensor allocate(DType dtype, Shape shape) = 0;
+  virtual void upload(ConstTensorView host, TensorView out) = 0;    // same dtype and shape
+  virtual void download(ConstTensorView in, TensorView host) = 0;
+  virtual void synchronize() = 0;
+
+  // Rows of several matrices [n_i, k] stacked into one packed weight (QKV, gate and up), or a range
+  // of rows of one (an image-only head). Sources f32, bf16 or f16 in host memory.
+  virtual LinearWeight pack_linear(std::span<const ConstTensorView> stacked, DType storage) = 0;
+  virtual ConvWeight pack_conv(ConstTensorView kernel, DType storage) = 0;
+  // Bytes that pack_linear of [n, k] / pack_conv will hold, for the memory plan.
+  virtual std::size_t packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const = 0;
+  virtual std::size_t packed_conv_bytes(const Shape& kernel, DType storage) const = 0;
+  // Scratch that one conv2d / attention call of these sizes needs at most; grown once, kept.
+  virtual void reserve_scratch(std::size_t bytes) = 0;
+  virtual std::size_t conv_scratch_bytes(const Conv2dArgs& args) const = 0;
+  virtual std::size_t attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
+                                              std::int64_t head_dim) const = 0;
+
+  virtual void linear(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
+                      TensorView out) = 0;                                   // [M,k] -> [M,n]
+  virtual void embedding(ConstTensorView table, std::span<const std::int32_t> ids,
+                         TensorView out) = 0;                                // [V,C] -> [M,C]
+  virtual void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView out) = 0;
+  virtual void add(ConstTensorView a, ConstTensorView b, TensorView out) = 0;
+  virtual void silu_mul(ConstTensorView gate_up, TensorView out) = 0;        // [M,2F] -> [M,F]
+  virtual void gelu(ConstTensorView x, TensorView out) = 0;                  // exact erf
+  // x [M, heads, hd] rotated in place by per-row tables cos, sin [M, hd/2].
+  virtual void rope(TensorView x, ConstTensorView cos, ConstTensorView sin, RopePairing pairing) = 0;
+  // Copies rows [M, heads*hd] (row stride `row_stride` elements) into cache rows given by index.
+  virtual void store_rows(const float* rows, std::int64_t row_stride,
+                          std::span<const std::int64_t> slots, TensorView cache) = 0;
+  virtual void attention(const AttentionArgs& args) = 0;
+
+  virtual void conv2d(const Conv2dArgs& args) = 0;
+  // Per-channel scale and shift that apply GroupNorm(groups, eps, gamma, beta) to x [H, W, C].
+  virtual void group_norm_coefficients(ConstTensorView x, int groups, float eps,
+                                       ConstTensorView gamma, ConstTensorView beta, TensorView scale,
+                                       TensorView shift) = 0;
+  // out = scale[c] * x + shift[c]
+  virtual void affine_channels(ConstTensorView x, ConstTensorView scale, ConstTensorView shift,
+                               TensorView out) = 0;
+  // argmin over the codebook of |z|^2 + |e|^2 - 2 z.e, lowest index on a tie. z [N,D], e [V,D].
+  virtual void nearest_code(ConstTensorView z, ConstTensorView codebook,
+                            std::span<std::int32_t> ids) = 0;
+  // Rows scaled to unit length: x / max(|x|, eps).
+  virtual void l2_normalize(ConstTensorView x, float eps, TensorView out) = 0;
+};
+
+struct CpuOptions {
+  int threads = 0;          // 0 = one per core
+  enum class Isa : std::uint8_t { kAuto, kReference, kAvx2 } isa = Isa::kAuto;
+};
+
+// Devices that this build and this machine offer, the CPU first.
+struct DeviceInfo {
+  std::string name;         // as --device takes it: "cpu", "cuda:0"
+  std::string description;  // "AVX2+FMA, 2 threads"
+  bool usable = true;
+  std::string why_not;
+};
+std::vector<DeviceInfo> list_devices();
+
+// Error kUsage with the list of devices when `device` is unknown or unusable ("auto" never fails).
+std::unique_ptr<Backend> make_backend(const std::string& device, const CpuOptions& options = {});
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// Named, read-only tensor views over weight files: one safetensors file, a sharded index, or a
+// pickled .pt/.pth/.bin through a reader that never runs code. Data stays mapped, not copied.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/tensor.h"
+
+namespace tessera {
+
+class Checkpoint {
+ public:
+  // A weight file, a folder with model.safetensors, *.safetensors.index.json,
+  // pytorch_model*.bin(.index.json), or one .pt. All checks of the container happen here; nothing
+  // is allocated from declared sizes. Error kModel.
+  static Checkpoint open(const std::filesystem::path& path);
+
+  // Tensors made in memory (seeded test models, random weights for benchmarks); `label` stands for
+  // the file name in messages.
+  static Checkpoint from_tensors(std::string label, std::map<std::string, Tensor> tensors);
+
+  Checkpoint(Checkpoint&&) noexcept;
+  Checkpoint& operator=(Checkpoint&&) noexcept;
+  ~Checkpoint();
+
+  // nullptr when absent.
+  const ConstTensorView* find(std::string_view name) const;
+  // Sorted by name.
+  const std::map<std::string, ConstTensorView, std::less<>>& tensors() const;
+  const std::map<std::string, std::string>& metadata() const;
+  std::string file_of(std::string_view name) const;  // the shard, for messages
+  std::uint64_t total_bytes() const;
+  // Error kModel if a weight file was changed, cut or replaced since it was opened.
+  void verify_unchanged() const;
+  // Tells the kernel that a tensor's pages will not be read again.
+  void release(std::string_view name) const;
+
+ private:
+  struct Impl;
+  explicit Checkpoint(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Writes a safetensors file (sorted, aligned, atomic). Used by tests and tools.
+void write_safetensors(const std::filesystem::path& path,
+                       const std::map<std::string, ConstTensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace tessera

@@ -1,0 +1,63 @@
+// All file access of the program. Every call goes through one layer that tests can tell to fail at
+// the n-th call of a kind (TESSERA_FAULT=op:n:errno[:once|sticky|short], builds with
+// TESSERA_FAULTS), so that each error branch is exercised.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/error.h"
+
+namespace tessera {
+
+// A file mapped read-only. Length is fixed at opening; changed_on_disk() compares inode, size and
+// mtime with those seen then, because a cut file shows as zeros, not as an error, in a mapping.
+class MappedFile {
+ public:
+  // Error kModel, E_IO_OPEN, if it cannot be opened, is no regular file, or cannot be mapped.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  const std::filesystem::path& path() const { return path_; }
+  bool changed_on_disk() const;
+  // Tells the kernel these pages are no longer needed (after packing): keeps resident memory flat.
+  void release(std::size_t offset, std::size_t length) const;
+
+ private:
+  std::filesystem::path path_;
+  std::span<const std::byte> bytes_;
+  std::uint64_t inode_ = 0, size_ = 0;
+  std::int64_t mtime_ns_ = 0;
+};
+
+// Whole small file. Error kModel/`kind` when missing, unreadable or larger than max_bytes.
+std::string read_file(const std::filesystem::path& path, std::size_t max_bytes,
+                      ErrorKind kind = ErrorKind::kModel);
+
+// Writes beside the target, fsyncs file and directory, renames: readers see the old file or the
+// whole new one. Any failure removes the temporary and throws Error kStorage naming path, free and
+// needed bytes.
+void write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> data);
+void write_file_atomic(const std::filesystem::path& path, std::string_view text);
+
+// Creates the folder (with parents) and proves that it can be written. Error kStorage.
+void ensure_output_folder(const std::filesystem::path& folder);
+
+bool file_exists(const std::filesystem::path& path);
+std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);  // sorted
+
+// Seconds on a clock that never steps (CLOCK_MONOTONIC).
+double monotonic_seconds();
+
+// Calls made so far through the layer, and the fault of this process if any; for tests.
+std::uint64_t io_call_count();
+
+}  // namespace tessera

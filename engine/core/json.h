@@ -1,0 +1,67 @@
+// Strict JSON for strangers' files: RFC 8259, valid UTF-8, depth and size limits, duplicate keys
+// refused, numbers that do not fit refused. Errors name file and place (byte offset or JSON path).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/error.h"
+
+namespace tessera {
+
+using Json = nlohmann::ordered_json;
+
+struct JsonLimits {
+  std::size_t max_bytes = std::size_t{1} << 20;
+  int max_depth = 32;
+  ErrorKind kind = ErrorKind::kModel;
+};
+
+// `file` is the name in messages. Error code E_JSON.
+Json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits = {});
+
+// Reads fields of one JSON object with ranges; remembers file and path for messages. finish()
+// refuses any key that was never asked for (when `unknown` says so).
+class JsonReader {
+ public:
+  JsonReader(const Json& object, std::string file, std::string path = "",
+             ErrorKind kind = ErrorKind::kModel);
+
+  bool has(std::string_view key) const;  // present and not null
+  bool is_null(std::string_view key) const;
+  std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high) const;
+  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t low,
+                          std::int64_t high) const;
+  double number(std::string_view key, double low, double high) const;
+  double number_or(std::string_view key, double fallback, double low, double high) const;
+  bool boolean_or(std::string_view key, bool fallback) const;
+  std::string string(std::string_view key) const;
+  std::string string_or(std::string_view key, std::string fallback) const;
+  // One of `choices`; the message lists them.
+  std::string choice(std::string_view key, std::span<const std::string_view> choices) const;
+  std::vector<std::int64_t> integers(std::string_view key, std::int64_t low, std::int64_t high,
+                                     std::size_t max_count) const;
+  std::vector<std::string> strings(std::string_view key, std::size_t max_count) const;
+  JsonReader object(std::string_view key) const;
+  std::vector<JsonReader> objects(std::string_view key, std::size_t max_count) const;
+  const Json& raw(std::string_view key) const;  // Error if absent
+  // Error naming the first key that is not in `known`.
+  void only(std::span<const std::string_view> known) const;
+
+  const std::string& file() const { return file_; }
+  std::string path_of(std::string_view key) const;
+  [[noreturn]] void fail(std::string_view key, std::string expected, std::string found) const;
+
+ private:
+  const Json* object_;
+  std::string file_;
+  std::string path_;
+  ErrorKind kind_;
+};
+
+}  // namespace tessera
