@@ -35,3 +35,5 @@ find_program(TESSERA_MOLD mold)
 if(TESSERA_MOLD AND NOT TESSERA_FUZZ)
   add_link_options(-fuse-ld=mold)
 endif()
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)

@@ -1,0 +1,220 @@
+// Holds the tree to docs/architecture.md: reads every include of every source file and checks it
+// against the arrows that are drawn there, and checks what may be tracked at all (sizes, words).
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The arrows as drawn. A folder may include itself and everything reachable from it.
+const std::map<std::string, std::vector<std::string>> kArrows = {
+    {"engine/core", {}},
+    {"engine/backend", {"engine/core"}},
+    {"engine/backend/cpu", {"engine/backend", "engine/core"}},
+    {"engine/backend/cuda", {"engine/backend", "engine/core"}},
+    {"engine/ops", {"engine/backend"}},
+    {"engine/checkpoint", {"engine/core"}},
+    {"engine/nn", {"engine/ops"}},
+    {"engine/cache", {"engine/ops"}},
+    {"engine/sampling", {"engine/ops"}},
+    {"engine/model", {"engine/nn", "engine/cache"}},
+    {"engine/families", {"engine/model", "engine/checkpoint"}},
+    {"engine/decoding", {"engine/model", "engine/sampling", "engine/cache"}},
+    {"vision/scene", {"engine/core"}},
+    {"vision/image", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
+    {"vision/judge", {"vision/scene", "vision/image", "engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
+    {"tokenizers/text", {"engine/core"}},
+    {"tokenizers/visual", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
+    {"apps/pipeline",
+     {"vision/scene", "vision/image", "vision/judge", "tokenizers/text", "tokenizers/visual",
+      "engine/families", "engine/decoding"}},
+    {"apps/bench", {"apps/pipeline"}},
+    {"apps/cli", {"apps/pipeline", "apps/bench"}},
+};
+
+// Headers from outside that only some folders may see.
+struct OutsideRule {
+  std::string prefix;
+  std::set<std::string> folders;
+};
+const std::vector<OutsideRule> kOutside = {
+    {"opencv2/", {"vision/image", "video"}},
+    {"libav", {"video"}},
+    {"imgui", {"apps/viewer"}},
+    {"cuda", {"engine/backend/cuda"}},
+    {"cublas", {"engine/backend/cuda"}},
+    {"cudnn", {"engine/backend/cuda"}},
+    {"png.h", {"vision/image"}},
+    {"pcre2.h", {"tokenizers/text"}},
+    {"utf8proc.h", {"tokenizers/text"}},
+    {"CLI/", {"apps/cli"}},
+    {"cblas.h", {"apps/bench"}},
+};
+
+std::string folder_of(const std::string& path) {
+  std::string best;
+  for (const auto& [folder, unused] : kArrows) {
+    if (path.rfind(folder + "/", 0) == 0 && folder.size() > best.size()) best = folder;
+  }
+  return best;
+}
+
+void reach(const std::string& from, std::set<std::string>& seen) {
+  if (!seen.insert(from).second) return;
+  for (const std::string& next : kArrows.at(from)) reach(next, seen);
+}
+
+bool is_source(const fs::path& path) {
+  static const std::set<std::string> kEndings = {".h", ".cpp", ".cu", ".cuh"};
+  return kEndings.contains(path.extension().string());
+}
+
+std::vector<std::string> violations_of(const std::string& path, const std::string& text) {
+  std::vector<std::string> found;
+  const std::string folder = folder_of(path);
+  if (folder.empty()) return {path + ": in no folder the architecture knows"};
+  std::set<std::string> allowed;
+  reach(folder, allowed);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("#include", 0) != 0) continue;
+    const std::size_t open = line.find_first_of("\"<");
+    const std::size_t close = line.find_first_of("\">", open + 1);
+    if (open == std::string::npos || close == std::string::npos) continue;
+    const std::string target = line.substr(open + 1, close - open - 1);
+    if (line[open] == '"') {
+      const std::string target_folder = folder_of(target);
+      if (target_folder.empty()) {
+        found.push_back(path + " includes " + target + ", which no folder of the tree holds");
+      } else if (!allowed.contains(target_folder)) {
+        found.push_back(path + " may not include " + target);
+      }
+    }
+    for (const OutsideRule& rule : kOutside) {
+      if (target.rfind(rule.prefix, 0) == 0 && !rule.folders.contains(folder)) {
+        found.push_back(path + " may not include " + target);
+      }
+    }
+    if (target == "nlohmann/json.hpp" && path.ends_with(".h")) {
+      found.push_back(path + ": headers include <nlohmann/json_fwd.hpp>");
+    }
+    if (target == "regex") found.push_back(path + " may not include <regex>");
+  }
+  const bool knows_cuda = path.ends_with("backend/registry.cpp") || path.ends_with(".cu");
+  if (!knows_cuda && text.find("#ifdef TESSERA_CUDA") != std::string::npos) {
+    found.push_back(path + ": only engine/backend/registry.cpp knows whether CUDA was built");
+  }
+  return found;
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+const fs::path kRoot = TESSERA_SOURCE_DIR;
+
+TEST(Layering, EveryIncludeFollowsAnArrow) {
+  int files = 0;
+  for (const char* top : {"engine", "vision", "video", "tokenizers", "apps"}) {
+    if (!fs::exists(kRoot / top)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+      if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+      ++files;
+      const std::string path = fs::relative(entry.path(), kRoot).string();
+      for (const std::string& violation : violations_of(path, read_text(entry.path()))) {
+        ADD_FAILURE() << violation;
+      }
+    }
+  }
+  EXPECT_GT(files, 50) << "the walk found the sources";
+}
+
+TEST(Layering, ForbiddenIncludesAreCaught) {
+  const auto count = [](const std::string& path, const std::string& text) {
+    return violations_of(path, text).size();
+  };
+  EXPECT_EQ(count("engine/core/a.cpp", "#include \"engine/core/error.h\"\n"), 0u);
+  EXPECT_EQ(count("engine/core/a.cpp", "#include \"engine/ops/ops.h\"\n"), 1u);
+  EXPECT_EQ(count("engine/ops/a.cpp", "#include \"engine/model/transformer.h\"\n"), 1u);
+  EXPECT_EQ(count("engine/sampling/a.cpp", "#include \"engine/decoding/decode_loop.h\"\n"), 1u);
+  EXPECT_EQ(count("tokenizers/text/a.cpp", "#include \"engine/backend/backend.h\"\n"), 1u);
+  EXPECT_EQ(count("vision/image/a.cpp", "#include \"tokenizers/visual/vq_tokenizer.h\"\n"), 1u);
+  EXPECT_EQ(count("apps/pipeline/a.cpp", "#include <png.h>\n"), 1u);
+  EXPECT_EQ(count("engine/model/a.h", "#include <nlohmann/json.hpp>\n"), 1u);
+  EXPECT_EQ(count("tokenizers/text/a.cpp", "#include <regex>\n"), 1u);
+  EXPECT_EQ(count("engine/core/a.cpp", "#include \"json.h\"\n"), 1u) << "paths start at the root";
+  EXPECT_EQ(count("somewhere/a.cpp", ""), 1u);
+  EXPECT_EQ(count("engine/model/a.cpp", "#ifdef TESSERA_CUDA\n#endif\n"), 1u);
+}
+
+// Tracked files when this is a git checkout, else every file outside build/ and out/.
+std::vector<fs::path> tree_files() {
+  std::vector<fs::path> files;
+  const std::string command = "git -C '" + kRoot.string() + "' ls-files -z 2>/dev/null";
+  if (FILE* pipe = popen(command.c_str(), "r")) {
+    std::string name;
+    for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+      if (c != 0) {
+        name += static_cast<char>(c);
+      } else {
+        if (fs::is_regular_file(kRoot / name)) files.push_back(kRoot / name);
+        name.clear();
+      }
+    }
+    pclose(pipe);
+  }
+  if (!files.empty()) return files;
+  for (auto it = fs::recursive_directory_iterator(kRoot); it != fs::end(it); ++it) {
+    const std::string name = it->path().filename().string();
+    if (it.depth() == 0 && (name == "build" || name == "out" || name == ".git")) {
+      it.disable_recursion_pending();
+    } else if (it->is_regular_file()) {
+      files.push_back(it->path());
+    }
+  }
+  return files;
+}
+
+TEST(Tree, StaysSmall) {
+  std::uintmax_t total = 0;
+  std::uintmax_t models = 0;
+  std::uintmax_t goldens = 0;
+  for (const fs::path& path : tree_files()) {
+    const std::uintmax_t size = fs::file_size(path);
+    const std::string name = fs::relative(path, kRoot).string();
+    total += size;
+    if (name.rfind("assets/models/", 0) == 0) models += size;
+    if (name.rfind("tests/golden/", 0) == 0 || name.rfind("assets/goldens/", 0) == 0) {
+      goldens += size;
+    }
+    EXPECT_LE(size, std::uintmax_t{15} << 20) << name;
+  }
+  EXPECT_LE(total, std::uintmax_t{45} << 20);
+  EXPECT_LE(models, std::uintmax_t{32} << 20);
+  EXPECT_LE(goldens, std::uintmax_t{8} << 20);
+}
+
+TEST(Tree, SpeaksOfTheProjectOnly) {
+  // Split so that this file does not find itself.
+  const std::vector<std::string> forbidden = {std::string("TO") + "DO", std::string("FIX") + "ME",
+                                              std::string("/wo") + "rk/", std::string("/ro") + "ot/",
+                                              std::string("std::re") + "gex"};
+  for (const fs::path& path : tree_files()) {
+    if (!is_source(path) && path.extension() != ".md" && path.extension() != ".py") continue;
+    const std::string text = read_text(path);
+    for (const std::string& word : forbidden) {
+      EXPECT_EQ(text.find(word), std::string::npos) << fs::relative(path, kRoot) << ": " << word;
+    }
+  }
+}
+
+}  // namespace
