@@ -5,7 +5,7 @@
 namespace tessera::world {
 
 Measures measures_of(SolidKind kind, SolidSize size) {
-  const float scale = size == SolidSize::kLarge ? 1.0f : 0.56f;
+  const float scale = size == SolidSize::kLarge ? 1.0f : 0.6f;
   switch (kind) {
     case SolidKind::kSphere:
       return {1.0f * scale, 2.0f * scale, 1.0f * scale};
@@ -34,8 +34,8 @@ Projected project(const Camera& view, Vec point) {
 
 float screen_x(const Solid& solid) {
   const Measures measures = measures_of(solid.kind, solid.size);
-  return project(camera(), {static_cast<float>(solid.x), 0.5f * measures.height,
-                            static_cast<float>(solid.z)})
+  return project(camera(),
+                 {static_cast<float>(solid.x), 0.5f * measures.height, static_cast<float>(solid.z)})
       .u;
 }
 

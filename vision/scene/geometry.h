@@ -1,5 +1,6 @@
 // Sizes, shapes and the fixed camera and light of the tabletop world, shared by the sampler and the
-// renderer. Only +, -, *, / and sqrt on IEEE floats appear here, so every machine agrees on every bit.
+// renderer. Only +, -, *, / and sqrt on IEEE floats appear here, so every machine agrees on every
+// bit.
 #pragma once
 
 #include <cmath>
@@ -21,7 +22,8 @@ inline Vec operator*(Vec a, Vec b) { return {a.x * b.x, a.y * b.y, a.z * b.z}; }
 inline float dot(Vec a, Vec b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
 inline Vec normalised(Vec a) { return a * (1.0f / std::sqrt(dot(a, a))); }
 
-// A solid's measures: `radius` of sphere, cylinder and cone, half the edge of a cube; full `height`.
+// A solid's measures: `radius` of sphere, cylinder and cone, half the edge of a cube; full
+// `height`.
 struct Measures {
   float radius;
   float height;
@@ -30,9 +32,10 @@ struct Measures {
 Measures measures_of(SolidKind kind, SolidSize size);
 
 // Table: the floor ends at kTableBack, with the sky behind it. Solid centres stay inside the rest.
-inline constexpr float kTableBack = 4.6f;
-inline constexpr float kMaxX = 3.4f;
-inline constexpr float kMaxZ = 2.2f;
+inline constexpr float kTableBack = 4.5f;
+inline constexpr float kMaxX = 3.0f;
+inline constexpr float kMaxZ = 2.4f;
+inline constexpr float kCell = 1.5f;        // edge of a floor cell
 inline constexpr float kGroundGap = 0.12f;  // least gap between two solids on the ground
 
 // Cubes stand turned by one fixed angle, cos and sin of 25 degrees.
@@ -41,9 +44,9 @@ inline constexpr float kCubeSin = 0.42261826f;
 
 // Pin-hole camera: eye, and an orthonormal frame (right is +x). A picture plane point (u, v) in
 // [-1, 1], v upwards, looks along forward + u*kTanHalfView*right + v*kTanHalfView*up.
-inline constexpr Vec kEye{0.0f, 9.0f, -13.5f};
-inline constexpr Vec kLookAt{0.0f, 0.6f, 0.3f};
-inline constexpr float kTanHalfView = 0.255f;
+inline constexpr Vec kEye{0.0f, 10.5f, -12.5f};
+inline constexpr Vec kLookAt{0.0f, 0.4f, 0.3f};
+inline constexpr float kTanHalfView = 0.222f;
 struct Camera {
   Vec forward, right, up;
 };

@@ -25,9 +25,9 @@ std::array<Vec, 8> corners_of(const PosedSolid& solid) {
   const float reach = solid.measures.ground_radius;
   std::array<Vec, 8> corners;
   for (int i = 0; i < 8; ++i) {
-    corners[i] = solid.base + Vec{(i & 1) != 0 ? reach : -reach,
-                                  (i & 2) != 0 ? solid.measures.height : 0.0f,
-                                  (i & 4) != 0 ? reach : -reach};
+    corners[i] =
+        solid.base + Vec{(i & 1) != 0 ? reach : -reach, (i & 2) != 0 ? solid.measures.height : 0.0f,
+                         (i & 4) != 0 ? reach : -reach};
   }
   return corners;
 }
@@ -118,8 +118,8 @@ ScenePicture render_scene(const Scene& scene, int size) {
       for (int sample = 0; sample < 4; ++sample) {
         const float at_x = static_cast<float>(x) + ((sample & 1) != 0 ? 0.75f : 0.25f);
         const float at_y = static_cast<float>(y) + ((sample & 2) != 0 ? 0.75f : 0.25f);
-        const Vec light = world::radiance(posed, ray_through(view, at_x, at_y, size),
-                                          masks[x].seen, masks[x].shading);
+        const Vec light = world::radiance(posed, ray_through(view, at_x, at_y, size), masks[x].seen,
+                                          masks[x].shading);
         // Clamped before the mean, so that edges against a highlight stay smooth.
         sum = sum + Vec{std::min(light.x, 1.0f), std::min(light.y, 1.0f), std::min(light.z, 1.0f)};
       }
@@ -185,8 +185,8 @@ void for_each_centre(const Scene& scene, int size, Visit visit) {
                         [&](const Rect& rect) { return rect.covers(x, y); })) {
           continue;
         }
-        const Vec ray = ray_through(view, static_cast<float>(x) + 0.5f,
-                                    static_cast<float>(y) + 0.5f, size);
+        const Vec ray =
+            ray_through(view, static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f, size);
         SolidMask under = 0;
         int nearest = -1;
         float distance = 0.0f;

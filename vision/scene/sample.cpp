@@ -1,5 +1,6 @@
 // Draws scenes: attributes first, uniformly, then places by rejection until every solid can be told
-// apart. Each scene has a seed of its own, from (set seed, split, index); all its draws come from it.
+// apart. Each scene has a seed of its own, from (set seed, split, index); all its draws come from
+// it.
 #include <algorithm>
 
 #include "engine/core/error.h"
@@ -12,7 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr float kFrame = 0.97f;           // silhouettes stay inside this part of the picture
-constexpr float kLeastScreenGap = 0.22f;  // between neighbours' centres; the picture is 2 wide
+constexpr float kLeastScreenGap = 0.26f;  // between neighbours' centres; the picture is 2 wide
 constexpr int kShareSide = 64;            // pictures on which the share in sight is measured
 constexpr double kShareWanted = 0.72;     // there; leaves a margin for other picture sizes
 constexpr int kPlacesTried = 400;
@@ -49,10 +50,10 @@ class Dice {
 };
 
 std::uint64_t scene_seed(std::uint64_t seed, SceneSplit split, std::uint64_t index) {
-  const PhiloxBlock block = philox4x32(
-      {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-       static_cast<std::uint32_t>(Purpose::kScene), static_cast<std::uint32_t>(split)},
-      philox_key(seed, 0));
+  const PhiloxBlock block =
+      philox4x32({static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
+                  static_cast<std::uint32_t>(Purpose::kScene), static_cast<std::uint32_t>(split)},
+                 philox_key(seed, 0));
   return std::uint64_t{block[0]} << 32 | block[1];
 }
 

@@ -1,6 +1,7 @@
-// The tabletop world as a value: one to four solids on a floor. A scene is plain data, read from and
-// written to JSON, or drawn from (seed, split, index) by addressed random numbers, so that any scene
-// of any set can be made alone, on any machine, in any order. docs/world.md describes the world.
+// The tabletop world as a value: one to four solids on a floor. A scene is plain data, read from
+// and written to JSON, or drawn from (seed, split, index) by addressed random numbers, so that any
+// scene of any set can be made alone, on any machine, in any order. docs/world.md describes the
+// world.
 #pragma once
 
 #include <array>
@@ -14,7 +15,14 @@ namespace tessera {
 
 enum class SolidKind : std::uint8_t { kSphere, kCube, kCylinder, kCone };
 enum class SolidColour : std::uint8_t {
-  kRed, kGreen, kBlue, kYellow, kPurple, kCyan, kOrange, kWhite
+  kRed,
+  kGreen,
+  kBlue,
+  kYellow,
+  kPurple,
+  kCyan,
+  kOrange,
+  kWhite
 };
 enum class SolidSize : std::uint8_t { kSmall, kLarge };
 enum class SolidMaterial : std::uint8_t { kMatte, kShiny };
@@ -86,8 +94,8 @@ Scene sample_scene(std::uint64_t seed, SceneSplit split, std::uint64_t index);
 std::string scene_to_json(const Scene& scene);
 
 // Reads scene_to_json's format, strictly: an unknown, missing or repeated field, an unknown word, a
-// solid off the table or two that touch are an Error (kUsage) naming `file`, the JSON path, what was
-// expected and what was found. "seed" may be left out (0). Solids in any order; the result is
+// solid off the table or two that touch are an Error (kUsage) naming `file`, the JSON path, what
+// was expected and what was found. "seed" may be left out (0). Solids in any order; the result is
 // ordered left to right as the camera sees them.
 Scene scene_from_json(std::string_view text, std::string_view file = "");
 

@@ -6,6 +6,7 @@
 #include "engine/core/json.h"
 #include "vision/scene/geometry.h"
 #include "vision/scene/scene.h"
+#include "vision/scene/scene_value.h"
 
 namespace tessera {
 namespace {
@@ -59,7 +60,7 @@ void refuse_touching(const std::vector<Solid>& solids, const JsonReader& reader)
 
 }  // namespace
 
-std::string scene_to_json(const Scene& scene) {
+Json scene_value(const Scene& scene) {
   Json solids = Json::array();
   for (const Solid& solid : scene.solids) {
     solids.push_back({{"kind", name_of(solid.kind)},
@@ -69,12 +70,13 @@ std::string scene_to_json(const Scene& scene) {
                       {"x", solid.x},
                       {"z", solid.z}});
   }
-  const Json object = {{"version", 1},
-                       {"seed", std::to_string(scene.seed)},
-                       {"floor", name_of(scene.floor)},
-                       {"solids", std::move(solids)}};
-  return object.dump();
+  return {{"version", 1},
+          {"seed", std::to_string(scene.seed)},
+          {"floor", name_of(scene.floor)},
+          {"solids", std::move(solids)}};
 }
+
+std::string scene_to_json(const Scene& scene) { return scene_value(scene).dump(); }
 
 Scene scene_from_json(std::string_view text, std::string_view file) {
   const std::string name(file);

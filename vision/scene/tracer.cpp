@@ -12,9 +12,11 @@ constexpr float kAmbient = 0.30f;
 constexpr float kAmbientUp = 0.10f;
 constexpr float kDirect = 0.66f;
 constexpr float kFloorNoise = 0.03f;  // largest relative change of a cell's albedo
-constexpr float kShinyDiffuse = 0.55f;
-constexpr float kShinyMirror = 0.50f;
-constexpr float kHighlight = 1.6f;
+constexpr float kShinyDiffuse = 0.50f;
+constexpr float kShinyMirror = 0.80f;
+constexpr float kTint = 0.88f;  // how far a mirror takes on the colour of its solid, as metal does
+constexpr float kHighlight = 1.3f;
+constexpr float kBevel = 0.22f;  // width of a shiny cube's polished edge, in half edges
 
 // Colours are picked as they look on screen; light is added up linearly, and the picture's
 // transfer curve is a square root.
@@ -32,16 +34,19 @@ constexpr std::array<Vec, kSolidColours> kAlbedo = {
 };
 
 constexpr Vec kSkyLow = linear(0.90f, 0.94f, 0.98f);
-constexpr Vec kSkyHigh = linear(0.38f, 0.58f, 0.92f);
+constexpr Vec kSkyHigh = linear(0.52f, 0.66f, 0.92f);
 
+// Steep just above the table's edge, where the camera sees it, then gentle up to the zenith.
 Vec sky(Vec unit) {
-  const float t = std::clamp((unit.y + 0.46f) * 1.6f, 0.0f, 1.0f);
+  const float low = std::clamp((unit.y + 0.53f) * 4.5f, 0.0f, 0.45f);
+  const float high = std::clamp((unit.y + 0.43f) * 0.385f, 0.0f, 0.55f);
+  const float t = low + high;
   return kSkyLow * (1.0f - t) + kSkyHigh * t;
 }
 
 Vec floor_albedo(const PosedScene& scene, float x, float z) {
-  const int cell_x = static_cast<int>(std::floor(x));
-  const int cell_z = static_cast<int>(std::floor(z));
+  const int cell_x = static_cast<int>(std::floor(x * (1.0f / kCell)));
+  const int cell_z = static_cast<int>(std::floor(z * (1.0f / kCell)));
   const unsigned row = static_cast<unsigned>(cell_z) % kNoiseCells;
   const unsigned column = static_cast<unsigned>(cell_x) % kNoiseCells;
   const float noise = scene.noise[row * kNoiseCells + column];
@@ -157,8 +162,8 @@ bool intersect_cone(const PosedSolid& solid, Vec origin, Vec direction, Hit* hit
   const float slope = solid.measures.radius / height;
   const float k = slope * slope;
   const float below = height - offset.y;  // below the apex
-  const float a = direction.x * direction.x + direction.z * direction.z -
-                  k * direction.y * direction.y;
+  const float a =
+      direction.x * direction.x + direction.z * direction.z - k * direction.y * direction.y;
   const float b = offset.x * direction.x + offset.z * direction.z + k * below * direction.y;
   const float c = offset.x * offset.x + offset.z * offset.z - k * below * below;
   const float discriminant = b * b - a * c;
@@ -228,17 +233,59 @@ Vec mirrored(const PosedScene& scene, int index, Vec point, Vec direction) {
   return sky(direction);
 }
 
+// The edges of a shiny cube are bevelled: there the normal lies halfway between the faces, which
+// draws the bright line that tells a small shiny cube from a matte one.
+Vec polished_normal(const PosedSolid& solid, Vec point, Vec normal) {
+  if (solid.kind != SolidKind::kCube) return normal;
+  const float half = solid.measures.radius;
+  const float edge = half * (1.0f - kBevel);
+  const float c = solid.cos_yaw;
+  const float s = solid.sin_yaw;
+  const Vec offset = point - Vec{solid.base.x, solid.base.y + half, solid.base.z};
+  const float along_x = c * offset.x + s * offset.z;
+  const float along_z = c * offset.z - s * offset.x;
+  const auto side = [edge](float place) {
+    return place > edge ? 1.0f : place < -edge ? -1.0f : 0.0f;
+  };
+  const float x = side(along_x);
+  const float y = side(offset.y);
+  const float z = side(along_z);
+  if (x * x + y * y + z * z < 1.5f) return normal;
+  return normalised({c * x - s * z, y, s * x + c * z});
+}
+
+// How strongly the lamp glints. A sphere and flat faces mirror its disc; the side of a cylinder or
+// cone mirrors a tall strip lamp of the same azimuth, a streak from top to bottom.
+float glint(const PosedSolid& solid, Vec normal, Vec unit) {
+  const Vec light = light_direction();
+  float toward = 0.0f;
+  const bool round_side =
+      (solid.kind == SolidKind::kCylinder || solid.kind == SolidKind::kCone) && normal.y < 0.9f;
+  if (round_side) {
+    const Vec half = normalised({light.x - unit.x, 0.0f, light.z - unit.z});
+    toward = dot(normalised({normal.x, 0.0f, normal.z}), half);
+  } else {
+    toward = dot(normalised(light - unit), normal);
+  }
+  float power = std::max(0.0f, toward);
+  // A power of two, by squaring: no pow, the same bits everywhere. Broad on a cube's narrow edges.
+  const int squarings = solid.kind == SolidKind::kCube ? 4 : 6;
+  for (int i = 0; i < squarings; ++i) power = power * power;
+  return kHighlight * power;
+}
+
 Vec shiny_light(const PosedScene& scene, int index, Vec point, Vec normal, Vec unit) {
+  const PosedSolid& solid = scene.solids[index];
+  const Vec polished = polished_normal(solid, point, normal);
   bool lit = false;
-  const Vec body = scattered(scene, index, point, normal, &lit);
-  const Vec mirror = unit - normal * (2.0f * dot(unit, normal));
-  Vec light = body * kShinyDiffuse + mirrored(scene, index, point, mirror) * kShinyMirror;
+  const Vec body = scattered(scene, index, point, polished, &lit);
+  const Vec mirror = unit - polished * (2.0f * dot(unit, polished));
+  const Vec plain{1.0f - kTint, 1.0f - kTint, 1.0f - kTint};
+  const Vec tint = plain + solid.albedo * kTint;
+  Vec light = body * kShinyDiffuse + mirrored(scene, index, point, mirror) * tint * kShinyMirror;
   if (lit) {
-    const float toward = std::max(0.0f, dot(mirror, light_direction()));
-    float power = toward * toward;  // raised to the 32nd by squaring: no pow, same bits everywhere
-    for (int i = 0; i < 4; ++i) power = power * power;
-    const float glint = kHighlight * power;
-    light = light + Vec{glint, glint, glint};
+    const float white = glint(solid, polished, unit);
+    light = light + Vec{white, white, white};
   }
   return light;
 }

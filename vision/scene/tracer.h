@@ -39,7 +39,8 @@ struct PosedScene {
 
 PosedScene pose(const Scene& scene);
 
-// Bit i of a mask: solid i may matter to this ray. Masks only save work; they never change a result.
+// Bit i of a mask: solid i may matter to this ray. Masks only save work; they never change a
+// result.
 using SolidMask = std::uint32_t;
 
 // Light (linear RGB) arriving along a ray from the eye. `seen`: solids the ray may hit;
