@@ -47,6 +47,9 @@ std::string read_file(const std::filesystem::path& path, std::size_t max_bytes,
 // needed bytes.
 void write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> data);
 void write_file_atomic(const std::filesystem::path& path, std::string_view text);
+// The pieces one after the other, without joining them in memory.
+void write_file_atomic(const std::filesystem::path& path,
+                       std::span<const std::span<const std::byte>> pieces);
 
 // Creates the folder (with parents) and proves that it can be written. Error kStorage.
 void ensure_output_folder(const std::filesystem::path& folder);
@@ -57,7 +60,7 @@ std::vector<std::filesystem::path> list_folder(const std::filesystem::path& fold
 // Seconds on a clock that never steps (CLOCK_MONOTONIC).
 double monotonic_seconds();
 
-// Calls made so far through the layer, and the fault of this process if any; for tests.
+// Calls made so far through the layer; for tests.
 std::uint64_t io_call_count();
 
 }  // namespace tessera

@@ -22,11 +22,13 @@ struct JsonLimits {
   ErrorKind kind = ErrorKind::kModel;
 };
 
-// `file` is the name in messages. Error code E_JSON.
+// `file` is the name in messages. Errors, each with its byte offset: E_JSON (grammar), E_JSON_SIZE,
+// E_JSON_DEPTH, E_JSON_UTF8, E_JSON_DUPLICATE, E_JSON_NUMBER (no 64-bit integer, no finite double).
 Json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits = {});
 
-// Reads fields of one JSON object with ranges; remembers file and path for messages. finish()
-// refuses any key that was never asked for (when `unknown` says so).
+// Reads fields of one JSON object with ranges; remembers file and path for messages, and borrows the
+// object. Errors: E_JSON_MISSING, E_JSON_TYPE, E_JSON_RANGE, E_JSON_CHOICE, E_JSON_UNKNOWN. The
+// ..._or forms take null for absent.
 class JsonReader {
  public:
   JsonReader(const Json& object, std::string file, std::string path = "",
@@ -58,6 +60,12 @@ class JsonReader {
   [[noreturn]] void fail(std::string_view key, std::string expected, std::string found) const;
 
  private:
+  [[noreturn]] void fail(std::string_view key, const char* code, std::string expected,
+                         std::string found) const;
+  const Json* look_up(std::string_view key) const;
+  const Json& wanted(std::string_view key, const std::string& expected) const;
+  const Json& array(std::string_view key, std::size_t max_count) const;
+
   const Json* object_;
   std::string file_;
   std::string path_;

@@ -1,0 +1,358 @@
+// File access. Reads are mapped or whole; writes go to a temporary beside the target and are
+// renamed over it, so that no reader ever sees half a file. Every system call first asks
+// engine/core/fault.h whether a test wants it to fail.
+#include "engine/core/io.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <utility>
+
+#include "engine/core/fault.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// A signal may interrupt a call again and again; past this many tries it counts as a failure.
+constexpr int kInterruptRetries = 64;
+constexpr std::size_t kReadChunk = std::size_t{1} << 20;
+
+// One system call through the fault layer: repeats on EINTR, returns -1 with errno set on failure.
+template <typename Call>
+auto through_layer(IoOp op, Call call) -> decltype(call(false)) {
+  for (int attempt = 0;; ++attempt) {
+    const FaultVerdict verdict = consult_faults(op);
+    decltype(call(false)) result = -1;
+    if (verdict.error != 0) {
+      errno = verdict.error;
+    } else {
+      result = call(verdict.cut_short);
+    }
+    if (result != -1 || errno != EINTR || attempt >= kInterruptRetries) return result;
+  }
+}
+
+int layer_open(const fs::path& path, int flags, mode_t mode = 0) {
+  return through_layer(IoOp::kOpen,
+                       [&](bool) { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+}
+
+ssize_t layer_read(int fd, char* data, std::size_t size) {
+  return through_layer(IoOp::kRead, [&](bool cut) {
+    return ::read(fd, data, cut ? std::max<std::size_t>(size / 2, 1) : size);
+  });
+}
+
+ssize_t layer_write(int fd, const std::byte* data, std::size_t size) {
+  return through_layer(IoOp::kWrite, [&](bool cut) {
+    return ::write(fd, data, cut ? std::max<std::size_t>(size / 2, 1) : size);
+  });
+}
+
+int layer_sync(int fd) {
+  return through_layer(IoOp::kSync, [&](bool) { return ::fsync(fd); });
+}
+
+int layer_rename(const fs::path& from, const fs::path& to) {
+  return through_layer(IoOp::kRename, [&](bool) { return std::rename(from.c_str(), to.c_str()); });
+}
+
+int layer_unlink(const fs::path& path) {
+  return through_layer(IoOp::kUnlink, [&](bool) { return ::unlink(path.c_str()); });
+}
+
+int layer_fstat(int fd, struct stat& out) {
+  return through_layer(IoOp::kStat, [&](bool) { return ::fstat(fd, &out); });
+}
+
+int layer_stat(const fs::path& path, struct stat& out) {
+  return through_layer(IoOp::kStat, [&](bool) { return ::stat(path.c_str(), &out); });
+}
+
+class FileHandle {
+ public:
+  explicit FileHandle(int fd) : fd_(fd) {}
+  ~FileHandle() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileHandle(FileHandle&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileHandle& operator=(FileHandle&&) = delete;
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  // The result of close() matters after writing: some file systems report a full disk only here.
+  int close() {
+    const int fd = fd_;
+    fd_ = -1;
+    return ::close(fd);
+  }
+
+ private:
+  int fd_;
+};
+
+std::string errno_text(int error) {
+  const char* text = strerrordesc_np(error);
+  return text != nullptr ? text : "error " + std::to_string(error);
+}
+
+std::int64_t mtime_ns(const struct stat& info) {
+  return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
+[[noreturn]] void fail_open(const fs::path& path, ErrorKind kind, const std::string& found) {
+  throw Error({.kind = kind, .code = "E_IO_OPEN", .file = path.string(),
+               .expected = "a readable file", .found = found});
+}
+
+std::string type_name(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+// Opens a regular file for reading. O_NONBLOCK keeps a pipe of that name from blocking for ever.
+FileHandle open_regular(const fs::path& path, ErrorKind kind, struct stat& info) {
+  FileHandle file(layer_open(path, O_RDONLY | O_NONBLOCK));
+  if (!file) fail_open(path, kind, errno_text(errno));
+  if (layer_fstat(file.get(), info) != 0) fail_open(path, kind, errno_text(errno));
+  if (!S_ISREG(info.st_mode)) fail_open(path, kind, type_name(info.st_mode));
+  return file;
+}
+
+std::string free_space(const fs::path& folder) {
+  struct statvfs info {};
+  if (::statvfs(folder.empty() ? "." : folder.c_str(), &info) != 0) return "unknown";
+  return std::to_string(std::uint64_t{info.f_bavail} * info.f_frsize);
+}
+
+[[noreturn]] void fail_storage(const fs::path& path, const char* step, int error,
+                               std::uint64_t needed) {
+  throw Error({.kind = ErrorKind::kStorage, .code = "E_IO_WRITE", .file = path.string(),
+               .where = step,
+               .expected = "room to write " + std::to_string(needed) + " bytes",
+               .found = errno_text(error) + ", " + free_space(path.parent_path()) + " bytes free",
+               .hint = "free some space or choose another output folder"});
+}
+
+fs::path parent_or_dot(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+fs::path temporary_beside(const fs::path& path) {
+  static std::atomic<std::uint64_t> counter{0};
+  const std::string name = "." + path.filename().string().substr(0, 200) + ".tmp-" +
+                           std::to_string(::getpid()) + "-" + std::to_string(++counter);
+  return parent_or_dot(path) / name;
+}
+
+// The temporary file of one atomic write; removed unless it was renamed into place.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(fs::path path) : path_(std::move(path)) {}
+  ~TemporaryFile() {
+    if (!armed_) return;
+    // The plain call is the second try: a planned fault must not leave rubbish in the user's folder.
+    if (layer_unlink(path_) != 0) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const fs::path& path() const { return path_; }
+  void arm() { armed_ = true; }
+  void disarm() { armed_ = false; }
+
+ private:
+  fs::path path_;
+  bool armed_ = false;
+};
+
+bool write_all(int fd, std::span<const std::byte> data) {
+  while (!data.empty()) {
+    const ssize_t written = layer_write(fd, data.data(), data.size());
+    if (written < 0) return false;
+    if (written == 0) {
+      errno = ENOSPC;
+      return false;
+    }
+    data = data.subspan(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+// Makes the rename itself durable. File systems without folder sync answer EINVAL.
+bool sync_folder(const fs::path& folder) {
+  FileHandle handle(layer_open(folder, O_RDONLY | O_DIRECTORY));
+  if (!handle) return false;
+  return layer_sync(handle.get()) == 0 || errno == EINVAL;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const fs::path& path) : path_(path) {
+  struct stat info {};
+  const FileHandle file = open_regular(path, ErrorKind::kModel, info);
+  inode_ = info.st_ino;
+  size_ = static_cast<std::uint64_t>(info.st_size);
+  mtime_ns_ = mtime_ns(info);
+  if (size_ == 0) return;
+  void* memory = nullptr;
+  const int mapped = through_layer(IoOp::kMap, [&](bool) {
+    memory = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+    return memory == MAP_FAILED ? -1 : 0;
+  });
+  if (mapped != 0) fail_open(path, ErrorKind::kModel, "no mapping: " + errno_text(errno));
+  bytes_ = {static_cast<const std::byte*>(memory), size_};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})),
+      inode_(other.inode_), size_(other.size_), mtime_ns_(other.mtime_ns_) {}
+
+bool MappedFile::changed_on_disk() const {
+  struct stat info {};
+  if (layer_stat(path_, info) != 0) return true;
+  return info.st_ino != inode_ || static_cast<std::uint64_t>(info.st_size) != size_ ||
+         mtime_ns(info) != mtime_ns_;
+}
+
+void MappedFile::release(std::size_t offset, std::size_t length) const {
+  expects(offset <= bytes_.size() && length <= bytes_.size() - offset, "range lies in the file");
+  static const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  // Only whole pages inside the range: the ones at its ends may hold a neighbour's bytes.
+  const std::size_t begin = (offset + page - 1) / page * page;
+  const std::size_t end = (offset + length) / page * page;
+  if (begin >= end) return;
+  ::madvise(const_cast<std::byte*>(bytes_.data()) + begin, end - begin, MADV_DONTNEED);
+}
+
+std::string read_file(const fs::path& path, std::size_t max_bytes, ErrorKind kind) {
+  struct stat info {};
+  const FileHandle file = open_regular(path, kind, info);
+  const auto refuse_size = [&](std::uint64_t size) {
+    throw Error({.kind = kind, .code = "E_IO_SIZE", .file = path.string(),
+                 .expected = "at most " + std::to_string(max_bytes) + " bytes",
+                 .found = std::to_string(size)});
+  };
+  if (static_cast<std::uint64_t>(info.st_size) > max_bytes) {
+    refuse_size(static_cast<std::uint64_t>(info.st_size));
+  }
+  std::string text;
+  while (true) {
+    // The file may grow while it is read; one byte past the limit is enough to know.
+    const std::size_t want = std::min(kReadChunk, max_bytes - text.size() + 1);
+    const std::size_t before = text.size();
+    text.resize(before + want);
+    const ssize_t got = layer_read(file.get(), text.data() + before, want);
+    if (got < 0) {
+      throw Error({.kind = kind, .code = "E_IO_READ", .file = path.string(),
+                   .where = "byte " + std::to_string(before), .expected = "readable bytes",
+                   .found = errno_text(errno)});
+    }
+    text.resize(before + static_cast<std::size_t>(got));
+    if (text.size() > max_bytes) refuse_size(text.size());
+    if (got == 0) return text;
+  }
+}
+
+void write_file_atomic(const fs::path& path, std::span<const std::span<const std::byte>> pieces) {
+  std::uint64_t total = 0;
+  for (const auto& piece : pieces) total += piece.size();
+  const auto fail = [&](const char* step) { fail_storage(path, step, errno, total); };
+  if (!path.has_filename()) {
+    errno = EISDIR;
+    fail("name");
+  }
+  TemporaryFile temporary(temporary_beside(path));
+  FileHandle file(layer_open(temporary.path(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666));
+  if (!file) fail("create");
+  temporary.arm();
+  for (const auto& piece : pieces) {
+    if (!write_all(file.get(), piece)) fail("write");
+  }
+  if (layer_sync(file.get()) != 0) fail("sync");
+  if (file.close() != 0) fail("close");
+  if (layer_rename(temporary.path(), path) != 0) fail("rename");
+  temporary.disarm();
+  if (!sync_folder(parent_or_dot(path))) fail("sync of the folder");
+}
+
+void write_file_atomic(const fs::path& path, std::span<const std::byte> data) {
+  write_file_atomic(path, std::span<const std::span<const std::byte>>(&data, 1));
+}
+
+void write_file_atomic(const fs::path& path, std::string_view text) {
+  write_file_atomic(path, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void ensure_output_folder(const fs::path& folder) {
+  const auto fail = [&](const char* step, const std::string& found) {
+    throw Error({.kind = ErrorKind::kStorage, .code = "E_IO_FOLDER", .file = folder.string(),
+                 .where = step, .expected = "a folder that can be written", .found = found});
+  };
+  fs::path prefix;
+  for (const fs::path& part : folder) {
+    prefix /= part;
+    const int made =
+        through_layer(IoOp::kMkdir, [&](bool) { return ::mkdir(prefix.c_str(), 0777); });
+    // Only a missing last part matters: "/" or a parent one may not write to is no obstacle.
+    struct stat info {};
+    const int error = errno;
+    if (made != 0 && layer_stat(prefix, info) != 0) fail("create", errno_text(error));
+    if (made != 0 && !S_ISDIR(info.st_mode)) fail("create", "a file of that name");
+  }
+  TemporaryFile probe(temporary_beside(folder / "probe"));
+  FileHandle file(layer_open(probe.path(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666));
+  if (!file) fail("write", errno_text(errno));
+  probe.arm();
+}
+
+bool file_exists(const fs::path& path) {
+  struct stat info {};
+  return layer_stat(path, info) == 0;
+}
+
+std::vector<fs::path> list_folder(const fs::path& folder) {
+  DIR* handle = nullptr;
+  const int opened = through_layer(IoOp::kList, [&](bool) {
+    handle = ::opendir(folder.c_str());
+    return handle == nullptr ? -1 : 0;
+  });
+  if (opened != 0) {
+    throw Error({.kind = ErrorKind::kModel, .code = "E_IO_LIST", .file = folder.string(),
+                 .expected = "a readable folder", .found = errno_text(errno)});
+  }
+  const std::unique_ptr<DIR, int (*)(DIR*)> closer(handle, &::closedir);
+  std::vector<fs::path> out;
+  while (const dirent* entry = ::readdir(handle)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") out.push_back(folder / name);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+double monotonic_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+}  // namespace tessera
