@@ -1,4 +1,5 @@
-// `tessera doctor`: what this build has, what this machine offers, and what is missing with the fix.
+// `tessera doctor`: what this build has, what this machine offers, and what is missing with the
+// fix.
 #include <CLI/CLI.hpp>
 
 #include "apps/cli/commands.h"

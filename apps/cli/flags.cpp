@@ -210,16 +210,18 @@ CLI::Option* number_flag(CLI::App& app, const std::string& names, std::optional<
 
 CLI::Option* text_flag(CLI::App& app, const std::string& names, std::string& target,
                        const std::string& help) {
-  return app.add_option_function<std::string>(
-                names, [&target](const std::string& text) { target = text; }, help)
+  return app
+      .add_option_function<std::string>(
+          names, [&target](const std::string& text) { target = text; }, help)
       ->type_name("TEXT")
       ->default_str(target);
 }
 
 CLI::Option* text_flag(CLI::App& app, const std::string& names, std::optional<std::string>& target,
                        const std::string& help) {
-  return app.add_option_function<std::string>(
-                names, [&target](const std::string& text) { target = text; }, help)
+  return app
+      .add_option_function<std::string>(
+          names, [&target](const std::string& text) { target = text; }, help)
       ->type_name("TEXT");
 }
 

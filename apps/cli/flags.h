@@ -37,7 +37,7 @@ void add_common_flags(CLI::App& app, Session& session);
 
 struct DeviceFlags {
   std::string device = "auto";
-  std::int64_t threads = 0;  // 0 = one per core
+  std::int64_t threads = 0;    // 0 = one per core
   std::string dtype = "auto";  // auto, f32, bf16: how weights are stored
 };
 void add_device_flags(CLI::App& app, DeviceFlags& flags);
