@@ -1,0 +1,405 @@
+#include "engine/nn/conv_blocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "engine/ops/ops.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+using End = FeatureArena::End;
+
+End other(End end) { return end == End::kLow ? End::kHigh : End::kLow; }
+
+// What a step is made of: convolutions and norms, in the order in which they are used.
+struct Part {
+  std::string name;
+  bool is_norm = false;
+  int c_in = 0;  // of a norm: its channels
+  int c_out = 0;
+  int kernel = 0;
+};
+
+Part conv_part(std::string name, int c_in, int c_out, int kernel) {
+  return {std::move(name), false, c_in, c_out, kernel};
+}
+Part norm_part(std::string name, int channels) { return {std::move(name), true, channels, 0, 0}; }
+
+std::vector<Part> parts_of(const ConvStep& step) {
+  const int in = step.c_in;
+  const int out = step.c_out;
+  switch (step.kind) {
+    case ConvStepKind::kConv1:
+      return {conv_part(step.name, in, out, 1)};
+    case ConvStepKind::kConv3:
+      return {conv_part(step.name, in, out, 3)};
+    case ConvStepKind::kDown:
+    case ConvStepKind::kUp:
+      return {conv_part(step.name, in, out, 3)};
+    case ConvStepKind::kNorm:
+      return {norm_part(step.name, in)};
+    case ConvStepKind::kNormConv3:
+      return {norm_part(step.norm_name, in), conv_part(step.name, in, out, 3)};
+    case ConvStepKind::kRes: {
+      std::vector<Part> parts = {
+          norm_part(step.name + ".norm1", in), conv_part(step.name + ".conv1", in, out, 3),
+          norm_part(step.name + ".norm2", out), conv_part(step.name + ".conv2", out, out, 3)};
+      if (in != out) parts.push_back(conv_part(step.name + ".nin_shortcut", in, out, 1));
+      return parts;
+    }
+    case ConvStepKind::kAttention:
+      return {norm_part(step.name + ".norm", in), conv_part(step.name + ".q", in, in, 1),
+              conv_part(step.name + ".k", in, in, 1), conv_part(step.name + ".v", in, in, 1),
+              conv_part(step.name + ".proj_out", in, in, 1)};
+  }
+  return {};
+}
+
+Shape weight_shape(const Part& part) {
+  if (part.is_norm) return {part.c_in};
+  return {part.c_out, part.c_in, part.kernel, part.kernel};
+}
+Shape bias_shape(const Part& part) { return {part.is_norm ? part.c_in : part.c_out}; }
+
+struct ConvParams {
+  ConvWeight weight;
+  Tensor bias;
+};
+struct NormParams {
+  Tensor gamma;
+  Tensor beta;
+};
+
+// Runs steps; with `dry` set it only takes arena space and asks the backend for its scratch.
+class Runner {
+ public:
+  Runner(Backend* backend, const Backend& sizes, FeatureArena& arena, GroupNormOptions norm)
+      : backend_(backend), sizes_(sizes), arena_(arena), norm_(norm) {}
+
+  // x sits alone at `end` (or outside the arena); the result sits alone at the returned end.
+  struct Place {
+    TensorView map;
+    End end;
+  };
+  Place run(const ConvStep& step, std::span<const ConvParams> convs,
+            std::span<const NormParams> norms, Place x);
+  std::size_t backend_scratch() const { return scratch_; }
+
+ private:
+  struct Affine {
+    TensorView scale, shift;
+  };
+
+  // scale and shift that apply a norm to x, at `end`.
+  Affine affine(const NormParams& norm, ConstTensorView x, End end) {
+    const Affine out = {arena_.take(end, {x.shape[2]}), arena_.take(end, {x.shape[2]})};
+    if (backend_ != nullptr) {
+      ops::group_norm_coefficients(*backend_, x, norm_.groups, norm_.eps, norm.gamma.view(),
+                                   norm.beta.view(), out.scale, out.shift);
+    }
+    return out;
+  }
+
+  void convolve(Conv2dArgs args, const ConvParams& conv) {
+    args.weight = &conv.weight;
+    args.bias = conv.bias.view();
+    scratch_ = std::max(scratch_, sizes_.conv_scratch_bytes(args));
+    if (backend_ != nullptr) ops::conv2d(*backend_, args);
+  }
+
+  static void pad_around(Conv2dArgs& args) {
+    args.pad_top = args.pad_left = args.pad_bottom = args.pad_right = 1;
+  }
+
+  Place finish(Place out, End old_end) {
+    arena_.rewind(old_end, 0);
+    return out;
+  }
+
+  Place residual(const ConvStep& step, std::span<const ConvParams> convs,
+                 std::span<const NormParams> norms, Place x);
+  Place attention(std::span<const ConvParams> convs, std::span<const NormParams> norms, Place x);
+
+  Backend* backend_;
+  const Backend& sizes_;
+  FeatureArena& arena_;
+  GroupNormOptions norm_;
+  std::size_t scratch_ = 0;
+};
+
+Runner::Place Runner::residual(const ConvStep& step, std::span<const ConvParams> convs,
+                               std::span<const NormParams> norms, Place x) {
+  const std::int64_t height = x.map.shape[0];
+  const std::int64_t width = x.map.shape[1];
+  const End far = other(x.end);
+  const bool shortcut = step.c_in != step.c_out;
+  // The sum is made in place: into x itself, or into the shortcut's output.
+  TensorView sum = x.map;
+  if (shortcut) sum = arena_.take(far, {height, width, step.c_out});
+  const std::size_t after_sum = arena_.mark(far);
+  const TensorView hidden = arena_.take(far, {height, width, step.c_out});
+
+  const Affine first = affine(norms[0], x.map, far);
+  Conv2dArgs args{
+      .in = x.map, .scale = first.scale, .shift = first.shift, .swish = true, .out = hidden};
+  pad_around(args);
+  convolve(args, convs[0]);
+  if (shortcut) convolve({.in = x.map, .out = sum}, convs[2]);
+
+  const Affine second = affine(norms[1], hidden, far);
+  args.in = hidden;
+  args.scale = second.scale;
+  args.shift = second.shift;
+  args.out = sum;
+  args.accumulate = true;
+  convolve(args, convs[1]);
+  arena_.rewind(far, after_sum);
+  if (!shortcut) return x;
+  return finish({sum, far}, x.end);
+}
+
+Runner::Place Runner::attention(std::span<const ConvParams> convs,
+                                std::span<const NormParams> norms, Place x) {
+  const std::int64_t places = x.map.shape[0] * x.map.shape[1];
+  const std::int64_t channels = x.map.shape[2];
+  const End far = other(x.end);
+  const std::size_t before = arena_.mark(far);
+  const Affine norm = affine(norms[0], x.map, far);
+  TensorView projected[3];
+  for (int i = 0; i < 3; ++i) {
+    projected[i] = arena_.take(far, x.map.shape);
+    convolve({.in = x.map, .scale = norm.scale, .shift = norm.shift, .out = projected[i]},
+             convs[static_cast<std::size_t>(i)]);
+    projected[i].shape = {places, 1, channels};
+  }
+  TensorView mixed = arena_.take(far, {places, 1, channels});
+  scratch_ = std::max(scratch_, sizes_.attention_scratch_bytes(places, 1, channels));
+  if (backend_ != nullptr) {
+    const AttentionSegment segment{.keys = projected[1],
+                                   .values = projected[2],
+                                   .row_begin = 0,
+                                   .rows = places,
+                                   .first_visible = places,
+                                   .causal = false};
+    ops::attention(*backend_, {.q = projected[0],
+                               .out = mixed,
+                               .segments = {&segment, 1},
+                               .scale = 1.0f / std::sqrt(static_cast<float>(channels))});
+  }
+  mixed.shape = x.map.shape;
+  convolve({.in = mixed, .out = x.map, .accumulate = true}, convs[3]);
+  arena_.rewind(far, before);
+  return x;
+}
+
+Runner::Place Runner::run(const ConvStep& step, std::span<const ConvParams> convs,
+                          std::span<const NormParams> norms, Place x) {
+  if (step.kind == ConvStepKind::kRes) return residual(step, convs, norms, x);
+  if (step.kind == ConvStepKind::kAttention) return attention(convs, norms, x);
+
+  const End far = other(x.end);
+  std::int64_t height = x.map.shape[0];
+  std::int64_t width = x.map.shape[1];
+  Conv2dArgs args{.in = x.map};
+  if (step.kind == ConvStepKind::kDown) {
+    expects(height % 2 == 0 && width % 2 == 0, "a stride-2 step halves even sides");
+    height /= 2;
+    width /= 2;
+    args.stride = 2;
+    args.pad_bottom = args.pad_right = 1;
+  } else if (step.kind != ConvStepKind::kConv1) {
+    pad_around(args);
+  }
+  if (step.kind == ConvStepKind::kUp) {
+    height *= 2;
+    width *= 2;
+    args.upsample = 2;
+  }
+  const TensorView out = arena_.take(far, {height, width, step.c_out});
+  const std::size_t after_out = arena_.mark(far);
+  if (!norms.empty()) {
+    const Affine norm = affine(norms[0], x.map, far);
+    args.scale = norm.scale;
+    args.shift = norm.shift;
+    args.swish = true;
+    if (step.kind == ConvStepKind::kNorm && backend_ != nullptr) {
+      ops::affine_channels(*backend_, x.map, norm.scale, norm.shift, out);
+    }
+  }
+  args.out = out;
+  if (step.kind != ConvStepKind::kNorm) convolve(args, convs[0]);
+  arena_.rewind(far, after_out);
+  return finish({out, far}, x.end);
+}
+
+}  // namespace
+
+struct ConvStack::Weights {
+  std::vector<ConvParams> convs;
+  std::vector<NormParams> norms;
+};
+
+namespace {
+
+// A vector as f32 on the device, whatever its file type.
+Tensor upload_vector(Backend& backend, ConstTensorView host) {
+  const std::int64_t count = host.shape.elements();
+  Tensor wide = Tensor::host(DType::kF32, {count});
+  for (std::int64_t i = 0; i < count; ++i) {
+    switch (host.dtype) {
+      case DType::kF32:
+        wide.f32()[i] = host.as<float>()[i];
+        break;
+      case DType::kBF16:
+        wide.f32()[i] = bf16_to_float(host.as<std::uint16_t>()[i]);
+        break;
+      case DType::kF16:
+        wide.f32()[i] = f16_to_float(host.as<std::uint16_t>()[i]);
+        break;
+      default:
+        expects(false, "weights are f32, bf16 or f16");
+    }
+  }
+  Tensor device = backend.allocate(DType::kF32, {count});
+  backend.upload(wide.view(), device.view());
+  return device;
+}
+
+Tensor load_vector(Backend& backend, WeightSource& source, const std::string& name,
+                   const Shape& shape) {
+  Tensor out = upload_vector(backend, source.get(name, shape));
+  source.done(name);
+  return out;
+}
+
+// Sizes without memory, for a dry run.
+void add_sizes_only(const Part& part, std::vector<ConvParams>& convs,
+                    std::vector<NormParams>& norms) {
+  if (part.is_norm) {
+    norms.emplace_back();
+    return;
+  }
+  ConvParams conv;
+  conv.weight.c_out = part.c_out;
+  conv.weight.c_in = part.c_in;
+  conv.weight.kh = conv.weight.kw = part.kernel;
+  convs.push_back(std::move(conv));
+}
+
+}  // namespace
+
+std::vector<TensorSpec> conv_step_tensors(std::span<const ConvStep> steps) {
+  std::vector<TensorSpec> tensors;
+  for (const ConvStep& step : steps) {
+    for (const Part& part : parts_of(step)) {
+      tensors.push_back({part.name + ".weight", weight_shape(part)});
+      tensors.push_back({part.name + ".bias", bias_shape(part)});
+    }
+  }
+  return tensors;
+}
+
+int conv_steps_factor(std::span<const ConvStep> steps) {
+  int factor = 1;
+  for (const ConvStep& step : steps) {
+    if (step.kind == ConvStepKind::kDown || step.kind == ConvStepKind::kUp) factor *= 2;
+  }
+  return factor;
+}
+
+FeatureArena::FeatureArena(Backend& backend, std::size_t bytes)
+    : device_(backend.device()),
+      capacity_((bytes + kAlignment - 1) / kAlignment * kAlignment),
+      counting_(false) {
+  slab_ = backend.allocate(DType::kU8, {static_cast<std::int64_t>(capacity_)});
+}
+
+TensorView FeatureArena::take(End end, Shape shape) {
+  std::size_t bytes = static_cast<std::size_t>(shape.elements()) * sizeof(float);
+  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  std::size_t& used = used_[static_cast<int>(end)];
+  TensorView view{DType::kF32, shape, nullptr, device_};
+  used += bytes;
+  peak_ = std::max(peak_, used_[0] + used_[1]);
+  if (counting_) return view;
+  expects(used_[0] + used_[1] <= capacity_, "the feature arena was planned large enough");
+  const std::size_t offset = end == End::kLow ? used - bytes : capacity_ - used;
+  view.data = slab_.view().as<std::uint8_t>() + offset;
+  return view;
+}
+
+ConvStack::ConvStack(Backend& backend, std::vector<ConvStep> steps, WeightSource& weights,
+                     DType storage, GroupNormOptions norm)
+    : steps_(std::move(steps)), norm_(norm) {
+  for (const ConvStep& step : steps_) {
+    Weights& loaded = weights_.emplace_back();
+    for (const Part& part : parts_of(step)) {
+      const std::string name = part.name + ".weight";
+      if (part.is_norm) {
+        NormParams affine;
+        affine.gamma = load_vector(backend, weights, name, weight_shape(part));
+        affine.beta = load_vector(backend, weights, part.name + ".bias", bias_shape(part));
+        loaded.norms.push_back(std::move(affine));
+        continue;
+      }
+      ConvParams conv;
+      conv.weight = backend.pack_conv(weights.get(name, weight_shape(part)), storage);
+      weights.done(name);
+      conv.bias = load_vector(backend, weights, part.name + ".bias", bias_shape(part));
+      loaded.convs.push_back(std::move(conv));
+    }
+  }
+}
+
+ConvStack::~ConvStack() = default;
+ConvStack::ConvStack(ConvStack&&) noexcept = default;
+
+TensorView ConvStack::run(Backend& backend, FeatureArena& arena, ConstTensorView x) const {
+  expects(!steps_.empty() && x.shape.rank() == 3 && x.shape[2] == steps_.front().c_in,
+          "input is [H, W, C] of the first step");
+  Runner runner(&backend, backend, arena, norm_);
+  // Steps that add in place would write into the caller's map; none of them comes first.
+  expects(
+      steps_.front().kind != ConvStepKind::kRes && steps_.front().kind != ConvStepKind::kAttention,
+      "a stack starts with a convolution");
+  Runner::Place place{{x.dtype, x.shape, const_cast<void*>(x.data), x.device}, End::kHigh};
+  for (std::size_t i = 0; i < steps_.size(); ++i) {
+    place = runner.run(steps_[i], weights_[i].convs, weights_[i].norms, place);
+  }
+  return place.map;
+}
+
+ConvScratch conv_scratch(const Backend& backend, std::span<const ConvStep> steps, int height,
+                         int width) {
+  expects(!steps.empty(), "a stack has steps");
+  FeatureArena arena;
+  Runner runner(nullptr, backend, arena, {});
+  Runner::Place place{{DType::kF32, {height, width, steps.front().c_in}, nullptr, {}}, End::kHigh};
+  for (const ConvStep& step : steps) {
+    std::vector<ConvParams> convs;
+    std::vector<NormParams> norms;
+    for (const Part& part : parts_of(step)) add_sizes_only(part, convs, norms);
+    place = runner.run(step, convs, norms, place);
+  }
+  return {arena.peak(), runner.backend_scratch()};
+}
+
+std::size_t conv_weight_bytes(const Backend& backend, std::span<const ConvStep> steps,
+                              DType storage) {
+  std::size_t bytes = 0;
+  for (const ConvStep& step : steps) {
+    for (const Part& part : parts_of(step)) {
+      const std::size_t vector = static_cast<std::size_t>(bias_shape(part)[0]) * sizeof(float);
+      bytes +=
+          vector + (part.is_norm ? vector : backend.packed_conv_bytes(weight_shape(part), storage));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace tessera
