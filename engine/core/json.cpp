@@ -164,6 +164,12 @@ void JsonReader::fail(std::string_view key, const char* code, std::string expect
                .expected = std::move(expected), .found = std::move(found)});
 }
 
+void JsonReader::fail(std::string_view key, std::string expected, std::string found) const {
+  fail(key, "E_JSON_VALUE", std::move(expected), std::move(found));
+}
+
+std::string JsonReader::path_of(std::string_view key) const { return join(path_, key); }
+
 const Json* JsonReader::look_up(std::string_view key) const {
   const auto found = object_->find(key);
   return found == object_->end() ? nullptr : &*found;
