@@ -1,0 +1,129 @@
+// Bookkeeping of cached rows; the rows themselves are written by the attention layers.
+#include "engine/cache/kv_cache.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+namespace {
+
+ConstTensorView row_view(ConstTensorView table, std::int64_t row) {
+  const std::size_t bytes = static_cast<std::size_t>(table.shape[1]) * dtype_size(table.dtype);
+  return {table.dtype, Shape{table.shape[1]},
+          static_cast<const std::byte*>(table.data) + static_cast<std::size_t>(row) * bytes,
+          table.device};
+}
+
+TensorView row_view(TensorView table, std::int64_t row) {
+  const ConstTensorView view = row_view(ConstTensorView(table), row);
+  return {view.dtype, view.shape, const_cast<void*>(view.data), view.device};
+}
+
+}  // namespace
+
+std::size_t KvCacheShape::bytes() const {
+  return static_cast<std::size_t>(2 * layers * sequences * capacity * kv_heads * head_dim) *
+         dtype_size(dtype);
+}
+
+KvCache::KvCache(Backend& backend, const KvCacheShape& shape) : backend_(&backend), shape_(shape) {
+  expects(shape.layers > 0 && shape.kv_heads > 0 && shape.head_dim > 0 && shape.capacity > 0 &&
+              shape.sequences > 0,
+          "a cache has layers, heads, rows and sequences");
+  expects(shape.dtype == DType::kF32 || shape.dtype == DType::kBF16, "a cache is f32 or bf16");
+  const Shape slots{shape.sequences * shape.capacity, shape.kv_heads * shape.head_dim};
+  keys_.reserve(static_cast<std::size_t>(shape.layers));
+  values_.reserve(static_cast<std::size_t>(shape.layers));
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    keys_.push_back(backend.allocate(shape.dtype, slots));
+    values_.push_back(backend.allocate(shape.dtype, slots));
+  }
+  lengths_.assign(static_cast<std::size_t>(shape.sequences), 0);
+  positions_.assign(static_cast<std::size_t>(shape.sequences * shape.capacity), 0);
+}
+
+void KvCache::check_sequence(std::int64_t sequence) const {
+  expects(sequence >= 0 && sequence < shape_.sequences, "the cache has this sequence");
+}
+
+std::int64_t KvCache::length(std::int64_t sequence) const {
+  check_sequence(sequence);
+  return lengths_[static_cast<std::size_t>(sequence)];
+}
+
+std::span<const std::int64_t> KvCache::positions(std::int64_t sequence) const {
+  return {positions_.data() + slot(sequence, 0), static_cast<std::size_t>(length(sequence))};
+}
+
+std::int64_t KvCache::append(std::int64_t sequence, std::span<const std::int64_t> positions) {
+  const std::int64_t first = length(sequence);
+  expects(static_cast<std::int64_t>(positions.size()) <= room(sequence), "the rows fit the cache");
+  std::copy(positions.begin(), positions.end(), positions_.begin() + slot(sequence, first));
+  lengths_[static_cast<std::size_t>(sequence)] = first + static_cast<std::int64_t>(positions.size());
+  return first;
+}
+
+void KvCache::truncate(std::int64_t sequence, std::int64_t rows) {
+  expects(rows >= 0 && rows <= length(sequence), "truncate keeps rows that are there");
+  lengths_[static_cast<std::size_t>(sequence)] = rows;
+}
+
+void KvCache::copy_row(std::int64_t from_slot, std::int64_t to_slot) {
+  for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
+    for (std::vector<Tensor>* store : {&keys_, &values_}) {
+      const TensorView table = (*store)[static_cast<std::size_t>(layer)].view();
+      backend_->upload(row_view(ConstTensorView(table), from_slot), row_view(table, to_slot));
+    }
+  }
+  positions_[static_cast<std::size_t>(to_slot)] = positions_[static_cast<std::size_t>(from_slot)];
+}
+
+void KvCache::fork(std::int64_t parent, std::int64_t child) {
+  check_sequence(child);
+  expects(parent != child, "a sequence is not its own child");
+  const std::int64_t rows = length(parent);
+  for (std::int64_t row = 0; row < rows; ++row) copy_row(slot(parent, row), slot(child, row));
+  lengths_[static_cast<std::size_t>(child)] = rows;
+}
+
+void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept) {
+  std::int64_t previous = -1;
+  for (const std::int64_t row : kept) {
+    expects(row > previous && row < length(sequence), "kept rows ascend and are cached");
+    previous = row;
+  }
+  std::int64_t to = 0;
+  for (const std::int64_t row : kept) {
+    if (row != to) copy_row(slot(sequence, row), slot(sequence, to));
+    ++to;
+  }
+  lengths_[static_cast<std::size_t>(sequence)] = to;
+}
+
+ConstTensorView KvCache::keys(std::int64_t layer, std::int64_t sequence) const {
+  check_sequence(sequence);
+  ConstTensorView view = keys_[static_cast<std::size_t>(layer)].view();
+  view.data = static_cast<const std::byte*>(view.data) +
+              static_cast<std::size_t>(slot(sequence, 0) * view.shape[1]) * dtype_size(view.dtype);
+  view.shape = Shape{shape_.capacity, shape_.kv_heads, shape_.head_dim};
+  return view;
+}
+
+ConstTensorView KvCache::values(std::int64_t layer, std::int64_t sequence) const {
+  check_sequence(sequence);
+  ConstTensorView view = values_[static_cast<std::size_t>(layer)].view();
+  view.data = static_cast<const std::byte*>(view.data) +
+              static_cast<std::size_t>(slot(sequence, 0) * view.shape[1]) * dtype_size(view.dtype);
+  view.shape = Shape{shape_.capacity, shape_.kv_heads, shape_.head_dim};
+  return view;
+}
+
+TensorView KvCache::key_slots(std::int64_t layer) {
+  return keys_[static_cast<std::size_t>(layer)].view();
+}
+
+TensorView KvCache::value_slots(std::int64_t layer) {
+  return values_[static_cast<std::size_t>(layer)].view();
+}
+
+}  // namespace tessera

@@ -1,0 +1,70 @@
+// Keys and values of every layer for a fixed number of sequences, allocated once. A row is one cached
+// position; rows of a sequence lie in the order they were appended, and each carries the position
+// (the rotary table row) it was computed at, so that removing rows never renumbers the others.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/backend/backend.h"
+#include "engine/core/tensor.h"
+
+namespace tessera {
+
+struct KvCacheShape {
+  std::int64_t layers = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t capacity = 0;   // rows per sequence
+  std::int64_t sequences = 0;
+  DType dtype = DType::kF32;   // f32 or bf16
+
+  // Keys and values of all layers and sequences.
+  std::size_t bytes() const;
+};
+
+class KvCache {
+ public:
+  // Error kMemory if the device cannot hold shape.bytes(). Nothing is allocated after this.
+  KvCache(Backend& backend, const KvCacheShape& shape);
+
+  const KvCacheShape& shape() const { return shape_; }
+  std::int64_t length(std::int64_t sequence) const;
+  std::int64_t room(std::int64_t sequence) const { return shape_.capacity - length(sequence); }
+  // Positions of the cached rows, oldest first.
+  std::span<const std::int64_t> positions(std::int64_t sequence) const;
+
+  // Opens rows for `positions` at the end of a sequence and returns the index of the first; the
+  // caller then stores keys and values of every layer there. The rows must fit (see room()).
+  std::int64_t append(std::int64_t sequence, std::span<const std::int64_t> positions);
+  // Forgets all rows from index `rows` on.
+  void truncate(std::int64_t sequence, std::int64_t rows);
+  // The child becomes a copy of the parent; costs one copy of the parent's rows.
+  void fork(std::int64_t parent, std::int64_t child);
+  // Keeps the rows with these indices (ascending, unique) and moves them together.
+  void compact(std::int64_t sequence, std::span<const std::int64_t> kept);
+
+  // [capacity, kv_heads, head_dim] of one sequence.
+  ConstTensorView keys(std::int64_t layer, std::int64_t sequence) const;
+  ConstTensorView values(std::int64_t layer, std::int64_t sequence) const;
+  // [sequences * capacity, kv_heads * head_dim]: where rows of any sequence are stored, by slot().
+  TensorView key_slots(std::int64_t layer);
+  TensorView value_slots(std::int64_t layer);
+  std::int64_t slot(std::int64_t sequence, std::int64_t row) const {
+    return sequence * shape_.capacity + row;
+  }
+
+ private:
+  void copy_row(std::int64_t from_slot, std::int64_t to_slot);
+  void check_sequence(std::int64_t sequence) const;
+
+  Backend* backend_;
+  KvCacheShape shape_;
+  std::vector<Tensor> keys_, values_;      // per layer
+  std::vector<std::int64_t> lengths_;      // per sequence
+  std::vector<std::int64_t> positions_;    // [sequences, capacity]
+};
+
+}  // namespace tessera
