@@ -1,0 +1,92 @@
+// The joined generation model a pipeline needs, whatever the family: how a prompt becomes rows, how
+// picture tokens become rows, how hidden rows become logits over picture codes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/core/tensor.h"
+#include "engine/model/model_config.h"
+#include "engine/model/transformer.h"
+#include "engine/nn/linear.h"
+
+namespace tessera {
+
+enum class PromptKind : std::uint8_t {
+  kText,   // token ids of a text tokenizer
+  kClass,  // one class id
+};
+
+// What the branch without the prompt sees under classifier-free guidance.
+enum class UnconditionalRule : std::uint8_t {
+  kPadBetweenEnds,  // same length; every token but the first and the last becomes the pad token
+  kNullClass,       // the extra class
+};
+
+struct ImageModelConfig {
+  ModelConfig transformer;
+  PromptKind prompt = PromptKind::kText;
+  UnconditionalRule unconditional = UnconditionalRule::kPadBetweenEnds;
+  std::int64_t prompt_vocab = 0;   // ids that embed_prompt accepts, the null class included
+  std::int64_t max_prompt = 0;     // tokens; 1 for a class
+  std::int32_t null_class = -1;    // kNullClass
+  std::int64_t codes = 0;          // picture codes
+  std::int64_t code_width = 0;     // width of the code table when an aligner follows it, else 0
+  std::int64_t grid_rows = 0;
+  std::int64_t grid_cols = 0;
+
+  std::int64_t image_tokens() const { return grid_rows * grid_cols; }
+  // Rows one sequence needs in the cache: the prompt, and every picture token but the last.
+  std::int64_t cache_rows(std::int64_t prompt_tokens) const {
+    return prompt_tokens + image_tokens() - 1;
+  }
+};
+
+struct ImageModelWeights {
+  TransformerWeights transformer;
+  Tensor prompt_table;  // [prompt_vocab, D] f32 or bf16
+  Tensor code_table;    // [codes, code_width or D] f32 or bf16
+  Linear align_in;      // [D, code_width], empty without an aligner
+  Linear align_out;     // [D, D], empty without an aligner
+  Linear head_in;       // [D, D], gelu behind it; empty for a plain head
+  Linear head_out;      // [codes, D]
+};
+
+class ImageModel {
+ public:
+  ImageModel(Backend& backend, const ImageModelConfig& config, ImageModelWeights weights);
+
+  const ImageModelConfig& config() const { return config_; }
+  const Transformer& transformer() const { return transformer_; }
+  Backend& backend() const { return *backend_; }
+  std::int64_t width() const { return config_.transformer.width; }
+  std::int64_t image_token_count() const { return config_.image_tokens(); }
+
+  // Ids in [0, prompt_vocab), at most max_prompt of them. out [T, D].
+  void embed_prompt(std::span<const std::int32_t> tokens, TensorView out) const;
+  // Ids in [0, codes). out [M, D].
+  void embed_image_tokens(std::span<const std::int32_t> ids, Arena& arena, TensorView out) const;
+  // hidden [M, D] after the final norm, out [M, codes] f32.
+  void image_logits(ConstTensorView hidden, Arena& arena, TensorView out) const;
+  // The prompt of the unconditional branch; pad_token is read under kPadBetweenEnds only.
+  std::vector<std::int32_t> unconditional_prompt(std::span<const std::int32_t> prompt,
+                                                 std::int32_t pad_token) const;
+
+  // Arena bytes for any one of the calls above or Transformer::forward with this many rows.
+  std::size_t scratch_bytes(std::int64_t rows) const { return scratch_bytes(config_, rows); }
+  static std::size_t scratch_bytes(const ImageModelConfig& config, std::int64_t rows);
+  std::size_t weight_bytes() const;
+  // Bytes of weights that one decode step reads, the KV cache not counted.
+  std::size_t step_weight_bytes() const;
+
+ private:
+  Backend* backend_;
+  ImageModelConfig config_;
+  Transformer transformer_;
+  Tensor prompt_table_, code_table_;
+  Linear align_in_, align_out_, head_in_, head_out_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// A decoder-only transformer as plain data: pre-norm blocks of RMSNorm, rotary attention with grouped
+// keys and values, and SwiGLU, without biases. Llama and everything that follows it.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/nn/rope_table.h"
+
+namespace tessera {
+
+struct ModelConfig {
+  std::int64_t layers = 0;      // L
+  std::int64_t width = 0;       // D
+  std::int64_t heads = 0;       // H
+  std::int64_t kv_heads = 0;    // divides H
+  std::int64_t head_dim = 0;    // hd, even
+  std::int64_t ffn_width = 0;   // F
+  float norm_eps = 1e-6f;
+  RopeSpec rope;
+
+  std::int64_t q_width() const { return heads * head_dim; }
+  std::int64_t kv_width() const { return kv_heads * head_dim; }
+};
+
+}  // namespace tessera

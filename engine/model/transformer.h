@@ -1,0 +1,82 @@
+// The one transformer of the project: const weights, a forward pass over rows of any number of cached
+// sequences. A row's result depends on its own sequence up to itself and on nothing else: neither
+// on the rows beside it, nor on the window it came in, nor on threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/backend/backend.h"
+#include "engine/cache/kv_cache.h"
+#include "engine/core/tensor.h"
+#include "engine/model/model_config.h"
+#include "engine/nn/linear.h"
+#include "engine/nn/rope_table.h"
+
+namespace tessera {
+
+struct LayerWeights {
+  Tensor attention_norm;  // [D]
+  LinearWeight qkv;       // [(H + 2 KV) hd, D], rows q | k | v
+  LinearWeight out;       // [D, H hd]
+  Tensor ffn_norm;        // [D]
+  LinearWeight gate_up;   // [2 F, D], rows gate | up
+  LinearWeight down;      // [D, F]
+};
+
+struct TransformerWeights {
+  std::vector<LayerWeights> layers;
+  Tensor final_norm;  // [D]
+
+  std::size_t bytes() const;
+};
+
+// Rows to run. Rows of one sequence stand together and in order; each sequence appears once.
+struct ForwardBatch {
+  ConstTensorView rows;                    // [M, D] f32 embeddings
+  std::span<const std::int32_t> sequences; // [M] cache sequence of each row
+  std::span<const std::int64_t> positions; // [M] row of the rotary table
+};
+
+// Optional outputs: hidden_states[i] receives the residual stream that enters layer i, [M, D].
+struct Taps {
+  std::span<const TensorView> hidden_states;
+};
+
+class Transformer {
+ public:
+  // Rows run through the layers at once; longer batches are run in parts of this many rows, which
+  // changes no result and bounds the activations.
+  static constexpr std::int64_t kChunkRows = 256;
+
+  Transformer(Backend& backend, const ModelConfig& config, TransformerWeights weights);
+
+  // Appends the rows to their sequences in `cache` and writes the hidden states after the final
+  // norm to hidden_out [M, D]. Takes scratch_bytes(config, M) from the arena and gives it back.
+  // The rows must fit the cache, the positions the rotary table.
+  void forward(const ForwardBatch& batch, KvCache& cache, Arena& arena, TensorView hidden_out,
+               const Taps& taps = {}) const;
+
+  static std::size_t scratch_bytes(const ModelConfig& config, std::int64_t rows);
+
+  const ModelConfig& config() const { return config_; }
+  Backend& backend() const { return *backend_; }
+  std::size_t weight_bytes() const { return weights_.bytes() + rope_.bytes(); }
+
+ private:
+  struct Chunk;
+  void run_chunk(const Chunk& chunk, KvCache& cache, Arena& arena, TensorView hidden_out,
+                 const Taps& taps) const;
+  void attention_block(const Chunk& chunk, const LayerWeights& weights, std::int64_t layer,
+                       KvCache& cache, TensorView x) const;
+  void ffn_block(const Chunk& chunk, const LayerWeights& weights, TensorView x) const;
+
+  Backend* backend_;
+  ModelConfig config_;
+  TransformerWeights weights_;
+  RopeTable rope_;
+};
+
+}  // namespace tessera
