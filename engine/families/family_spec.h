@@ -1,0 +1,85 @@
+// A checkpoint family as plain data: what a family file fills and every library takes its part of.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/core/tensor.h"
+#include "engine/model/image_model.h"
+#include "engine/nn/vq_spec.h"
+
+namespace tessera {
+
+class Checkpoint;
+
+// Where the weights of one transformer layer stand; `{}` in layer_prefix is the layer's number.
+struct WeightNames {
+  std::string layer_prefix;
+  std::string attention_norm, ffn_norm, out, down;
+  std::vector<std::string> qkv;      // one fused tensor, or q, k, v
+  std::vector<std::string> gate_up;  // gate, up
+  std::string final_norm;
+  std::string prompt_table;
+  std::string code_table;
+  // Stems; ".weight" and ".bias" follow. Empty = the family has none.
+  std::string align_in, align_out, head_in, head_out;
+  bool head_bias = true;
+};
+
+// How a text becomes a prompt. The first form whose required token the tokenizer knows is used
+// (Janus and Janus-Pro differ in their role names only).
+struct PromptForm {
+  std::string requires_token;  // empty = always
+  std::string before, after;   // around the user's text
+};
+
+struct PromptTemplate {
+  PromptKind kind = PromptKind::kText;
+  std::vector<PromptForm> forms;    // kText
+  std::string pad_token;            // kText: for the unconditional branch, by string
+  std::string begin_image_token;    // kText: must be the last token of every prompt
+  std::int64_t classes = 0;         // kClass: ids 0..classes-1
+};
+
+struct SamplingDefaults {
+  double guidance = 5.0;
+  double temperature = 1.0;
+  std::int64_t top_k = 0;  // 0 = off
+  double top_p = 1.0;
+};
+
+struct FamilySpec {
+  std::string family;   // "janus", "llamagen"
+  std::string size;     // "1B", "L", or "24x2048" (layers x width) when it is no published size
+  std::string title;    // "Janus-Pro 1B"
+  std::filesystem::path folder;         // where it was read from; empty for models made in memory
+  std::filesystem::path weights;        // what Checkpoint::open takes
+  std::filesystem::path vq_weights;     // empty = the VQ tensors are in `weights`
+  std::filesystem::path tokenizer;      // tokenizer.json; empty for class-conditional models
+  ImageModelConfig model;
+  WeightNames names;
+  VqSpec vq;
+  PromptTemplate prompt;
+  SamplingDefaults sampling;
+  std::string licence;
+  // Every tensor of `weights` with its shape, those that generation never uploads included.
+  std::vector<TensorSpec> tensors;
+  std::vector<std::string> optional_tensors;  // from `tensors`: may be absent (tied heads)
+  std::vector<std::string> ignored;           // prefixes (ending in '.' or '*') or names to ignore
+  // The same for vq_weights when that is a file of its own.
+  std::vector<TensorSpec> vq_tensors;
+
+  std::int64_t image_height() const { return model.grid_rows * vq.downsample(); }  // pixels
+  std::int64_t image_width() const { return model.grid_cols * vq.downsample(); }
+  std::int64_t parameter_count() const;     // of `tensors`
+};
+
+// Names, shapes and element types of the checkpoint against spec.tensors. Error kModel listing
+// missing, surplus and wrong-shaped tensors, the first 10 of each and how many there are.
+void check_tensors(const FamilySpec& spec, const Checkpoint& checkpoint);
+void check_vq_tensors(const FamilySpec& spec, const Checkpoint& vq_checkpoint);
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// What a generation run will hold in memory, before anything is loaded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/backend/backend.h"
+#include "engine/families/family_spec.h"
+
+namespace tessera {
+
+struct MemoryRequest {
+  DType storage = DType::kF32;
+  std::int64_t images = 1;          // at once
+  bool guidance = true;             // two sequences an image
+  std::int64_t prompt_tokens = 64;  // rows of the longest prompt; 1 for a class
+};
+
+struct MemoryPlan {
+  std::size_t weights = 0;      // transformer, tables, heads, rotary tables
+  std::size_t kv = 0;
+  std::size_t activations = 0;  // arena of the widest pass, logits and hidden rows
+  std::size_t vq_weights = 0;   // filled by whoever owns the VQ tokenizer
+  std::size_t vq_scratch = 0;   // likewise
+  std::size_t process = 0;      // program, libraries, tokenizer: an allowance, see the .cpp
+  std::size_t total() const {
+    return weights + kv + activations + vq_weights + vq_scratch + process;
+  }
+};
+
+MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
+                       const MemoryRequest& request);
+
+}  // namespace tessera

@@ -1,0 +1,42 @@
+// A model opened and checked, and its generation half loaded onto a device.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/families/family_spec.h"
+#include "engine/families/registry.h"
+#include "engine/model/image_model.h"
+
+namespace tessera {
+
+// Where the loader takes tensors from, one at a time: a checkpoint, or weights made as they are asked
+// for. A view is valid until done() is called with its name.
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  virtual ConstTensorView get(const std::string& name) = 0;
+  virtual void done(const std::string& name) = 0;
+  virtual std::string file_of(const std::string& name) const = 0;
+};
+
+struct OpenedModel {
+  FamilySpec spec;
+  std::shared_ptr<const Checkpoint> weights;     // null when the source makes them up
+  std::shared_ptr<const Checkpoint> vq_weights;  // never null; the same object for joined files
+  std::unique_ptr<TensorSource> source;
+  std::string tokenizer_json;  // text, for models made in memory; else read spec.tokenizer
+};
+
+// `name` is a folder, a weight file, "test:tiny", "test:null" or "random:FAMILY:SIZE"
+// (random:llamagen:L, random:janus-pro:1B). Names and shapes are checked before this returns.
+// Error kModel.
+OpenedModel open_model(const std::string& name, const FamilyOptions& options = {});
+
+// Packs and uploads what generation needs, tensor by tensor, giving mapped pages back as it goes;
+// `storage` is f32 or bf16. NaN or infinity in a weight: Error kModel with tensor, index and count.
+// The checkpoint is not needed afterwards, except for its VQ tensors.
+ImageModel load_image_model(OpenedModel& model, Backend& backend, DType storage);
+
+}  // namespace tessera
