@@ -1,0 +1,81 @@
+// Builds rotary tables on the host and uploads them.
+#include "engine/nn/rope_table.h"
+
+#include <cmath>
+#include <vector>
+
+namespace tessera {
+
+namespace {
+
+// theta^(-2 i / width) for i < count, as f32 of the f32 power (the reference computes 1 / power).
+std::vector<float> inverse_frequencies(double theta, std::int64_t width, std::int64_t count) {
+  std::vector<float> out(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(width);
+    const float power = static_cast<float>(std::pow(theta, static_cast<double>(exponent)));
+    out[static_cast<std::size_t>(i)] = 1.0f / power;
+  }
+  return out;
+}
+
+struct HostTable {
+  std::int64_t half;
+  std::vector<float> cos, sin;
+
+  void turn(std::int64_t row, std::int64_t pair, float angle) {
+    const auto at = static_cast<std::size_t>(row * half + pair);
+    cos[at] = static_cast<float>(std::cos(static_cast<double>(angle)));
+    sin[at] = static_cast<float>(std::sin(static_cast<double>(angle)));
+  }
+};
+
+void fill_one_d(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
+  const std::vector<float> frequency = inverse_frequencies(spec.theta, head_dim, table.half);
+  for (std::int64_t position = 0; position < spec.positions; ++position) {
+    for (std::int64_t i = 0; i < table.half; ++i) {
+      table.turn(position, i,
+                 static_cast<float>(position) * frequency[static_cast<std::size_t>(i)]);
+    }
+  }
+}
+
+void fill_grid(const RopeSpec& spec, HostTable& table) {
+  const std::int64_t quarter = table.half / 2;
+  const std::vector<float> frequency = inverse_frequencies(spec.theta, table.half, quarter);
+  for (std::int64_t place = 0; place < spec.grid_rows * spec.grid_cols; ++place) {
+    const auto row = static_cast<float>(place / spec.grid_cols);
+    const auto col = static_cast<float>(place % spec.grid_cols);
+    for (std::int64_t k = 0; k < quarter; ++k) {
+      const float f = frequency[static_cast<std::size_t>(k)];
+      table.turn(spec.condition_rows + place, k, row * f);
+      table.turn(spec.condition_rows + place, quarter + k, col * f);
+    }
+  }
+}
+
+Tensor upload(Backend& backend, const std::vector<float>& values, Shape shape) {
+  Tensor out = backend.allocate(DType::kF32, shape);
+  backend.upload({DType::kF32, shape, values.data(), Device{}}, out.view());
+  return out;
+}
+
+}  // namespace
+
+RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t head_dim) {
+  const bool grid = spec.layout == RopeLayout::kGrid2d;
+  expects(head_dim > 0 && head_dim % (grid ? 4 : 2) == 0, "pairs fill the head");
+  expects(spec.rows() > 0, "a rotary table has rows");
+  const Shape shape{spec.rows(), head_dim / 2};
+  HostTable table{head_dim / 2, {}, {}};
+  table.cos.assign(static_cast<std::size_t>(shape.elements()), 0.0f);
+  table.sin.assign(static_cast<std::size_t>(shape.elements()), 0.0f);
+  if (grid) {
+    fill_grid(spec, table);
+  } else {
+    fill_one_d(spec, head_dim, table);
+  }
+  return {upload(backend, table.cos, shape), upload(backend, table.sin, shape), spec.pairing};
+}
+
+}  // namespace tessera

@@ -1,0 +1,45 @@
+// Rotary embedding tables (Su et al. 2021): one row of cosines and sines per position.
+//   1-D:  row p, pair i turns by p * theta^(-2 i / hd).
+//   2-D (LlamaGen): `condition_rows` rows of ZERO cosine and sine (the rotated q and k of a condition
+//   position are zero vectors, not unrotated ones), then one row per grid place in raster order;
+//   the first half of the pairs turns with the row r, the second with the column c, both by
+//   theta^(-2 k / (hd / 2)).
+#pragma once
+
+#include <cstdint>
+
+#include "engine/backend/backend.h"
+#include "engine/core/tensor.h"
+
+namespace tessera {
+
+enum class RopeLayout : std::uint8_t { kOneD, kGrid2d };
+
+struct RopeSpec {
+  RopeLayout layout = RopeLayout::kOneD;
+  RopePairing pairing = RopePairing::kHalfSplit;
+  double theta = 10000.0;
+  std::int64_t positions = 0;       // rows of a 1-D table
+  std::int64_t condition_rows = 0;  // 2-D: zero rows in front
+  std::int64_t grid_rows = 0;       // 2-D
+  std::int64_t grid_cols = 0;       // 2-D
+
+  std::int64_t rows() const {
+    return layout == RopeLayout::kOneD ? positions : condition_rows + grid_rows * grid_cols;
+  }
+};
+
+struct RopeTable {
+  Tensor cos;  // [rows, head_dim / 2] f32
+  Tensor sin;
+  RopePairing pairing = RopePairing::kHalfSplit;
+
+  std::size_t bytes() const { return cos.bytes() + sin.bytes(); }
+};
+
+// head_dim is even, and a multiple of 4 for the 2-D layout. Frequencies and angles are rounded to
+// f32 where the reference rounds them; cosine and sine are those of the f32 angle, correctly
+// rounded in all but a few cases in a thousand million.
+RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t head_dim);
+
+}  // namespace tessera
