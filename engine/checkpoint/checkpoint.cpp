@@ -1,0 +1,250 @@
+// Finding, mapping and joining weight files into one table of named views.
+#include "engine/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "engine/checkpoint/container.h"
+#include "engine/checkpoint/safetensors.h"
+#include "engine/checkpoint/shard_index.h"
+#include "engine/core/io.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Where a tensor's bytes come from; no file: memory of our own.
+struct Origin {
+  int file = -1;
+  std::size_t offset = 0;
+  std::size_t length = 0;
+};
+
+[[noreturn]] void refuse(const char* code, const fs::path& file, std::string where,
+                         std::string expected, std::string found, std::string hint = {}) {
+  throw Error({.kind = ErrorKind::kModel, .code = code, .file = file.string(),
+               .where = std::move(where), .expected = std::move(expected),
+               .found = std::move(found), .hint = std::move(hint)});
+}
+
+bool ends_with_any(const std::string& name, std::initializer_list<std::string_view> endings) {
+  return std::any_of(endings.begin(), endings.end(),
+                     [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+bool is_weight_file(const std::string& name) {
+  return ends_with_any(name, {".safetensors", ".bin", ".pt", ".pth", ".ckpt"});
+}
+
+// "a, b, c" of the first ten names and how many more there are.
+std::string first_names(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 10;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    out += (i > 0 ? ", " : "") + names[i].substr(0, 80);
+  }
+  if (names.size() > kShown) out += " and " + std::to_string(names.size() - kShown) + " more";
+  return out;
+}
+
+// The one file of a model folder to begin with, by the names that published folders use.
+fs::path choose_file(const fs::path& folder) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json",
+                           "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (file_exists(folder / name)) return folder / name;
+  }
+  std::vector<std::string> indexes, weights;
+  for (const fs::path& path : list_folder(folder)) {
+    const std::string name = path.filename().string();
+    if (name.ends_with(".index.json")) indexes.push_back(name);
+    if (is_weight_file(name)) weights.push_back(name);
+  }
+  const std::vector<std::string>& candidates = indexes.empty() ? weights : indexes;
+  if (candidates.empty()) {
+    refuse("E_CKPT_NONE", folder, "",
+           "model.safetensors, an .index.json, or one .safetensors, .pt, .pth, .bin or .ckpt file",
+           "none of them");
+  }
+  if (candidates.size() > 1) {
+    refuse("E_CKPT_AMBIGUOUS", folder, "", "one weight file or one index",
+           std::to_string(candidates.size()) + ": " + first_names(candidates),
+           "name the file itself");
+  }
+  return folder / candidates.front();
+}
+
+bool is_aligned(const void* data, DType dtype) {
+  return reinterpret_cast<std::uintptr_t>(data) % dtype_size(dtype) == 0;
+}
+
+}  // namespace
+
+struct Checkpoint::Impl {
+  std::string label;
+  std::vector<MappedFile> files;
+  std::vector<Tensor> owned;
+  std::map<std::string, ConstTensorView, std::less<>> tensors;
+  std::map<std::string, Origin, std::less<>> origins;
+  std::map<std::string, std::string> metadata;
+
+  std::string file_name(int file) const {
+    return file < 0 ? label : files[static_cast<std::size_t>(file)].path().string();
+  }
+
+  // Maps one weight file and adds what it holds. A name that an earlier file already gave is an
+  // error.
+  void add_file(const fs::path& path) {
+    files.emplace_back(path);
+    const MappedFile& file = files.back();
+    Container container = parse_safetensors(file.bytes(), path.string());
+    for (const StoredTensor& stored : container.tensors) add_stored(file, stored);
+    metadata.merge(container.metadata);
+  }
+
+  void add_stored(const MappedFile& file, const StoredTensor& stored) {
+    const std::byte* data = file.bytes().data() + stored.begin;
+    Origin origin{static_cast<int>(files.size()) - 1, stored.begin, stored.end - stored.begin};
+    ConstTensorView view{stored.dtype, stored.shape, data, Device{}};
+    if (!stored.strides.empty() || !is_aligned(data, stored.dtype)) {
+      owned.push_back(gather(stored, data));
+      view = std::as_const(owned.back()).view();
+    }
+    if (const auto known = origins.find(stored.name); known != origins.end()) {
+      refuse("E_CKPT_DUPLICATE", file.path(), tensor_place(stored.name), "each tensor in one file",
+             "it in " + file_name(known->second.file) + " too");
+    }
+    origins.emplace(stored.name, origin);
+    tensors.emplace(stored.name, view);
+  }
+
+  // A dense copy of a tensor that is strided or lies at an odd address.
+  static Tensor gather(const StoredTensor& stored, const std::byte* data) {
+    Tensor out = Tensor::host(stored.dtype, stored.shape);
+    auto* to = static_cast<std::byte*>(out.view().data);
+    if (stored.strides.empty()) {
+      if (out.bytes() > 0) std::memcpy(to, data, out.bytes());
+      return out;
+    }
+    const std::size_t size = dtype_size(stored.dtype);
+    const int rank = stored.shape.rank();
+    std::array<std::int64_t, kMaxRank> index{};
+    for (std::int64_t n = stored.shape.elements(); n > 0; --n, to += size) {
+      std::int64_t element = 0;
+      for (int i = 0; i < rank; ++i) {
+        const auto axis = static_cast<std::size_t>(i);
+        element += index[axis] * stored.strides[axis];
+      }
+      std::memcpy(to, data + static_cast<std::size_t>(element) * size, size);
+      for (int i = rank - 1; i >= 0; --i) {
+        if (++index[static_cast<std::size_t>(i)] < stored.shape[i]) break;
+        index[static_cast<std::size_t>(i)] = 0;
+      }
+    }
+    return out;
+  }
+
+  void add_index(const fs::path& path) {
+    const ShardIndex index = parse_shard_index(read_file(path, kMaxIndexBytes), path.string());
+    for (const std::string& shard : index.shards) add_file(path.parent_path() / shard);
+    check_against(index, path);
+  }
+
+  // Every tensor must lie in the file that the index says, and no file may hold another one.
+  void check_against(const ShardIndex& index, const fs::path& path) const {
+    std::vector<std::string> missing, surplus;
+    for (const auto& [name, shard] : index.shard_of) {
+      const auto found = origins.find(name);
+      if (found == origins.end() || found->second.file != static_cast<int>(shard)) {
+        missing.push_back(name + " (in " + index.shards[shard] + ")");
+      }
+    }
+    for (const auto& [name, origin] : origins) {
+      const auto found = index.shard_of.find(name);
+      if (found == index.shard_of.end() || origin.file != static_cast<int>(found->second)) {
+        surplus.push_back(name);
+      }
+    }
+    if (missing.empty() && surplus.empty()) return;
+    std::string found;
+    if (!missing.empty()) {
+      found = std::to_string(missing.size()) + " missing: " + first_names(missing);
+    }
+    if (!surplus.empty()) {
+      found += (found.empty() ? "" : "; ") + std::to_string(surplus.size()) +
+               " surplus: " + first_names(surplus);
+    }
+    refuse("E_IDX_TENSORS", path, "weight_map",
+           std::to_string(index.shard_of.size()) + " tensors as listed", found);
+  }
+};
+
+Checkpoint::Checkpoint(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
+Checkpoint::~Checkpoint() = default;
+
+Checkpoint Checkpoint::open(const fs::path& path) {
+  auto impl = std::make_unique<Impl>();
+  impl->label = path.string();
+  const fs::path file = is_folder(path) ? choose_file(path) : path;
+  if (file.filename().string().ends_with(".index.json")) {
+    impl->add_index(file);
+  } else {
+    impl->add_file(file);
+  }
+  return Checkpoint(std::move(impl));
+}
+
+Checkpoint Checkpoint::from_tensors(std::string label, std::map<std::string, Tensor> tensors) {
+  auto impl = std::make_unique<Impl>();
+  impl->label = std::move(label);
+  for (auto& [name, tensor] : tensors) {
+    impl->tensors.emplace(name, std::as_const(tensor).view());
+    impl->origins.emplace(name, Origin{});
+    impl->owned.push_back(std::move(tensor));
+  }
+  return Checkpoint(std::move(impl));
+}
+
+const ConstTensorView* Checkpoint::find(std::string_view name) const {
+  const auto found = impl_->tensors.find(name);
+  return found == impl_->tensors.end() ? nullptr : &found->second;
+}
+
+const std::map<std::string, ConstTensorView, std::less<>>& Checkpoint::tensors() const {
+  return impl_->tensors;
+}
+
+const std::map<std::string, std::string>& Checkpoint::metadata() const { return impl_->metadata; }
+
+std::string Checkpoint::file_of(std::string_view name) const {
+  const auto found = impl_->origins.find(name);
+  return found == impl_->origins.end() ? impl_->label : impl_->file_name(found->second.file);
+}
+
+std::uint64_t Checkpoint::total_bytes() const {
+  std::uint64_t total = 0;
+  for (const auto& [name, view] : impl_->tensors) total += view.bytes();
+  return total;
+}
+
+void Checkpoint::verify_unchanged() const {
+  for (const MappedFile& file : impl_->files) {
+    if (!file.changed_on_disk()) continue;
+    refuse("E_IO_CHANGED", file.path(), "", "the file as it was when it was opened",
+           "another size, time or file under this name");
+  }
+}
+
+void Checkpoint::release(std::string_view name) const {
+  const auto found = impl_->origins.find(name);
+  if (found == impl_->origins.end() || found->second.file < 0) return;
+  const Origin& origin = found->second;
+  impl_->files[static_cast<std::size_t>(origin.file)].release(origin.offset, origin.length);
+}
+
+}  // namespace tessera

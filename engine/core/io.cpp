@@ -329,6 +329,11 @@ bool file_exists(const fs::path& path) {
   return layer_stat(path, info) == 0;
 }
 
+bool is_folder(const fs::path& path) {
+  struct stat info {};
+  return layer_stat(path, info) == 0 && S_ISDIR(info.st_mode);
+}
+
 std::vector<fs::path> list_folder(const fs::path& folder) {
   DIR* handle = nullptr;
   const int opened = through_layer(IoOp::kList, [&](bool) {

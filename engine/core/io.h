@@ -54,7 +54,8 @@ void write_file_atomic(const std::filesystem::path& path,
 // Creates the folder (with parents) and proves that it can be written. Error kStorage.
 void ensure_output_folder(const std::filesystem::path& folder);
 
-bool file_exists(const std::filesystem::path& path);
+bool file_exists(const std::filesystem::path& path);  // of any type
+bool is_folder(const std::filesystem::path& path);
 std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);  // sorted
 
 // Seconds on a clock that never steps (CLOCK_MONOTONIC).
