@@ -1,0 +1,54 @@
+// A value is not finite when all exponent bits are set. The count runs over blocks of fixed length
+// without branches, which compilers turn into vector code; only blocks that count are looked at
+// again for the first index.
+#include "engine/checkpoint/non_finite.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kBlock = 4096;
+
+template <typename Bits>
+std::int64_t count_block(const Bits* values, Bits mask) {
+  Bits count = 0;
+  for (std::int64_t i = 0; i < kBlock; ++i) count += (values[i] & mask) == mask ? 1 : 0;
+  return count;
+}
+
+template <typename Bits>
+std::optional<NonFinite> search(const Bits* values, std::int64_t size, Bits mask) {
+  NonFinite out;
+  for (std::int64_t begin = 0; begin < size; begin += kBlock) {
+    const std::int64_t length = std::min(kBlock, size - begin);
+    const Bits* block = values + begin;
+    const auto is_bad = [mask](Bits bits) { return (bits & mask) == mask; };
+    const std::int64_t count = length == kBlock ? count_block(block, mask)
+                                                : std::count_if(block, block + length, is_bad);
+    if (count > 0 && out.count == 0) {
+      out.index = begin + (std::find_if(block, block + length, is_bad) - block);
+    }
+    out.count += count;
+  }
+  return out.count > 0 ? std::optional(out) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<NonFinite> find_non_finite(const ConstTensorView& view) {
+  expects(view.device == Device{}, "the tensor lies in host memory");
+  const std::int64_t size = view.shape.elements();
+  switch (view.dtype) {
+    case DType::kF32: return search<std::uint32_t>(view.as<std::uint32_t>(), size, 0x7f800000u);
+    case DType::kF64:
+      return search<std::uint64_t>(view.as<std::uint64_t>(), size, 0x7ff0000000000000u);
+    case DType::kBF16: return search<std::uint16_t>(view.as<std::uint16_t>(), size, 0x7f80u);
+    case DType::kF16: return search<std::uint16_t>(view.as<std::uint16_t>(), size, 0x7c00u);
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace tessera
