@@ -1,0 +1,239 @@
+#include "tokenizers/visual/vq_tokenizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/ops/ops.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr float kUnitEps = 1e-12f;
+
+[[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& name, std::string code,
+                         std::string expected, std::string found) {
+  throw Error{{.kind = ErrorKind::kModel,
+               .code = std::move(code),
+               .file = checkpoint.file_of(name),
+               .where = "tensor " + name,
+               .expected = std::move(expected),
+               .found = std::move(found)}};
+}
+
+bool is_finite(ConstTensorView tensor, std::int64_t at) {
+  switch (tensor.dtype) {
+    case DType::kF32:
+      return std::isfinite(tensor.as<float>()[at]);
+    case DType::kBF16:
+      return (tensor.as<std::uint16_t>()[at] & 0x7f80u) != 0x7f80u;
+    default:
+      return (tensor.as<std::uint16_t>()[at] & 0x7c00u) != 0x7c00u;
+  }
+}
+
+// Hands out checked tensors of a checkpoint.
+class CheckedSource final : public WeightSource {
+ public:
+  explicit CheckedSource(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  ConstTensorView get(const std::string& name, const Shape& shape) override {
+    const ConstTensorView* tensor = checkpoint_.find(name);
+    if (tensor == nullptr) {
+      refuse(checkpoint_, name, "E_VQ_MISSING", "a tensor " + shape.to_string(), "none");
+    }
+    if (tensor->shape != shape) {
+      refuse(checkpoint_, name, "E_VQ_SHAPE", shape.to_string(), tensor->shape.to_string());
+    }
+    if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kBF16 &&
+        tensor->dtype != DType::kF16) {
+      refuse(checkpoint_, name, "E_VQ_DTYPE", "f32, bf16 or f16",
+             std::string(dtype_name(tensor->dtype)));
+    }
+    check_finite(name, *tensor);
+    return *tensor;
+  }
+
+  void done(const std::string& name) override { checkpoint_.release(name); }
+
+ private:
+  void check_finite(const std::string& name, ConstTensorView tensor) const {
+    std::int64_t first = -1;
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < tensor.shape.elements(); ++i) {
+      if (is_finite(tensor, i)) continue;
+      if (count++ == 0) first = i;
+    }
+    if (count == 0) return;
+    refuse(
+        checkpoint_, name, "E_VQ_NOT_FINITE", "finite numbers",
+        std::to_string(count) + " NaN or infinite, the first at element " + std::to_string(first));
+  }
+
+  const Checkpoint& checkpoint_;
+};
+
+GroupNormOptions norm_of(const VqSpec& spec) { return {spec.norm_groups, spec.norm_eps}; }
+
+ConvStack load_stack(Backend& backend, const VqSpec& spec, std::vector<ConvStep> steps,
+                     const Checkpoint& checkpoint, DType storage) {
+  CheckedSource source(checkpoint);
+  return {backend, std::move(steps), source, storage, norm_of(spec)};
+}
+
+Tensor load_codebook(Backend& backend, const VqSpec& spec, const Checkpoint& checkpoint) {
+  CheckedSource source(checkpoint);
+  const std::string name = spec.prefix + "quantize.embedding.weight";
+  const Shape shape = {spec.codes, spec.embed_dim};
+  const ConstTensorView stored = source.get(name, shape);
+  Tensor rows = Tensor::host(DType::kF32, shape);
+  for (std::int64_t i = 0; i < shape.elements(); ++i) {
+    switch (stored.dtype) {
+      case DType::kF32:
+        rows.f32()[i] = stored.as<float>()[i];
+        break;
+      case DType::kBF16:
+        rows.f32()[i] = bf16_to_float(stored.as<std::uint16_t>()[i]);
+        break;
+      default:
+        rows.f32()[i] = f16_to_float(stored.as<std::uint16_t>()[i]);
+        break;
+    }
+  }
+  source.done(name);
+  Tensor book = backend.allocate(DType::kF32, shape);
+  backend.upload(rows.view(), book.view());
+  if (spec.l2_normalize) {
+    Tensor unit = backend.allocate(DType::kF32, shape);
+    ops::l2_normalize(backend, book.view(), kUnitEps, unit.view());
+    backend.synchronize();
+    return unit;
+  }
+  return book;
+}
+
+// The device's copy of a host image; on the CPU the image itself.
+struct DeviceImage {
+  Tensor owned;
+  ConstTensorView view;
+};
+DeviceImage to_device(Backend& backend, ConstTensorView host) {
+  if (backend.device().kind == DeviceKind::kCpu) return {Tensor(), host};
+  Tensor copy = backend.allocate(DType::kF32, host.shape);
+  backend.upload(host, copy.view());
+  const ConstTensorView view = copy.view();
+  return {std::move(copy), view};
+}
+
+Tensor to_host(Backend& backend, ConstTensorView device) {
+  Tensor host = Tensor::host(DType::kF32, device.shape);
+  backend.download(device, host.view());
+  backend.synchronize();
+  return host;
+}
+
+}  // namespace
+
+VqTokenizer::VqTokenizer(Backend& backend, const VqSpec& spec, const Checkpoint& checkpoint,
+                         DType storage, TokenizerHalves halves)
+    : backend_(backend),
+      spec_(spec),
+      codebook_(load_codebook(backend, spec, checkpoint)),
+      decoder_(load_stack(backend, spec, vq_decoder_steps(spec), checkpoint, storage)) {
+  if (halves == TokenizerHalves::kBoth) {
+    encoder_.emplace(load_stack(backend, spec, vq_encoder_steps(spec), checkpoint, storage));
+  }
+}
+
+TensorView VqTokenizer::run_encoder(FeatureArena& arena, ConstTensorView image) const {
+  const TensorView z = encoder_->run(backend_, arena, image);
+  backend_.synchronize();
+  return z;
+}
+
+namespace {
+
+void check_image(const VqTokenizer& tokenizer, ConstTensorView image) {
+  expects(image.shape.rank() == 3 && image.shape[2] == tokenizer.spec().image_channels,
+          "an image is [H, W, 3]");
+  expects(image.shape[0] > 0 && image.shape[0] % tokenizer.factor() == 0 && image.shape[1] > 0 &&
+              image.shape[1] % tokenizer.factor() == 0,
+          "image sides are multiples of the tokenizer's factor");
+}
+
+}  // namespace
+
+Tensor VqTokenizer::latents(ConstTensorView image) const {
+  expects(encoder_.has_value(), "the encoder half is loaded");
+  check_image(*this, image);
+  const auto height = static_cast<int>(image.shape[0]);
+  const auto width = static_cast<int>(image.shape[1]);
+  FeatureArena arena(backend_, conv_scratch(backend_, encoder_->steps(), height, width).arena);
+  const DeviceImage input = to_device(backend_, image);
+  return to_host(backend_, run_encoder(arena, input.view));
+}
+
+std::vector<std::int32_t> VqTokenizer::encode(ConstTensorView image) const {
+  expects(encoder_.has_value(), "the encoder half is loaded");
+  check_image(*this, image);
+  const auto height = static_cast<int>(image.shape[0]);
+  const auto width = static_cast<int>(image.shape[1]);
+  FeatureArena arena(backend_, conv_scratch(backend_, encoder_->steps(), height, width).arena);
+  const DeviceImage input = to_device(backend_, image);
+  TensorView z = run_encoder(arena, input.view);
+  const std::int64_t places = z.shape[0] * z.shape[1];
+  z.shape = {places, spec_.embed_dim};
+  Tensor unit;
+  ConstTensorView rows = z;
+  if (spec_.l2_normalize) {
+    unit = backend_.allocate(DType::kF32, z.shape);
+    ops::l2_normalize(backend_, z, kUnitEps, unit.view());
+    rows = unit.view();
+  }
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(places));
+  ops::nearest_code(backend_, rows, codebook_.view(), ids);
+  backend_.synchronize();
+  return ids;
+}
+
+Tensor VqTokenizer::decode(std::span<const std::int32_t> ids, int rows, int cols) const {
+  expects(rows > 0 && cols > 0 &&
+              ids.size() == static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols),
+          "one code for every place");
+  for (const std::int32_t id : ids) {
+    expects(id >= 0 && id < spec_.codes, "codes are inside the codebook");
+  }
+  Tensor entries = backend_.allocate(DType::kF32, {std::int64_t{rows} * cols, spec_.embed_dim});
+  ops::embedding(backend_, codebook_.view(), ids, entries.view());
+  TensorView input = entries.view();
+  input.shape = {rows, cols, spec_.embed_dim};
+  FeatureArena arena(backend_, conv_scratch(backend_, decoder_.steps(), rows, cols).arena);
+  return to_host(backend_, decoder_.run(backend_, arena, input));
+}
+
+std::size_t VqTokenizer::decode_scratch_bytes(int rows, int cols) const {
+  return vq_decode_scratch_bytes(spec_, backend_, rows, cols);
+}
+
+std::vector<std::uint8_t> VqTokenizer::to_pixels(ConstTensorView image) const {
+  return pixels_from_image(image, spec_.pixels);
+}
+
+std::vector<std::uint8_t> pixels_from_image(ConstTensorView image, PixelRule rule) {
+  const float* values = image.f32();
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(image.shape.elements()));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const float x = values[i];
+    const float level =
+        rule == PixelRule::kJanusTruncate ? (x + 1.0f) / 2.0f * 255.0f : 127.5f * x + 128.0f;
+    // Written so that NaN takes the first branch.
+    if (!(level > 0.0f)) {
+      bytes[i] = 0;
+    } else {
+      bytes[i] = static_cast<std::uint8_t>(std::min(level, 255.0f));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace tessera
