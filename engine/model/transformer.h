@@ -67,8 +67,10 @@ class Transformer {
 
  private:
   struct Chunk;
-  void run_chunk(const Chunk& chunk, KvCache& cache, Arena& arena, TensorView hidden_out,
-                 const Taps& taps) const;
+  // Opens cache rows for the chunk, looks up its rotary rows and finds the sequences in it.
+  Chunk open_chunk(const ForwardBatch& batch, std::int64_t first, KvCache& cache,
+                   Arena& arena) const;
+  void run_layers(const Chunk& chunk, KvCache& cache, TensorView x, const Taps& taps) const;
   void attention_block(const Chunk& chunk, const LayerWeights& weights, std::int64_t layer,
                        KvCache& cache, TensorView x) const;
   void ffn_block(const Chunk& chunk, const LayerWeights& weights, TensorView x) const;

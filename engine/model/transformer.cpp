@@ -1,0 +1,222 @@
+// Pre-norm transformer blocks (Touvron et al. 2023) over the ops of one backend.
+#include "engine/model/transformer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+namespace tessera {
+
+namespace {
+
+std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols, std::size_t element = 4) {
+  return padded(static_cast<std::size_t>(rows * cols) * element);
+}
+
+ConstTensorView rows_of(ConstTensorView matrix, std::int64_t first, std::int64_t rows) {
+  const std::int64_t cols = matrix.shape[1];
+  return {matrix.dtype, Shape{rows, cols},
+          static_cast<const std::byte*>(matrix.data) +
+              static_cast<std::size_t>(first * cols) * dtype_size(matrix.dtype),
+          matrix.device};
+}
+
+TensorView rows_of(TensorView matrix, std::int64_t first, std::int64_t rows) {
+  const ConstTensorView view = rows_of(ConstTensorView(matrix), first, rows);
+  return {view.dtype, view.shape, const_cast<void*>(view.data), view.device};
+}
+
+TensorView heads_of(TensorView matrix, std::int64_t heads) {
+  return {matrix.dtype, Shape{matrix.shape[0], heads, matrix.shape[1] / heads}, matrix.data,
+          matrix.device};
+}
+
+}  // namespace
+
+std::size_t TransformerWeights::bytes() const {
+  std::size_t sum = final_norm.bytes();
+  for (const LayerWeights& layer : layers) {
+    sum += layer.attention_norm.bytes() + layer.ffn_norm.bytes() + layer.qkv.packed.bytes() +
+           layer.out.packed.bytes() + layer.gate_up.packed.bytes() + layer.down.packed.bytes();
+  }
+  return sum;
+}
+
+// One part of a batch, with what all layers share.
+struct Transformer::Chunk {
+  std::int64_t first = 0;  // row of the batch
+  std::int64_t rows = 0;
+  std::span<AttentionSegment> segments;
+  std::span<const std::int64_t> sequence_of_segment;
+  std::span<const std::int64_t> slots;     // cache slot of each row
+  std::span<const std::int64_t> identity;  // 0..rows-1
+  ConstTensorView cos, sin;                // [rows, hd / 2]
+  Arena* arena = nullptr;
+};
+
+Transformer::Transformer(Backend& backend, const ModelConfig& config, TransformerWeights weights)
+    : backend_(&backend),
+      config_(config),
+      weights_(std::move(weights)),
+      rope_(make_rope_table(backend, config.rope, config.head_dim)) {
+  expects(static_cast<std::int64_t>(weights_.layers.size()) == config.layers,
+          "weights for every layer");
+  expects(config.heads > 0 && config.kv_heads > 0 && config.heads % config.kv_heads == 0,
+          "query heads are shared out evenly");
+}
+
+std::size_t Transformer::scratch_bytes(const ModelConfig& config, std::int64_t rows) {
+  const std::int64_t m = std::min(rows, kChunkRows);
+  const auto segment_bytes = static_cast<std::int64_t>(sizeof(AttentionSegment));
+  const std::size_t shared = 3 * matrix_bytes(m, 1, 8) + matrix_bytes(m, 1, 4) +
+                             matrix_bytes(m, segment_bytes, 1) +
+                             2 * matrix_bytes(m, config.head_dim / 2) +
+                             2 * matrix_bytes(m, config.width);  // x and its norm
+  const std::size_t attention = matrix_bytes(m, config.q_width() + 2 * config.kv_width()) +
+                                2 * matrix_bytes(m, config.q_width()) +
+                                matrix_bytes(m, config.kv_width());
+  const std::size_t ffn = matrix_bytes(m, 2 * config.ffn_width) + matrix_bytes(m, config.ffn_width);
+  return shared + std::max(attention, ffn);
+}
+
+Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64_t first,
+                                           KvCache& cache, Arena& arena) const {
+  Chunk chunk;
+  chunk.first = first;
+  chunk.rows = std::min(kChunkRows, batch.rows.shape[0] - first);
+  chunk.arena = &arena;
+  const auto count = static_cast<std::size_t>(chunk.rows);
+  const auto sequences = batch.sequences.subspan(static_cast<std::size_t>(first), count);
+  const auto positions = batch.positions.subspan(static_cast<std::size_t>(first), count);
+  auto* slots = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
+  auto* identity = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
+  auto* owners = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
+  auto* table_rows = arena.take(DType::kI32, Shape{chunk.rows}).as<std::int32_t>();
+  const auto segment_bytes = static_cast<std::int64_t>(sizeof(AttentionSegment));
+  auto* segments = static_cast<AttentionSegment*>(
+      arena.take(DType::kU8, Shape{chunk.rows * segment_bytes}).data);
+  std::size_t segment_count = 0;
+  for (std::size_t at = 0; at < count;) {
+    std::size_t end = at;
+    while (end < count && sequences[end] == sequences[at]) ++end;
+    const std::int64_t row = cache.append(sequences[at], positions.subspan(at, end - at));
+    AttentionSegment* segment = std::construct_at(segments + segment_count);
+    segment->row_begin = static_cast<std::int64_t>(at);
+    segment->rows = static_cast<std::int64_t>(end - at);
+    segment->first_visible = row;
+    owners[segment_count++] = sequences[at];
+    for (std::size_t i = at; i < end; ++i) {
+      expects(positions[i] >= 0 && positions[i] < rope_.cos.shape()[0],
+              "the rotary table has this position");
+      slots[i] = cache.slot(sequences[at], row + static_cast<std::int64_t>(i - at));
+      identity[i] = static_cast<std::int64_t>(i);
+      table_rows[i] = static_cast<std::int32_t>(positions[i]);
+    }
+    at = end;
+  }
+  chunk.segments = {segments, segment_count};
+  chunk.sequence_of_segment = {owners, segment_count};
+  chunk.slots = {slots, count};
+  chunk.identity = {identity, count};
+  const TensorView cos = arena.take(DType::kF32, Shape{chunk.rows, config_.head_dim / 2});
+  const TensorView sin = arena.take(DType::kF32, Shape{chunk.rows, config_.head_dim / 2});
+  ops::embedding(*backend_, rope_.cos.view(), {table_rows, count}, cos);
+  ops::embedding(*backend_, rope_.sin.view(), {table_rows, count}, sin);
+  chunk.cos = cos;
+  chunk.sin = sin;
+  return chunk;
+}
+
+void Transformer::forward(const ForwardBatch& batch, KvCache& cache, Arena& arena,
+                          TensorView hidden_out, const Taps& taps) const {
+  expects(batch.rows.shape.rank() == 2 && batch.rows.shape[1] == config_.width,
+          "rows are [M, width]");
+  const std::int64_t total = batch.rows.shape[0];
+  expects(static_cast<std::int64_t>(batch.sequences.size()) == total &&
+              static_cast<std::int64_t>(batch.positions.size()) == total,
+          "every row has a sequence and a position");
+  expects(hidden_out.shape == batch.rows.shape, "hidden states are [M, width]");
+  expects(taps.hidden_states.empty() ||
+              static_cast<std::int64_t>(taps.hidden_states.size()) == config_.layers,
+          "one tap a layer");
+  for (std::int64_t first = 0; first < total; first += kChunkRows) {
+    const std::size_t mark = arena.used();
+    const Chunk chunk = open_chunk(batch, first, cache, arena);
+    const TensorView x = arena.take(DType::kF32, Shape{chunk.rows, config_.width});
+    ops::store_rows(*backend_, batch.rows.f32() + first * config_.width, config_.width,
+                    chunk.identity, x);
+    run_layers(chunk, cache, x, taps);
+    ops::rms_norm(*backend_, x, weights_.final_norm.view(), config_.norm_eps,
+                  rows_of(hidden_out, first, chunk.rows));
+    arena.rewind(mark);
+  }
+}
+
+void Transformer::run_layers(const Chunk& chunk, KvCache& cache, TensorView x,
+                             const Taps& taps) const {
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+    if (!taps.hidden_states.empty()) {
+      const TensorView tap = taps.hidden_states[static_cast<std::size_t>(layer)];
+      ops::store_rows(*backend_, x.f32(), config_.width, chunk.identity,
+                      rows_of(tap, chunk.first, chunk.rows));
+    }
+    const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+    attention_block(chunk, weights, layer, cache, x);
+    ffn_block(chunk, weights, x);
+  }
+}
+
+void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weights,
+                                  std::int64_t layer, KvCache& cache, TensorView x) const {
+  Arena& arena = *chunk.arena;
+  const std::size_t mark = arena.used();
+  const std::int64_t m = chunk.rows;
+  const std::int64_t q_width = config_.q_width();
+  const std::int64_t kv_width = config_.kv_width();
+  const std::int64_t stride = q_width + 2 * kv_width;
+  const TensorView normed = arena.take(DType::kF32, Shape{m, config_.width});
+  const TensorView qkv = arena.take(DType::kF32, Shape{m, stride});
+  const TensorView q = arena.take(DType::kF32, Shape{m, q_width});
+  const TensorView k = arena.take(DType::kF32, Shape{m, kv_width});
+  const TensorView mixed = arena.take(DType::kF32, Shape{m, q_width});
+
+  ops::rms_norm(*backend_, x, weights.attention_norm.view(), config_.norm_eps, normed);
+  ops::linear(*backend_, normed, weights.qkv, {}, qkv);
+  ops::store_rows(*backend_, qkv.f32(), stride, chunk.identity, q);
+  ops::store_rows(*backend_, qkv.f32() + q_width, stride, chunk.identity, k);
+  const TensorView q_heads = heads_of(q, config_.heads);
+  ops::rope(*backend_, q_heads, chunk.cos, chunk.sin, rope_.pairing);
+  ops::rope(*backend_, heads_of(k, config_.kv_heads), chunk.cos, chunk.sin, rope_.pairing);
+  ops::store_rows(*backend_, k.f32(), kv_width, chunk.slots, cache.key_slots(layer));
+  ops::store_rows(*backend_, qkv.f32() + q_width + kv_width, stride, chunk.slots,
+                  cache.value_slots(layer));
+  for (std::size_t i = 0; i < chunk.segments.size(); ++i) {
+    chunk.segments[i].keys = cache.keys(layer, chunk.sequence_of_segment[i]);
+    chunk.segments[i].values = cache.values(layer, chunk.sequence_of_segment[i]);
+  }
+  ops::attention(*backend_, {.q = q_heads,
+                             .out = heads_of(mixed, config_.heads),
+                             .segments = chunk.segments,
+                             .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
+  ops::linear(*backend_, mixed, weights.out, {}, normed);
+  ops::add(*backend_, x, normed, x);
+  arena.rewind(mark);
+}
+
+void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, TensorView x) const {
+  Arena& arena = *chunk.arena;
+  const std::size_t mark = arena.used();
+  const TensorView normed = arena.take(DType::kF32, Shape{chunk.rows, config_.width});
+  const TensorView gate_up = arena.take(DType::kF32, Shape{chunk.rows, 2 * config_.ffn_width});
+  const TensorView gated = arena.take(DType::kF32, Shape{chunk.rows, config_.ffn_width});
+  ops::rms_norm(*backend_, x, weights.ffn_norm.view(), config_.norm_eps, normed);
+  ops::linear(*backend_, normed, weights.gate_up, {}, gate_up);
+  ops::silu_mul(*backend_, gate_up, gated);
+  ops::linear(*backend_, gated, weights.down, {}, normed);
+  ops::add(*backend_, x, normed, x);
+  arena.rewind(mark);
+}
+
+}  // namespace tessera
