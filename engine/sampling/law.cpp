@@ -1,0 +1,188 @@
+// Stages of the law. Sums run in a fixed order in double, whatever Real is.
+#include "engine/sampling/law.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "engine/sampling/fixed_math.h"
+
+namespace tessera {
+
+std::optional<std::int64_t> first_non_finite(std::span<const float> logits) {
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if ((std::bit_cast<std::uint32_t>(logits[i]) & 0x7f800000u) == 0x7f800000u) {
+      return static_cast<std::int64_t>(i);
+    }
+  }
+  return std::nullopt;
+}
+
+template <typename Real>
+LawPipeline<Real>::LawPipeline(const LawSettings& settings, std::int64_t vocabulary)
+    : settings_(settings), vocabulary_(vocabulary) {
+  expects(vocabulary >= 1, "a vocabulary has ids");
+  expects(settings.guidance >= 0 && settings.temperature >= 0 && settings.top_k >= 0 &&
+              settings.top_p > 0 && settings.top_p <= 1 && settings.typical > 0 &&
+              settings.typical <= 1 && settings.min_p >= 0 && settings.min_p <= 1,
+          "law settings in range");
+  const auto size = static_cast<std::size_t>(vocabulary);
+  support_.resize(size);
+  logits_.resize(size);
+  weights_.resize(size);
+  order_.resize(size);
+  scratch_.resize(size);
+  dense_.resize(size);
+}
+
+template <typename Real>
+void LawPipeline<Real>::process(std::span<const Real> cond, std::span<const Real> uncond,
+                                std::span<const std::uint8_t> allowed) {
+  guide(cond, uncond, allowed);
+  if (settings_.temperature == 0) {
+    keep_greedy();
+    return;
+  }
+  const Real temperature = static_cast<Real>(settings_.temperature);
+  if (temperature != Real{1}) {
+    for (std::size_t i = 0; i < kept_; ++i) logits_[i] /= temperature;
+  }
+  if (settings_.top_k > 0) keep_top_k();
+  if (settings_.top_p < 1) keep_top_p();
+  if (settings_.min_p > 0) keep_min_p();
+  if (settings_.typical < 1) keep_typical();
+}
+
+template <typename Real>
+void LawPipeline<Real>::guide(std::span<const Real> cond, std::span<const Real> uncond,
+                              std::span<const std::uint8_t> allowed) {
+  const auto size = static_cast<std::size_t>(vocabulary_);
+  expects(cond.size() == size && (!settings_.guided() || uncond.size() == size) &&
+              (allowed.empty() || allowed.size() == size),
+          "logits and mask have one value an id");
+  const Real scale = static_cast<Real>(settings_.guidance);
+  kept_ = 0;
+  for (std::size_t id = 0; id < size; ++id) {
+    if (!allowed.empty() && allowed[id] == 0) continue;
+    support_[kept_] = static_cast<std::int32_t>(id);
+    logits_[kept_++] = settings_.guided() ? uncond[id] + scale * (cond[id] - uncond[id]) : cond[id];
+  }
+  expects(kept_ > 0, "a position allows at least one id");
+}
+
+template <typename Real>
+template <typename Keep>
+void LawPipeline<Real>::compact(Keep keep) {
+  std::size_t out = 0;
+  for (std::size_t i = 0; i < kept_; ++i) {
+    if (!keep(i)) continue;
+    support_[out] = support_[i];
+    logits_[out++] = logits_[i];
+  }
+  kept_ = out;
+}
+
+template <typename Real>
+void LawPipeline<Real>::keep_greedy() {
+  const auto best = std::max_element(logits_.begin(), logits_.begin() + kept_);
+  support_[0] = support_[static_cast<std::size_t>(best - logits_.begin())];
+  logits_[0] = 0;
+  kept_ = 1;
+}
+
+// Ties at the threshold all survive, so the support can be larger than k.
+template <typename Real>
+void LawPipeline<Real>::keep_top_k() {
+  const auto k = static_cast<std::size_t>(settings_.top_k);
+  if (k >= kept_) return;
+  std::copy_n(logits_.begin(), kept_, scratch_.begin());
+  const auto kth = scratch_.begin() + static_cast<std::ptrdiff_t>(k - 1);
+  std::nth_element(scratch_.begin(), kth, scratch_.begin() + kept_, std::greater<Real>());
+  const Real threshold = *kth;
+  compact([&](std::size_t i) { return logits_[i] >= threshold; });
+}
+
+template <typename Real>
+void LawPipeline<Real>::weigh() {
+  const Real largest = *std::max_element(logits_.begin(), logits_.begin() + kept_);
+  double total = 0;
+  for (std::size_t i = 0; i < kept_; ++i) {
+    const double weight = fixed_exp(static_cast<double>(logits_[i] - largest));
+    weights_[i] = static_cast<Real>(weight);
+    total += weight;
+  }
+  for (std::size_t i = 0; i < kept_; ++i) {
+    weights_[i] = static_cast<Real>(static_cast<double>(weights_[i]) / total);
+  }
+}
+
+// Ids by |surprise - entropy|, the smallest set that reaches the mass; ties at its edge stay.
+template <typename Real>
+void LawPipeline<Real>::keep_typical() {
+  weigh();
+  const auto surprise = [&](std::size_t i) {
+    return weights_[i] > 0 ? -fixed_log(static_cast<double>(weights_[i])) : 1e30;
+  };
+  double entropy = 0;
+  for (std::size_t i = 0; i < kept_; ++i) {
+    if (weights_[i] > 0) entropy += static_cast<double>(weights_[i]) * surprise(i);
+  }
+  for (std::size_t i = 0; i < kept_; ++i) {
+    scratch_[i] = static_cast<Real>(std::fabs(surprise(i) - entropy));
+    order_[i] = static_cast<std::int32_t>(i);
+  }
+  std::sort(order_.begin(), order_.begin() + kept_, [&](std::int32_t a, std::int32_t b) {
+    const Real x = scratch_[static_cast<std::size_t>(a)], y = scratch_[static_cast<std::size_t>(b)];
+    return x != y ? x < y : a < b;
+  });
+  double mass = 0;
+  Real edge = 0;
+  for (std::size_t n = 0; n < kept_ && mass < settings_.typical; ++n) {
+    const auto i = static_cast<std::size_t>(order_[n]);
+    mass += static_cast<double>(weights_[i]);
+    edge = scratch_[i];
+  }
+  compact([&](std::size_t i) { return scratch_[i] <= edge; });
+}
+
+// An id stays while the mass of those before it is below top_p: the first one always does. Equal
+// logits go by id.
+template <typename Real>
+void LawPipeline<Real>::keep_top_p() {
+  weigh();
+  for (std::size_t i = 0; i < kept_; ++i) order_[i] = static_cast<std::int32_t>(i);
+  std::sort(order_.begin(), order_.begin() + kept_, [&](std::int32_t a, std::int32_t b) {
+    const Real x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
+    return x != y ? x > y : a < b;
+  });
+  double mass = 0;
+  for (std::size_t n = 0; n < kept_; ++n) {
+    const auto i = static_cast<std::size_t>(order_[n]);
+    scratch_[i] = mass < settings_.top_p ? Real{1} : Real{0};
+    mass += static_cast<double>(weights_[i]);
+  }
+  compact([&](std::size_t i) { return scratch_[i] > 0; });
+}
+
+template <typename Real>
+void LawPipeline<Real>::keep_min_p() {
+  const Real largest = *std::max_element(logits_.begin(), logits_.begin() + kept_);
+  compact([&](std::size_t i) {
+    return fixed_exp(static_cast<double>(logits_[i] - largest)) >= settings_.min_p;
+  });
+}
+
+template <typename Real>
+std::span<const Real> LawPipeline<Real>::probabilities() {
+  weigh();
+  std::fill(dense_.begin(), dense_.end(), Real{0});
+  for (std::size_t i = 0; i < kept_; ++i) {
+    dense_[static_cast<std::size_t>(support_[i])] = weights_[i];
+  }
+  return dense_;
+}
+
+template class LawPipeline<float>;
+template class LawPipeline<double>;
+
+}  // namespace tessera

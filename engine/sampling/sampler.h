@@ -1,0 +1,63 @@
+// Drawing by Gumbel-argmax (Maddison, Tarlow & Minka 2014): the id with the largest logit + noise
+// is distributed as the softmax of the logits. The noise of an id at a position is addressed by
+// (seed, item; position, id) and by nothing else, above all not by the pass, so that any decoding
+// order that sees the same logits draws the same ids.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "engine/core/philox.h"
+#include "engine/sampling/fixed_math.h"
+
+namespace tessera {
+
+// Gumbel(0, 1) noise for the ids of one position. 32 random bits each; -3.2 < value < 22.9.
+class GumbelNoise {
+ public:
+  GumbelNoise(std::uint64_t seed, std::uint64_t item, std::uint32_t position)
+      : key_(philox_key(seed, item)), position_(position) {}
+
+  static constexpr double kLargest = 22.9;
+
+  double operator()(std::int32_t id) {
+    const auto lane = static_cast<std::uint32_t>(id) / 4;
+    if (lane != lane_) {
+      // The second word would be the pass. It is left at zero for this purpose.
+      block_ = philox4x32({position_, 0, static_cast<std::uint32_t>(Purpose::kSample), lane}, key_);
+      lane_ = lane;
+    }
+    const double uniform =
+        (static_cast<double>(block_[static_cast<std::uint32_t>(id) % 4]) + 0.5) * 0x1p-32;
+    return -fixed_log(-fixed_log(uniform));
+  }
+
+ private:
+  std::array<std::uint32_t, 2> key_;
+  std::uint32_t position_;
+  std::uint32_t lane_ = 0xffffffffu;
+  PhiloxBlock block_ = {};
+};
+
+// argmax over the support of logit + noise(id), the lowest id on a tie. `Noise` maps an id to a
+// number of at most `largest`; ids that cannot win even then are passed over without drawing.
+template <typename Real, typename Noise>
+std::int32_t gumbel_argmax(std::span<const std::int32_t> support, std::span<const Real> logits,
+                           Noise&& noise, double largest) {
+  std::int32_t best_id = support[0];
+  if (support.size() == 1) return best_id;
+  double best = static_cast<double>(logits[0]) + noise(support[0]);
+  for (std::size_t i = 1; i < support.size(); ++i) {
+    const double logit = static_cast<double>(logits[i]);
+    if (logit + largest <= best) continue;
+    const double value = logit + noise(support[i]);
+    if (value > best) {
+      best = value;
+      best_id = support[i];
+    }
+  }
+  return best_id;
+}
+
+}  // namespace tessera
