@@ -173,12 +173,12 @@ template <typename Visit>
 void for_each_centre(const Scene& scene, int size, Visit visit) {
   const PosedScene posed = world::pose(scene);
   const Camera view = world::camera();
+  std::array<Rect, kMaxSolids> rects{};
+  for (int i = 0; i < posed.count; ++i) {
+    rects[i] = silhouette_bounds(posed.solids[i], view, size);
+  }
   for (int i = 0; i < posed.count; ++i) {
     // Each pixel is visited once, by the first solid whose rectangle covers it.
-    std::array<Rect, kMaxSolids> rects{};
-    for (int j = 0; j < posed.count; ++j) {
-      rects[j] = silhouette_bounds(posed.solids[j], view, size);
-    }
     for (int y = rects[i].top; y < rects[i].bottom; ++y) {
       for (int x = rects[i].left; x < rects[i].right; ++x) {
         if (std::any_of(rects.begin(), rects.begin() + i,
