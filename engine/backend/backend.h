@@ -130,7 +130,8 @@ class Backend {
 
 struct CpuOptions {
   int threads = 0;          // 0 = one per core
-  enum class Isa : std::uint8_t { kAuto, kReference, kAvx2 } isa = Isa::kAuto;
+  // All give the same bits; kReference runs everywhere and is slow.
+  enum class Isa : std::uint8_t { kAuto, kReference, kAvx2, kAvx512 } isa = Isa::kAuto;
 };
 
 // Devices that this build and this machine offer, the CPU first.

@@ -1,0 +1,97 @@
+// Choice of the instruction set, memory and scratch of the CPU backend.
+#include "engine/backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "engine/backend/factories.h"
+
+namespace tessera {
+
+namespace cpu {
+
+namespace {
+// What linear needs of each worker: a block of rows and an expanded panel block (linear.cpp).
+constexpr std::size_t kInitialScratchFloats = std::size_t{80} << 10;
+
+Buffer allocate_scratch(std::size_t floats_per_worker, int workers) {
+  return allocate_host(floats_per_worker * sizeof(float) * static_cast<std::size_t>(workers));
+}
+}  // namespace
+
+CpuBackend::CpuBackend(const Kernels& kernels, int threads)
+    : kernels_(kernels),
+      pool_(threads),
+      scratch_(allocate_scratch(kInitialScratchFloats, pool_.threads())),
+      scratch_floats_(kInitialScratchFloats) {}
+
+std::string CpuBackend::name() const { return std::string("cpu-") + kernels_.name; }
+
+Tensor CpuBackend::allocate(DType dtype, Shape shape) { return Tensor::host(dtype, shape); }
+
+void CpuBackend::upload(ConstTensorView host, TensorView out) {
+  expects(host.dtype == out.dtype && host.shape == out.shape, "upload keeps dtype and shape");
+  if (host.bytes() > 0) std::memcpy(out.data, host.data, host.bytes());
+}
+
+void CpuBackend::download(ConstTensorView in, TensorView host) { upload(in, host); }
+
+void CpuBackend::ensure_scratch(std::size_t floats_per_worker) {
+  const std::size_t wanted = (floats_per_worker + 63) / 64 * 64;
+  if (wanted <= scratch_floats_) return;
+  scratch_ = Buffer{nullptr, +[](void*) {}};  // the old block goes first: the peak is the new one
+  scratch_floats_ = 0;
+  scratch_ = allocate_scratch(wanted, pool_.threads());
+  scratch_floats_ = wanted;
+}
+
+void CpuBackend::reserve_scratch(std::size_t bytes) {
+  const auto workers = static_cast<std::size_t>(pool_.threads());
+  ensure_scratch((bytes / sizeof(float) + workers - 1) / workers);
+}
+
+float* CpuBackend::scratch(int worker) {
+  return static_cast<float*>(scratch_.get()) + static_cast<std::size_t>(worker) * scratch_floats_;
+}
+
+namespace {
+
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+}
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") != 0 &&
+         __builtin_cpu_supports("avx512bw") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+         __builtin_cpu_supports("avx512vl") != 0;
+}
+
+const Kernels& choose_kernels(CpuOptions::Isa isa) {
+  using Isa = CpuOptions::Isa;
+  if (isa == Isa::kAuto) isa = has_avx512() ? Isa::kAvx512 : has_avx2() ? Isa::kAvx2 : Isa::kReference;
+  if (isa == Isa::kAvx512 && has_avx512()) return avx512_kernels();
+  if (isa == Isa::kAvx2 && has_avx2()) return avx2_kernels();
+  if (isa == Isa::kReference) return portable_kernels();
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_ISA",
+               .where = "instruction set",
+               .expected = isa == Isa::kAvx2 ? "AVX2 and FMA" : "AVX-512 F, BW, DQ and VL",
+               .found = "a processor without them"});
+}
+
+}  // namespace
+}  // namespace cpu
+
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
+  return std::make_unique<cpu::CpuBackend>(cpu::choose_kernels(options.isa), options.threads);
+}
+
+std::string describe_cpu() {
+  const std::string set = cpu::has_avx512() ? "AVX-512"
+                          : cpu::has_avx2() ? "AVX2+FMA"
+                                            : "portable code (no AVX2)";
+  const unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  return set + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+}
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+// Vector quantisation: the nearest code by squared distance (van den Oord et al. 2017). Sums are in
+// double, so that rounding decides no tie that the numbers do not hold.
+#include <algorithm>
+#include <limits>
+
+#include "engine/backend/cpu/cpu_backend.h"
+
+namespace tessera::cpu {
+
+void CpuBackend::nearest_code(ConstTensorView z, ConstTensorView codebook,
+                              std::span<std::int32_t> ids) {
+  const std::int64_t codes = codebook.shape[0];
+  const std::int64_t width = codebook.shape[1];
+  pool_.parallel_for(z.shape[0], 4, [&](std::int64_t row, std::int64_t end, int) {
+    for (; row < end; ++row) {
+      const float* x = z.f32() + row * width;
+      double best = std::numeric_limits<double>::infinity();
+      std::int64_t index = 0;
+      for (std::int64_t code = 0; code < codes; ++code) {
+        const float* e = codebook.f32() + code * width;
+        double distance = 0.0;  // |x - e|^2 = |x|^2 + |e|^2 - 2 x.e, exact to the last bits
+        for (std::int64_t i = 0; i < width; ++i) {
+          const double gap = static_cast<double>(x[i]) - static_cast<double>(e[i]);
+          distance += gap * gap;
+        }
+        if (distance < best) {
+          best = distance;
+          index = code;
+        }
+      }
+      ids[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(index);
+    }
+  });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,72 @@
+// The inner loops of the CPU backend, one table per instruction set. The tables hold the same
+// source compiled for another vector width: every loop works on 16 virtual lanes in one order, so
+// all tables give the same bits. Plain data only: the files that define the tables are compiled
+// for instructions that the machine may not have and must emit no shared inline function.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::cpu {
+
+inline constexpr int kLanes = 16;       // columns of a weight panel, lanes of a sum
+inline constexpr int kBlock = 256;      // inputs summed in one chain before the total takes them
+inline constexpr int kKeyBlock = 64;    // keys of one online-softmax step, aligned to position 0
+inline constexpr int kQueryRows = 16;   // query rows that one attention task may hold
+
+// One block of a product: out[r, c] (+)= sum over runs and k of a[r, offset + k] * b[k, c].
+// b holds panels of 16 columns, [inputs][16] each, `b_stride` elements apart.
+struct TileArgs {
+  const float* a = nullptr;
+  std::int64_t a_stride = 0;                  // floats between rows
+  const std::int64_t* run_offsets = nullptr;  // [runs], floats from a
+  int runs = 1;
+  std::int64_t run_length = 0;                // inputs of one run
+  const void* b = nullptr;                    // f32, or bf16 in panel order (see panel_slot)
+  std::int64_t b_stride = 0;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+  std::int64_t columns = 0;                   // columns to write, at most 16 * panels
+  const float* bias = nullptr;                // [columns], added after this block; may be null
+  bool first = true;                          // out is written, else added to
+};
+
+// Where column c of a panel stands among the 16 stored bf16 values of one input: columns c and
+// c + 8 are neighbours, so that a shift and a mask expand a 32-byte load.
+constexpr int panel_slot(int column) { return column < 8 ? 2 * column : 2 * (column - 8) + 1; }
+
+// Query rows that share one key and value head of one sequence.
+struct AttentionTask {
+  const float* q[kQueryRows];         // [head_dim] each
+  float* out[kQueryRows];             // [head_dim] each
+  std::int64_t visible[kQueryRows];   // keys [0, visible) are seen, at least one
+  int rows = 0;
+  const void* keys = nullptr;         // position p at p * kv_stride elements
+  const void* values = nullptr;
+  std::int64_t kv_stride = 0;
+  std::int64_t head_dim = 0;
+  float scale = 1.0f;
+  bool bf16 = false;
+};
+
+struct Kernels {
+  const char* name;
+  int tile_rows;                      // rows of the largest register tile
+  int tile_panels[17];                // panels of the tile with so many rows; index 0 unused
+  void (*tile_f32)(const TileArgs& args, int rows, int panels);
+  void (*tile_bf16)(const TileArgs& args, int rows, int panels);
+  // [count][16] bf16 in panel order to f32 in column order.
+  void (*expand_panel)(const std::uint16_t* in, float* out, std::int64_t count);
+  void (*attention)(const AttentionTask& task);
+  void (*rms_norm)(const float* x, const float* weight, float eps, float* out, std::int64_t n);
+  void (*silu_mul)(const float* gate, const float* up, float* out, std::int64_t n);
+  void (*gelu)(const float* x, float* out, std::int64_t n);
+  // out = act(scale[c] * x + shift[c]); scale and shift may both be null.
+  void (*affine)(const float* x, const float* scale, const float* shift, bool swish, float* out,
+                 std::int64_t channels, std::int64_t pixels);
+};
+
+const Kernels& portable_kernels();
+const Kernels& avx2_kernels();    // call only where AVX2 and FMA are there
+const Kernels& avx512_kernels();  // AVX-512 F, BW, DQ and VL
+
+}  // namespace tessera::cpu

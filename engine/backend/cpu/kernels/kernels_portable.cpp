@@ -1,0 +1,11 @@
+// What every machine can run, and what the others are held to, bit for bit.
+#include "engine/backend/cpu/kernels/table.h"
+
+namespace tessera::cpu {
+
+const Kernels& portable_kernels() {
+  static constexpr Kernels kTable = make_table("reference");
+  return kTable;
+}
+
+}  // namespace tessera::cpu

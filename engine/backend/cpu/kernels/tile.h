@@ -1,0 +1,104 @@
+// The register tile of every matrix product and convolution: R rows times P panels of 16 columns,
+// one chain of fused multiply-adds along the inputs per output. R and P change speed, not results.
+#pragma once
+
+#include "engine/backend/cpu/kernels/kernels.h"
+#include "engine/backend/cpu/kernels/simd.h"
+
+namespace tessera::cpu {
+namespace {
+
+constexpr std::int64_t kPrefetchBytes = 2048;  // how far ahead of the sum weights are asked for
+
+template <int R, int P, typename B>
+void tile(const TileArgs& args) {
+  // Few rows: the weights come from memory once and bandwidth decides. Many: they sit in cache.
+  constexpr bool kStreams = R <= 4;
+  constexpr std::int64_t kPrefetch = kPrefetchBytes / static_cast<std::int64_t>(sizeof(B));
+  V16 sum[R][P];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) sum[r][p] = zero();
+  }
+  const B* b = static_cast<const B*>(args.b);
+  const std::int64_t b_stride = args.b_stride;
+  for (int run = 0; run < args.runs; ++run) {
+    const float* a[R];
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) a[r] = args.a + args.run_offsets[run] + r * args.a_stride;
+    for (std::int64_t k = 0; k < args.run_length; ++k) {
+      V16 weight[P];
+#pragma GCC unroll 4
+      for (int p = 0; p < P; ++p) {
+        weight[p] = load_panel(b + p * b_stride);
+        if constexpr (kStreams) __builtin_prefetch(b + p * b_stride + kPrefetch);
+      }
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const V16 x = broadcast(a[r][k]);
+#pragma GCC unroll 4
+        for (int p = 0; p < P; ++p) sum[r][p] = fma(x, weight[p], sum[r][p]);
+      }
+      b += kLanes;
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p) {
+      float* out = args.out + r * args.out_stride + p * kLanes;
+      const std::int64_t columns = args.columns - p * kLanes;
+      if (columns <= 0) continue;
+      V16 total = sum[r][p];
+      if (!args.first) total = add(load_some(out, columns), total);
+      if (args.bias != nullptr) total = add(total, load_some(args.bias + p * kLanes, columns));
+      store_some(out, total, columns);
+    }
+  }
+}
+
+using TileFunction = void (*)(const TileArgs&);
+
+#if defined(__AVX512F__)
+constexpr int kTileRows = 12;
+constexpr int panels_of(int rows) { return rows <= 4 ? 4 : 2; }
+#else
+constexpr int kTileRows = 6;
+constexpr int panels_of(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+#endif
+
+template <typename B>
+struct TileTable {
+  TileFunction at[kTileRows + 1][5];  // [rows][panels]
+};
+
+template <typename B, int R = 1, int P = 1>
+constexpr void fill_tiles(TileTable<B>& table) {
+  table.at[R][P] = &tile<R, P, B>;
+  if constexpr (P < panels_of(R)) {
+    fill_tiles<B, R, P + 1>(table);
+  } else if constexpr (R < kTileRows) {
+    fill_tiles<B, R + 1, 1>(table);
+  }
+}
+
+template <typename B>
+constexpr TileTable<B> make_tiles() {
+  TileTable<B> table{};
+  fill_tiles<B>(table);
+  return table;
+}
+
+template <typename B>
+void run_tile(const TileArgs& args, int rows, int panels) {
+  static constexpr TileTable<B> kTiles = make_tiles<B>();
+  kTiles.at[rows][panels](args);
+}
+
+inline void expand_panel(const std::uint16_t* in, float* out, std::int64_t count) {
+  for (std::int64_t k = 0; k < count; ++k) store(out + k * kLanes, load_panel(in + k * kLanes));
+}
+
+}  // namespace
+}  // namespace tessera::cpu

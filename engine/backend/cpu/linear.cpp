@@ -1,0 +1,146 @@
+// Matrix products. One routine serves one row, a guided pair and a prefill of thousands: blocks of
+// 256 inputs in order, each one chain of fused multiply-adds per output. Rows are only grouped
+// differently, so their results are the same bits.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/backend/cpu/cpu_backend.h"
+
+namespace tessera::cpu {
+
+namespace {
+
+constexpr std::int64_t kStreamRows = 64;      // up to here all rows pass while a panel streams by
+constexpr std::int64_t kRowBlock = 192;       // rows of a task beyond that, copied to scratch
+constexpr std::int64_t kRowPitch = kBlock + 16;  // floats between copied rows: no cache set twice
+constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;  // weights of one streaming task
+
+struct Product {
+  const float* x;
+  const LinearWeight& weight;
+  const float* bias;
+  float* out;
+  const Kernels& kernels;
+};
+
+const std::byte* panel_block(const LinearWeight& weight, std::int64_t panel, std::int64_t k) {
+  return static_cast<const std::byte*>(weight.packed.view().data) +
+         static_cast<std::size_t>((panel * weight.k + k) * kLanes) * dtype_size(weight.storage);
+}
+
+// Block [k, k + inputs) of `rows` rows against panels [panel, panel + panels). `a` points at the
+// block's first input of the first row. `expanded` has room for `panels` f32 panel blocks.
+void multiply_block(const Product& product, const float* a, std::int64_t a_stride, std::int64_t row,
+                    std::int64_t rows, std::int64_t panel, std::int64_t panels, std::int64_t k,
+                    float* expanded) {
+  const Kernels& kernels = product.kernels;
+  const LinearWeight& weight = product.weight;
+  const std::int64_t inputs = std::min<std::int64_t>(kBlock, weight.k - k);
+  const std::int64_t tiles = divide_up(rows, kernels.tile_rows);
+  const std::int64_t offset = 0;
+  TileArgs args;
+  args.a_stride = a_stride;
+  args.run_offsets = &offset;
+  args.run_length = inputs;
+  args.out_stride = weight.n;
+  args.columns = std::min<std::int64_t>(panels * kLanes, weight.n - panel * kLanes);
+  args.bias = product.bias != nullptr && k + inputs == weight.k ? product.bias + panel * kLanes
+                                                                : nullptr;
+  args.first = k == 0;
+  bool as_f32 = weight.storage == DType::kF32;
+  args.b = panel_block(weight, panel, k);
+  args.b_stride = weight.k * kLanes;
+  if (!as_f32 && tiles > 1) {
+    for (std::int64_t p = 0; p < panels; ++p) {
+      kernels.expand_panel(
+          reinterpret_cast<const std::uint16_t*>(panel_block(weight, panel + p, k)),
+          expanded + p * kBlock * kLanes, inputs);
+    }
+    args.b = expanded;
+    args.b_stride = kBlock * kLanes;
+    as_f32 = true;
+  }
+  const auto run = as_f32 ? kernels.tile_f32 : kernels.tile_bf16;
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int64_t begin = rows * tile / tiles;
+    const std::int64_t end = rows * (tile + 1) / tiles;
+    args.a = a + begin * a_stride;
+    args.out = product.out + (row + begin) * weight.n + panel * kLanes;
+    run(args, static_cast<int>(end - begin), static_cast<int>(panels));
+  }
+}
+
+// Rows of the largest tile that `rows` rows are cut into.
+std::int64_t largest_tile(const Kernels& kernels, std::int64_t rows) {
+  return divide_up(rows, divide_up(rows, kernels.tile_rows));
+}
+
+// Few rows: each panel passes once, from memory.
+void stream_panels(const Product& product, std::int64_t rows, std::int64_t begin, std::int64_t end,
+                   float* scratch) {
+  const std::int64_t k_all = product.weight.k;
+  const std::int64_t width = product.kernels.tile_panels[largest_tile(product.kernels, rows)];
+  for (std::int64_t panel = begin; panel < end; panel += width) {
+    const std::int64_t panels = std::min(width, end - panel);
+    for (std::int64_t k = 0; k < k_all; k += kBlock) {
+      multiply_block(product, product.x + k, k_all, 0, rows, panel, panels, k, scratch);
+    }
+  }
+}
+
+// Many rows: a block of rows is copied beside itself and meets every panel of the task from cache.
+void multiply_rows(const Product& product, std::int64_t row, std::int64_t rows, std::int64_t begin,
+                   std::int64_t end, float* scratch) {
+  const std::int64_t k_all = product.weight.k;
+  const std::int64_t width = product.kernels.tile_panels[largest_tile(product.kernels, rows)];
+  float* copy = scratch + 2 * kBlock * kLanes;
+  for (std::int64_t k = 0; k < k_all; k += kBlock) {
+    const auto bytes = static_cast<std::size_t>(std::min<std::int64_t>(kBlock, k_all - k)) *
+                       sizeof(float);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::memcpy(copy + r * kRowPitch, product.x + (row + r) * k_all + k, bytes);
+    }
+    for (std::int64_t panel = begin; panel < end; panel += width) {
+      multiply_block(product, copy, kRowPitch, row, rows, panel, std::min(width, end - panel), k,
+                     scratch);
+    }
+  }
+}
+
+}  // namespace
+
+void CpuBackend::linear(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
+                        TensorView out) {
+  const std::int64_t rows = x.shape[0];
+  if (rows == 0 || w.n == 0) return;
+  const Product product{x.f32(), w, bias.empty() ? nullptr : bias.f32(), out.f32(), kernels_};
+  const std::int64_t panels = divide_up(w.n, kLanes);
+  if (rows <= kStreamRows) {
+    const std::int64_t width = kernels_.tile_panels[largest_tile(kernels_, rows)];
+    const std::int64_t panel_bytes =
+        w.k * kLanes * static_cast<std::int64_t>(dtype_size(w.storage));
+    const std::int64_t chunk = std::max<std::int64_t>(1, kChunkBytes / (panel_bytes * width)) * width;
+    pool_.parallel_for(panels, chunk, [&](std::int64_t begin, std::int64_t end, int worker) {
+      stream_panels(product, rows, begin, end, scratch(worker));
+    });
+    return;
+  }
+  const std::int64_t row_blocks = divide_up(rows, kRowBlock);
+  const std::int64_t groups = std::clamp<std::int64_t>(
+      divide_up(4 * pool_.threads(), row_blocks), divide_up(panels, 32), divide_up(panels, 2));
+  pool_.parallel_for(row_blocks * groups, 1, [&](std::int64_t task, std::int64_t last, int worker) {
+    for (; task < last; ++task) {
+      const std::int64_t block = task / groups;
+      const std::int64_t group = task % groups;
+      // Even cuts, so that a task of the two-panel tile does not end in half a pair.
+      const std::int64_t pairs = divide_up(panels, 2);
+      const std::int64_t begin = pairs * group / groups * 2;
+      const std::int64_t end = std::min(pairs * (group + 1) / groups * 2, panels);
+      multiply_rows(product, rows * block / row_blocks,
+                    rows * (block + 1) / row_blocks - rows * block / row_blocks, begin, end,
+                    scratch(worker));
+    }
+  });
+}
+
+}  // namespace tessera::cpu
