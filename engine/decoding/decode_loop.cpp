@@ -1,0 +1,302 @@
+// Rows of a pass: for each running item, the window of its conditional sequence, then that of its
+// unconditional one. A window is the last committed token followed by the guesses, so row j of a
+// window gives the law of the token behind guess j.
+#include "engine/decoding/decode_loop.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "engine/sampling/sampler.h"
+
+namespace tessera {
+
+namespace {
+
+ErrorInfo non_finite_logit(std::int64_t position, std::int64_t id, float value) {
+  return {.kind = ErrorKind::kGeneral,
+          .code = "E_LOGITS",
+          .where = "image token " + std::to_string(position) + ", code " + std::to_string(id),
+          .expected = "a finite logit",
+          .found = value != value ? "NaN" : "infinity"};
+}
+
+// Rows [begin, begin + rows) of a matrix.
+TensorView rows_of(const TensorView& matrix, std::int64_t begin, std::int64_t rows) {
+  const std::int64_t width = matrix.shape[1];
+  return {matrix.dtype, Shape{rows, width}, matrix.f32() + begin * width, matrix.device};
+}
+
+}  // namespace
+
+struct DecodeLoop::State {
+  // One item while it runs.
+  struct Slot {
+    std::optional<LawPipeline<float>> law;
+    std::vector<std::int32_t> window;  // last committed token, then guesses
+    std::size_t window_rows = 0;
+    std::size_t accepted = 0;    // guesses that were right in this pass
+    std::int64_t first_row = 0;  // of this item in the pass
+    bool guided = false;
+  };
+
+  State(const ImageModel& image_model, const DecodeLimits& decode_limits);
+
+  void start(std::span<const DecodeItem> items, std::vector<DecodeResult>& results);
+  void prefill(std::span<const DecodeItem> items);
+  std::int64_t propose(std::vector<DecodeResult>& results, Drafter* drafter);
+  void forward(std::int64_t rows);
+  void judge_all(std::span<const DecodeItem> items, std::vector<DecodeResult>& results);
+  void judge(const DecodeItem& item, Slot& slot, DecodeResult& result);
+  void truncate(std::span<const DecodeItem> items, const std::vector<DecodeResult>& results);
+  void add_rows(std::size_t item, int branch, std::int64_t begin, std::int64_t count);
+
+  Backend& backend() const { return model.backend(); }
+  std::int32_t sequence_of(std::size_t item, int branch) const {
+    return static_cast<std::int32_t>(static_cast<std::int64_t>(item) * branches) + branch;
+  }
+  std::int64_t row_width() const { return model.width(); }
+
+  const ImageModel& model;
+  DecodeLimits limits;
+  std::int64_t branches = 1;
+  std::int64_t max_rows = 0;  // of a decode pass
+  KvCache cache;
+  Arena arena;
+  Tensor rows, hidden, logits;  // [rows, D], [rows, D], [max_rows, codes]
+  Tensor host_logits;           // empty where logits already lie in host memory
+  std::vector<Slot> slots;
+  std::vector<std::int32_t> sequences;
+  std::vector<std::int64_t> positions;
+  std::vector<std::int32_t> row_tokens;
+  const float* logit_rows = nullptr;  // host
+};
+
+DecodeLoop::State::State(const ImageModel& image_model, const DecodeLimits& decode_limits)
+    : model(image_model),
+      limits(decode_limits),
+      branches(decode_limits.guided ? 2 : 1),
+      max_rows(decode_limits.items * branches * decode_limits.window),
+      cache(image_model.backend(),
+            KvCacheShape{.layers = image_model.config().transformer.layers,
+                         .kv_heads = image_model.config().transformer.kv_heads,
+                         .head_dim = image_model.config().transformer.head_dim,
+                         .capacity = image_model.config().cache_rows(decode_limits.prompt_tokens),
+                         .sequences = decode_limits.items * (decode_limits.guided ? 2 : 1),
+                         .dtype = decode_limits.kv}) {
+  expects(limits.items >= 1 && limits.prompt_tokens >= 1 && limits.window >= 1,
+          "decode limits are positive");
+  const std::int64_t most = std::max(max_rows, branches * limits.prompt_tokens);
+  const auto width = row_width();
+  arena = Arena(model.scratch_bytes(most));
+  rows = backend().allocate(DType::kF32, Shape{most, width});
+  hidden = backend().allocate(DType::kF32, Shape{most, width});
+  logits = backend().allocate(DType::kF32, Shape{max_rows, model.config().codes});
+  if (backend().device().kind != DeviceKind::kCpu) {
+    host_logits = Tensor::host(DType::kF32, logits.shape());
+  }
+  sequences.resize(static_cast<std::size_t>(most));
+  positions.resize(static_cast<std::size_t>(most));
+  row_tokens.resize(static_cast<std::size_t>(max_rows));
+  slots.resize(static_cast<std::size_t>(limits.items));
+  for (Slot& slot : slots) slot.window.resize(static_cast<std::size_t>(limits.window));
+}
+
+void DecodeLoop::State::start(std::span<const DecodeItem> items,
+                              std::vector<DecodeResult>& results) {
+  expects(static_cast<std::int64_t>(items.size()) <= limits.items, "items fit the limits");
+  results.resize(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const DecodeItem& item = items[i];
+    const auto longest =
+        static_cast<std::int64_t>(std::max(item.prompt.size(), item.unconditional.size()));
+    expects(!item.prompt.empty() && longest <= limits.prompt_tokens, "prompts fit the limits");
+    expects(!item.law.guided() || (limits.guided && !item.unconditional.empty()),
+            "guidance needs an unconditional prompt");
+    slots[i].guided = item.law.guided();
+    slots[i].law.emplace(item.law, model.config().codes);
+    results[i].tokens.reserve(static_cast<std::size_t>(model.image_token_count()));
+    cache.truncate(sequence_of(i, 0), 0);
+    if (branches == 2) cache.truncate(sequence_of(i, 1), 0);
+  }
+}
+
+// Notes `count` rows of one sequence behind what it has cached.
+void DecodeLoop::State::add_rows(std::size_t item, int branch, std::int64_t begin,
+                                 std::int64_t count) {
+  const std::int32_t sequence = sequence_of(item, branch);
+  const std::int64_t cached = cache.length(sequence);
+  for (std::int64_t j = 0; j < count; ++j) {
+    sequences[static_cast<std::size_t>(begin + j)] = sequence;
+    positions[static_cast<std::size_t>(begin + j)] = cached + j;
+  }
+}
+
+// Both prompts of one item at a time; the last row of each gives the law of the first token.
+void DecodeLoop::State::prefill(std::span<const DecodeItem> items) {
+  std::int64_t next_logit_row = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    Slot& slot = slots[i];
+    slot.window_rows = 1;
+    slot.first_row = next_logit_row;
+    const auto cond = static_cast<std::int64_t>(items[i].prompt.size());
+    const auto uncond = slot.guided ? static_cast<std::int64_t>(items[i].unconditional.size()) : 0;
+    arena.reset();
+    model.embed_prompt(items[i].prompt, rows_of(rows.view(), 0, cond));
+    add_rows(i, 0, 0, cond);
+    if (slot.guided) {
+      model.embed_prompt(items[i].unconditional, rows_of(rows.view(), cond, uncond));
+      add_rows(i, 1, cond, uncond);
+    }
+    const auto total = static_cast<std::size_t>(cond + uncond);
+    const TensorView out = rows_of(hidden.view(), 0, cond + uncond);
+    model.transformer().forward(
+        {rows_of(rows.view(), 0, cond + uncond), std::span(sequences).first(total),
+         std::span(positions).first(total)},
+        cache, arena, out);
+    model.image_logits(rows_of(out, cond - 1, 1), arena,
+                       rows_of(logits.view(), next_logit_row++, 1));
+    if (slot.guided) {
+      model.image_logits(rows_of(out, cond + uncond - 1, 1), arena,
+                         rows_of(logits.view(), next_logit_row++, 1));
+    }
+  }
+}
+
+// Fills every running item's window; returns the rows of the pass.
+std::int64_t DecodeLoop::State::propose(std::vector<DecodeResult>& results, Drafter* drafter) {
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (results[i].status != DecodeStatus::kRunning) continue;
+    Slot& slot = slots[i];
+    const std::vector<std::int32_t>& tokens = results[i].tokens;
+    slot.window[0] = tokens.back();
+    const auto missing = static_cast<std::size_t>(model.image_token_count()) - tokens.size();
+    const std::size_t guesses = std::min(slot.window.size(), missing) - 1;
+    slot.window_rows = 1;
+    if (drafter != nullptr && guesses > 0) {
+      slot.window_rows += drafter->propose(i, tokens, std::span(slot.window).subspan(1, guesses));
+    }
+    slot.first_row = count;
+    const auto window_rows = static_cast<std::int64_t>(slot.window_rows);
+    for (int branch = 0; branch < (slot.guided ? 2 : 1); ++branch) {
+      add_rows(i, branch, count, window_rows);
+      std::copy_n(slot.window.begin(), slot.window_rows,
+                  row_tokens.begin() + static_cast<std::ptrdiff_t>(count));
+      count += window_rows;
+    }
+  }
+  return count;
+}
+
+void DecodeLoop::State::forward(std::int64_t count) {
+  const auto total = static_cast<std::size_t>(count);
+  arena.reset();
+  const TensorView in = rows_of(rows.view(), 0, count), out = rows_of(hidden.view(), 0, count);
+  model.embed_image_tokens(std::span(row_tokens).first(total), arena, in);
+  model.transformer().forward(
+      {in, std::span(sequences).first(total), std::span(positions).first(total)}, cache, arena,
+      out);
+  model.image_logits(out, arena, rows_of(logits.view(), 0, count));
+}
+
+// Draws from the law of each window row as long as the guess behind it was right.
+void DecodeLoop::State::judge(const DecodeItem& item, Slot& slot, DecodeResult& result) {
+  const auto codes = static_cast<std::size_t>(model.config().codes);
+  const auto total = static_cast<std::size_t>(model.image_token_count());
+  const float* cond = logit_rows + static_cast<std::size_t>(slot.first_row) * codes;
+  const float* uncond = cond + slot.window_rows * codes;
+  slot.accepted = 0;
+  ++result.passes;
+  for (std::size_t row = 0; row < slot.window_rows && result.tokens.size() < total; ++row) {
+    const std::span<const float> c(cond + row * codes, codes);
+    const std::span<const float> u =
+        slot.guided ? std::span(uncond + row * codes, codes) : std::span<const float>();
+    const auto position = static_cast<std::uint32_t>(result.tokens.size());
+    for (const std::span<const float> branch : {c, u}) {
+      if (const auto bad = first_non_finite(branch)) {
+        result.status = DecodeStatus::kFailed;
+        result.error = non_finite_logit(position, *bad, branch[static_cast<std::size_t>(*bad)]);
+        return;
+      }
+    }
+    slot.law->process(c, u);
+    GumbelNoise noise(item.seed, item.item, position);
+    const std::int32_t token = gumbel_argmax(slot.law->support(), slot.law->support_logits(), noise,
+                                             GumbelNoise::kLargest);
+    result.tokens.push_back(token);
+    if (row + 1 < slot.window_rows && slot.window[row + 1] != token) break;
+    if (row + 1 < slot.window_rows) ++slot.accepted;
+  }
+  if (result.tokens.size() == total) result.status = DecodeStatus::kDone;
+}
+
+void DecodeLoop::State::judge_all(std::span<const DecodeItem> items,
+                                  std::vector<DecodeResult>& results) {
+  backend().synchronize();
+  logit_rows = logits.f32();
+  if (!host_logits.empty()) {
+    backend().download(logits.view(), host_logits.view());
+    logit_rows = host_logits.f32();
+  }
+  backend().threads().parallel_for(
+      static_cast<std::int64_t>(items.size()), 1, [&](std::int64_t begin, std::int64_t end, int) {
+        for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+          if (results[i].status == DecodeStatus::kRunning) judge(items[i], slots[i], results[i]);
+        }
+      });
+}
+
+// Keeps what is cached for committed tokens: all of them but the last, which has no row yet.
+void DecodeLoop::State::truncate(std::span<const DecodeItem> items,
+                                 const std::vector<DecodeResult>& results) {
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (results[i].status != DecodeStatus::kRunning) continue;
+    const std::size_t committed = results[i].tokens.size() - 1;
+    cache.truncate(sequence_of(i, 0),
+                   static_cast<std::int64_t>(items[i].prompt.size() + committed));
+    if (!slots[i].guided) continue;
+    cache.truncate(sequence_of(i, 1),
+                   static_cast<std::int64_t>(items[i].unconditional.size() + committed));
+  }
+}
+
+DecodeLoop::DecodeLoop(const ImageModel& model, const DecodeLimits& limits)
+    : state_(std::make_unique<State>(model, limits)) {}
+DecodeLoop::~DecodeLoop() = default;
+DecodeLoop::DecodeLoop(DecodeLoop&&) noexcept = default;
+
+const DecodeLimits& DecodeLoop::limits() const { return state_->limits; }
+
+std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, Drafter* drafter,
+                                          FunctionRef<Flow(const PassEvent&)> on_pass) {
+  State& state = *state_;
+  std::vector<DecodeResult> results;
+  state.start(items, results);
+  const auto running = [&] {
+    return std::any_of(results.begin(), results.end(), [](const DecodeResult& result) {
+      return result.status == DecodeStatus::kRunning;
+    });
+  };
+  for (std::int64_t pass = 1; running(); ++pass) {
+    if (pass == 1) {
+      state.prefill(items);
+    } else {
+      state.forward(state.propose(results, drafter));
+    }
+    state.judge_all(items, results);
+    state.truncate(items, results);
+    if (drafter != nullptr && pass > 1) {
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        if (state.slots[i].window_rows > 1) drafter->observe(i, state.slots[i].accepted);
+      }
+    }
+    if (on_pass({pass, results}) == Flow::kStop) break;
+  }
+  for (DecodeResult& result : results) {
+    if (result.status == DecodeStatus::kRunning) result.status = DecodeStatus::kStopped;
+  }
+  return results;
+}
+
+}  // namespace tessera

@@ -1,0 +1,77 @@
+// The one sequencing of a decoding run: propose -> forward -> accept -> truncate -> emit, for a
+// batch of pictures whose two guidance branches run in one pass. Every token is drawn from the
+// target law with noise keyed by (seed, item; position, id); a guess is right when it equals that
+// draw. So the tokens depend on neither batch size, order, threads, nor on who guessed what.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/cache/kv_cache.h"
+#include "engine/core/error.h"
+#include "engine/core/function_ref.h"
+#include "engine/decoding/drafter.h"
+#include "engine/model/image_model.h"
+#include "engine/sampling/law.h"
+
+namespace tessera {
+
+// One picture to decode.
+struct DecodeItem {
+  std::vector<std::int32_t> prompt;
+  std::vector<std::int32_t> unconditional;  // empty when law.guidance is 1
+  LawSettings law;
+  std::uint64_t seed = 0;
+  std::uint64_t item = 0;  // second half of the noise key
+};
+
+enum class DecodeStatus : std::uint8_t { kRunning, kDone, kStopped, kFailed };
+
+struct DecodeResult {
+  DecodeStatus status = DecodeStatus::kRunning;
+  std::vector<std::int32_t> tokens;  // raster order; all of them when kDone
+  std::int64_t passes = 0;           // forward passes this item took part in
+  ErrorInfo error;                   // kFailed: what was wrong, with the token's position
+};
+
+// After each pass; tokens of every item so far. The spans live during the call only.
+struct PassEvent {
+  std::int64_t pass = 0;  // 1 = the prefill, which gives the first token
+  std::span<const DecodeResult> items;
+};
+enum class Flow : std::uint8_t { kContinue, kStop };
+
+struct DecodeLimits {
+  std::int64_t items = 1;          // pictures at once
+  std::int64_t prompt_tokens = 1;  // longest prompt of either branch
+  std::int64_t window = 1;         // rows an item may run in one pass: 1 + the longest guess
+  bool guided = true;              // room for the second branch
+  DType kv = DType::kF32;
+};
+
+class DecodeLoop {
+ public:
+  // Allocates cache, activations and sampling buffers for the limits; run() allocates no more
+  // between two passes. The model must outlive the loop. Error kMemory.
+  DecodeLoop(const ImageModel& model, const DecodeLimits& limits);
+  ~DecodeLoop();
+  DecodeLoop(DecodeLoop&&) noexcept;
+  DecodeLoop& operator=(DecodeLoop&&) = delete;
+
+  const DecodeLimits& limits() const;
+
+  // One result an item, in order. At most limits.items items, prompts of 1..limits.prompt_tokens
+  // ids. A NaN or infinity among the logits fails that item alone. on_pass may stop the run: items
+  // then end as kStopped with the tokens they have. `drafter` may be null.
+  std::vector<DecodeResult> run(std::span<const DecodeItem> items, Drafter* drafter,
+                                FunctionRef<Flow(const PassEvent&)> on_pass);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera
