@@ -60,9 +60,8 @@ std::string format_error(const ErrorInfo& info) {
 
 Error::Error(ErrorInfo info) : std::runtime_error(format_error(info)), info_(std::move(info)) {}
 
-void fail_expectation(const char* what, std::source_location where) {
-  std::fprintf(stderr, "tessera: broken invariant: %s (%s:%u)\n", what, where.file_name(),
-               static_cast<unsigned>(where.line()));
+void fail_expectation(const char* what, const char* file, unsigned line) {
+  std::fprintf(stderr, "tessera: broken invariant: %s (%s:%u)\n", what, file, line);
   std::abort();
 }
 

@@ -3,7 +3,6 @@
 // decides the exit code of the program. Messages are escaped, at most 1 KiB, free of pointers.
 #pragma once
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -46,12 +45,13 @@ std::string format_error(const ErrorInfo& info);
 // cuts at max_bytes (an ellipsis marks the cut).
 std::string escape_for_terminal(std::string_view text, std::size_t max_bytes = 1024);
 
-[[noreturn]] void fail_expectation(const char* what, std::source_location where);
+[[noreturn]] void fail_expectation(const char* what, const char* file, unsigned line);
 
 // Checks an invariant of the program itself, in every build. Never for input.
-inline void expects(bool condition, const char* what,
-                    std::source_location where = std::source_location::current()) {
-  if (!condition) [[unlikely]] fail_expectation(what, where);
+// (The builtins, since clang 14 has no source_location with this standard library.)
+inline void expects(bool condition, const char* what, const char* file = __builtin_FILE(),
+                    unsigned line = __builtin_LINE()) {
+  if (!condition) [[unlikely]] fail_expectation(what, file, line);
 }
 
 }  // namespace tessera

