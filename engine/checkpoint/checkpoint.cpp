@@ -9,6 +9,7 @@
 #include "engine/checkpoint/container.h"
 #include "engine/checkpoint/safetensors.h"
 #include "engine/checkpoint/shard_index.h"
+#include "engine/checkpoint/torch_file.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -36,8 +37,12 @@ bool ends_with_any(const std::string& name, std::initializer_list<std::string_vi
                      [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
+bool is_torch_name(const std::string& name) {
+  return ends_with_any(name, {".bin", ".pt", ".pth", ".ckpt"});
+}
+
 bool is_weight_file(const std::string& name) {
-  return ends_with_any(name, {".safetensors", ".bin", ".pt", ".pth", ".ckpt"});
+  return is_torch_name(name) || name.ends_with(".safetensors");
 }
 
 // "a, b, c" of the first ten names and how many more there are.
@@ -100,16 +105,30 @@ struct Checkpoint::Impl {
   void add_file(const fs::path& path) {
     files.emplace_back(path);
     const MappedFile& file = files.back();
-    Container container = parse_safetensors(file.bytes(), path.string());
-    for (const StoredTensor& stored : container.tensors) add_stored(file, stored);
+    const std::string name = path.filename().string();
+    const bool torch = !name.ends_with(".safetensors") &&
+                       (looks_like_torch_file(file.bytes()) || is_torch_name(name));
+    Container container = torch ? parse_torch_file(file.bytes(), path.string())
+                                : parse_safetensors(file.bytes(), path.string());
+    std::uint64_t copied = 0;
+    for (const StoredTensor& stored : container.tensors) add_stored(file, stored, copied);
     metadata.merge(container.metadata);
   }
 
-  void add_stored(const MappedFile& file, const StoredTensor& stored) {
+  // Strided and misaligned tensors are copied. Many of them may share bytes, so that the copies could
+  // outgrow the file without bound; they may not.
+  void add_stored(const MappedFile& file, const StoredTensor& stored, std::uint64_t& copied) {
     const std::byte* data = file.bytes().data() + stored.begin;
     Origin origin{static_cast<int>(files.size()) - 1, stored.begin, stored.end - stored.begin};
     ConstTensorView view{stored.dtype, stored.shape, data, Device{}};
     if (!stored.strides.empty() || !is_aligned(data, stored.dtype)) {
+      copied += view.bytes();
+      if (copied > file.bytes().size()) {
+        refuse("E_CKPT_COPIES", file.path(), tensor_place(stored.name),
+               "strided or misaligned tensors of at most " + std::to_string(file.bytes().size()) +
+                   " bytes in all",
+               std::to_string(copied), "save them as tensor.contiguous()");
+      }
       owned.push_back(gather(stored, data));
       view = std::as_const(owned.back()).view();
     }

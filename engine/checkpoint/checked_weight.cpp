@@ -1,0 +1,57 @@
+#include "engine/checkpoint/checked_weight.h"
+
+#include "engine/checkpoint/non_finite.h"
+
+namespace tessera {
+
+namespace {
+
+[[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& name, std::string code,
+                         std::string expected, std::string found) {
+  throw Error{{.kind = ErrorKind::kModel,
+               .code = std::move(code),
+               .file = checkpoint.file_of(name),
+               .where = "tensor " + name,
+               .expected = std::move(expected),
+               .found = std::move(found)}};
+}
+
+}  // namespace
+
+ConstTensorView checked_weight(const Checkpoint& checkpoint, const std::string& name,
+                               const Shape& shape) {
+  const ConstTensorView* tensor = checkpoint.find(name);
+  if (tensor == nullptr) {
+    refuse(checkpoint, name, "E_WEIGHT_MISSING", "a tensor " + shape.to_string(), "none");
+  }
+  if (tensor->shape != shape) {
+    refuse(checkpoint, name, "E_WEIGHT_SHAPE", shape.to_string(), tensor->shape.to_string());
+  }
+  if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kBF16 &&
+      tensor->dtype != DType::kF16) {
+    refuse(checkpoint, name, "E_WEIGHT_DTYPE", "f32, bf16 or f16",
+           std::string(dtype_name(tensor->dtype)));
+  }
+  if (const auto bad = find_non_finite(*tensor)) {
+    refuse(checkpoint, name, "E_WEIGHT_NOT_FINITE", "finite numbers",
+           std::to_string(bad->count) + " NaN or infinite, the first at index " +
+               std::to_string(bad->index));
+  }
+  return *tensor;
+}
+
+Tensor widened(ConstTensorView weight) {
+  Tensor wide = Tensor::host(DType::kF32, weight.shape);
+  const std::int64_t count = weight.shape.elements();
+  for (std::int64_t i = 0; i < count; ++i) {
+    switch (weight.dtype) {
+      case DType::kF32: wide.f32()[i] = weight.as<float>()[i]; break;
+      case DType::kBF16: wide.f32()[i] = bf16_to_float(weight.as<std::uint16_t>()[i]); break;
+      case DType::kF16: wide.f32()[i] = f16_to_float(weight.as<std::uint16_t>()[i]); break;
+      default: expects(false, "weights are f32, bf16 or f16");
+    }
+  }
+  return wide;
+}
+
+}  // namespace tessera
