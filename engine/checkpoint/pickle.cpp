@@ -368,7 +368,7 @@ class Machine {
         std::string(module.substr(0, 100)) + "." + std::string(name.substr(0, 100));
     if (entry == nullptr) {
       refuse("E_PT_GLOBAL", "only tensors, storages and plain data", full,
-             "the file asks to run code; get the weights as safetensors");
+             "other names could run code; get the weights as safetensors");
     }
     if (entry->role == PickleRole::kUnsupported) {
       refuse("E_PT_DTYPE", "dense tensors of f32, bf16, f16, f64, integers or bool", full);

@@ -67,6 +67,11 @@ std::string find_prefix(const ZipEntries& entries, const std::string& file) {
            "a TorchScript program",
            "load it in PyTorch and save its state_dict()");
   }
+  for (const auto& [name, entry] : entries) {
+    if (entry.stored) continue;
+    refuse(file, "E_ZIP_COMPRESSED", "entry \"" + name.substr(0, 120) + "\"",
+           "entries stored as they are", "a compressed one");
+  }
   return prefix;
 }
 
@@ -109,7 +114,8 @@ Container parse_torch_file(std::span<const std::byte> bytes, const std::string& 
   const ZipEntries entries = read_zip(bytes, file);
   const std::string prefix = find_prefix(entries, file);
   const ZipEntry& pickle = entries.find(prefix + "data.pkl")->second;
-  if (crc32(bytes.subspan(pickle.begin, pickle.size)) != pickle.crc32) {
+  // Zero stands for "not computed", which torch.save can be told to write.
+  if (pickle.crc32 != 0 && crc32(bytes.subspan(pickle.begin, pickle.size)) != pickle.crc32) {
     refuse(file, "E_PT_CRC", "data.pkl", "contents that match their CRC-32", "damaged bytes");
   }
   if (const auto order = entries.find(prefix + "byteorder");

@@ -131,20 +131,16 @@ class ZipReader {
       refuse("E_ZIP_FLAGS", at, "an entry that is not encrypted or patched",
              "flags " + std::to_string(flags), name);
     }
-    if (get(at + 10, 2) != 0) {
-      refuse("E_ZIP_COMPRESSED", at, "an entry stored as it is",
-             "compression method " + std::to_string(get(at + 10, 2)), name);
+    const std::uint64_t method = get(at + 10, 2);
+    ZipEntry entry{.crc32 = static_cast<std::uint32_t>(get(at + 16, 4)), .stored = method == 0};
+    std::uint64_t unpacked = get(at + 24, 4), local = get(at + 42, 4);
+    entry.size = get(at + 20, 4);
+    widen(at + kCentralSize + name_size, extra_size, {&unpacked, &entry.size, &local}, name);
+    if (entry.stored && unpacked != entry.size) {
+      refuse("E_ZIP_DIRECTORY", at, "a stored entry of one size",
+             std::to_string(entry.size) + " and " + std::to_string(unpacked), name);
     }
-    ZipEntry entry{.crc32 = static_cast<std::uint32_t>(get(at + 16, 4))};
-    std::uint64_t packed = get(at + 20, 4);
-    entry.size = get(at + 24, 4);
-    std::uint64_t local = get(at + 42, 4);
-    widen(at + kCentralSize + name_size, extra_size, {&entry.size, &packed, &local}, name);
-    if (packed != entry.size) {
-      refuse("E_ZIP_COMPRESSED", at, "equal sizes stored and unpacked",
-             std::to_string(packed) + " and " + std::to_string(entry.size), name);
-    }
-    read_local(local, flags, name, entry);
+    read_local(local, flags, method, unpacked, name, entry);
     const auto [place, added] = entries_.emplace(name, entry);
     if (!added) refuse("E_ZIP_DUPLICATE", at, "each name once", "it again", name);
     ranges_.push_back({local, entry.begin + entry.size, place->first});
@@ -180,8 +176,8 @@ class ZipReader {
     }
   }
 
-  void read_local(std::uint64_t at, unsigned flags, const std::string& name,
-                  ZipEntry& entry) const {
+  void read_local(std::uint64_t at, unsigned flags, std::uint64_t method, std::uint64_t unpacked,
+                  const std::string& name, ZipEntry& entry) const {
     if (at > directory_begin_ || directory_begin_ - at < kLocalSize + name.size()) {
       refuse("E_ZIP_RANGE", at, "a local header before the central directory", "none", name);
     }
@@ -191,10 +187,10 @@ class ZipReader {
     };
     const std::string_view local_name(
         reinterpret_cast<const char*>(bytes_.data()) + at + kLocalSize, name.size());
-    if (get(at, 4) != kLocalMagic || get(at + 6, 2) != flags || get(at + 8, 2) != 0 ||
+    if (get(at, 4) != kLocalMagic || get(at + 6, 2) != flags || get(at + 8, 2) != method ||
         get(at + 26, 2) != name.size() || local_name != name ||
         !agrees(get(at + 14, 4), entry.crc32) || !agrees(get(at + 18, 4), entry.size) ||
-        !agrees(get(at + 22, 4), entry.size)) {
+        !agrees(get(at + 22, 4), unpacked)) {
       refuse("E_ZIP_LOCAL", at, "a local header equal to the central one", "another", name);
     }
     entry.begin = at + kLocalSize + name.size() + get(at + 28, 2);
