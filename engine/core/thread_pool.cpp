@@ -1,3 +1,5 @@
+// Chunks are claimed from one 64-bit ticket, (job number, next chunk), and a job is over when its
+// chunks are done: a worker that the system does not run holds nothing up unless it holds a chunk.
 // Workers spin for a short budget between two jobs (a decode step issues hundreds of jobs, tens of
 // microseconds apart) and sleep on a condition variable after that.
 #include "engine/core/thread_pool.h"
@@ -19,59 +21,102 @@ namespace tessera {
 
 namespace {
 constexpr int kSpins = 4000;  // about 40-100 microseconds of `pause`
+constexpr std::uint32_t kClosed = 0xffffffffu;  // a chunk number past every job's last
+
+constexpr std::uint64_t make_ticket(std::uint32_t job, std::uint32_t chunk) {
+  return std::uint64_t{job} << 32 | chunk;
 }
+constexpr std::uint32_t chunk_of(std::uint64_t ticket) { return static_cast<std::uint32_t>(ticket); }
+}  // namespace
 
 struct ThreadPool::State {
   using Body = FunctionRef<void(std::int64_t, std::int64_t, int)>;
 
+  // The job. Written only while the ticket is closed; a worker that read part of an old job and
+  // part of a new one fails to claim, because the ticket changed in between.
+  std::atomic<std::uint32_t> chunks{0};
+  std::atomic<std::int64_t> count{0};
+  std::atomic<std::int64_t> grain{1};
+  std::atomic<const Body*> body{nullptr};
+  alignas(64) std::atomic<std::uint64_t> ticket{make_ticket(0, kClosed)};
+  alignas(64) std::atomic<std::uint32_t> done{0};  // chunks of this job that ended
+
   std::vector<std::thread> workers;
-  std::atomic<std::uint64_t> generation{0};  // counts jobs; a change starts the workers
-  std::atomic<int> running{0};               // workers still inside the current job
-  std::atomic<std::int64_t> next{0};
+  std::uint32_t job = 0;
+  int spins = kSpins;
   std::atomic<bool> stop{false};
-  std::int64_t count = 0;
-  std::int64_t grain = 1;
-  const Body* body = nullptr;
+  std::atomic<int> sleepers{0};
   std::mutex mutex;
   std::condition_variable wake;
   std::exception_ptr failure;
   std::mutex failure_mutex;
 
+  bool has_work() const { return chunk_of(ticket.load()) < chunks.load(); }
+
   void work(int worker) {
     while (true) {
-      const std::int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= count) return;
+      std::uint64_t mine = ticket.load(std::memory_order_acquire);
+      const std::uint32_t chunk = chunk_of(mine);
+      if (chunk >= chunks.load(std::memory_order_acquire)) return;
+      const std::int64_t all = count.load(std::memory_order_acquire);
+      const std::int64_t step = grain.load(std::memory_order_acquire);
+      const Body* run = body.load(std::memory_order_acquire);
+      if (!ticket.compare_exchange_strong(mine, mine + 1, std::memory_order_acq_rel)) continue;
+      const std::int64_t begin = static_cast<std::int64_t>(chunk) * step;
       try {
-        (*body)(begin, std::min(begin + grain, count), worker);
+        (*run)(begin, std::min(begin + step, all), worker);
       } catch (...) {
         const std::lock_guard lock(failure_mutex);
         if (!failure) failure = std::current_exception();
       }
+      done.fetch_add(1, std::memory_order_release);
     }
   }
 
   void loop(int worker) {
-    std::uint64_t seen = 0;
-    while (true) {
-      int spins = 0;
-      while (generation.load(std::memory_order_acquire) == seen && !stop.load()) {
-        if (++spins < kSpins) {
-          _mm_pause();
-          continue;
-        }
+    while (!stop.load(std::memory_order_relaxed)) {
+      for (int spin = 0; spin < spins && !has_work() && !stop.load(); ++spin) _mm_pause();
+      if (!has_work() && !stop.load()) {
+        // Counted before looking again: either run() sees a sleeper or the sleeper sees the job.
         std::unique_lock lock(mutex);
-        wake.wait(lock, [&] { return generation.load() != seen || stop.load(); });
+        sleepers.fetch_add(1);
+        wake.wait(lock, [&] { return has_work() || stop.load(); });
+        sleepers.fetch_sub(1);
       }
-      if (stop.load()) return;
-      seen = generation.load(std::memory_order_acquire);
       work(worker);
-      running.fetch_sub(1, std::memory_order_release);
     }
+  }
+
+  void run(std::int64_t all, std::int64_t step, const Body& run_body) {
+    const std::int64_t pieces = (all + step - 1) / step;
+    expects(pieces < kClosed, "a job has fewer than 2^32 - 1 chunks");
+    ticket.store(make_ticket(++job, kClosed));
+    chunks.store(static_cast<std::uint32_t>(pieces), std::memory_order_release);
+    count.store(all, std::memory_order_release);
+    grain.store(step, std::memory_order_release);
+    body.store(&run_body, std::memory_order_release);
+    done.store(0, std::memory_order_relaxed);
+    ticket.store(make_ticket(job, 0));
+    if (sleepers.load() > 0) {
+      { const std::lock_guard lock(mutex); }
+      wake.notify_all();
+    }
+    work(0);
+    for (int spin = 0; done.load(std::memory_order_acquire) != pieces; ++spin) {
+      if (spin < spins) {
+        _mm_pause();
+      } else {
+        std::this_thread::yield();
+      }
+    }
+    if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
   }
 };
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (threads <= 0) threads = cores;
+  if (threads > cores) state_->spins = 0;  // a spinning thread would hold a working one up
   try {
     for (int i = 1; i < threads; ++i) {
       state_->workers.emplace_back([state = state_.get(), i] { state->loop(i); });
@@ -102,26 +147,7 @@ void ThreadPool::parallel_for(std::int64_t count, std::int64_t grain,
     }
     return;
   }
-  State& state = *state_;
-  state.count = count;
-  state.grain = grain;
-  state.body = &body;
-  state.next.store(0, std::memory_order_relaxed);
-  state.running.store(static_cast<int>(state.workers.size()), std::memory_order_relaxed);
-  {
-    const std::lock_guard lock(state.mutex);
-    state.generation.fetch_add(1, std::memory_order_release);
-  }
-  state.wake.notify_all();
-  state.work(0);
-  for (int spins = 0; state.running.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spins < kSpins) {
-      _mm_pause();
-    } else {
-      std::this_thread::yield();
-    }
-  }
-  if (state.failure) std::rethrow_exception(std::exchange(state.failure, nullptr));
+  state_->run(count, grain, body);
 }
 
 }  // namespace tessera
