@@ -29,6 +29,9 @@ struct OpenedModel {
   std::string tokenizer_json;  // text, for models made in memory; else read spec.tokenizer
 };
 
+// Takes tensors from a checkpoint and releases their pages when done.
+std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkpoint);
+
 // `name` is a folder, a weight file, "test:tiny", "test:null" or "random:FAMILY:SIZE"
 // (random:llamagen:L, random:janus-pro:1B). Names and shapes are checked before this returns.
 // Error kModel.

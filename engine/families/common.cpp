@@ -1,0 +1,106 @@
+// Helpers of the family files: names of layers, sizes, and a VQGAN's spec read off tensor shapes.
+#include <string>
+
+#include "engine/families/family.h"
+
+namespace tessera {
+
+std::string layer_name(const std::string& prefix, std::int64_t layer) {
+  const std::size_t at = prefix.find("{}");
+  expects(at != std::string::npos, "a layer prefix has a place for the number");
+  return prefix.substr(0, at) + std::to_string(layer) + prefix.substr(at + 2);
+}
+
+std::string size_label(const ModelConfig& config) {
+  return std::to_string(config.layers) + "x" + std::to_string(config.width);
+}
+
+std::int64_t FamilySpec::parameter_count() const {
+  std::int64_t sum = 0;
+  for (const TensorSpec& tensor : tensors) sum += tensor.shape.elements();
+  return sum;
+}
+
+namespace {
+
+// Reads one extent of a tensor within a range.
+class ShapeReader {
+ public:
+  ShapeReader(const Checkpoint& checkpoint, std::string prefix)
+      : checkpoint_(checkpoint), prefix_(std::move(prefix)) {}
+
+  bool has(const std::string& name) const { return checkpoint_.find(prefix_ + name) != nullptr; }
+
+  std::int64_t extent(const std::string& name, int axis, int rank, std::int64_t high) const {
+    const ConstTensorView* view = checkpoint_.find(prefix_ + name);
+    if (view == nullptr) fail(name, "this tensor of a VQ tokenizer", "nothing of that name");
+    if (view->shape.rank() != rank) {
+      fail(name, "rank " + std::to_string(rank), view->shape.to_string());
+    }
+    const std::int64_t value = view->shape[axis];
+    if (value < 1 || value > high) {
+      fail(name, "1 to " + std::to_string(high) + " along axis " + std::to_string(axis),
+           std::to_string(value));
+    }
+    return value;
+  }
+
+  [[noreturn]] void fail(const std::string& name, std::string expected, std::string found) const {
+    const std::string full = prefix_ + name;
+    std::string file;
+    if (has(name)) {
+      file = checkpoint_.file_of(full);
+    } else if (!checkpoint_.tensors().empty()) {
+      file = checkpoint_.file_of(checkpoint_.tensors().begin()->first);
+    }
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_VQ_SHAPE",
+                 .file = file,
+                 .where = full,
+                 .expected = std::move(expected),
+                 .found = std::move(found)});
+  }
+
+ private:
+  const Checkpoint& checkpoint_;
+  std::string prefix_;
+};
+
+}  // namespace
+
+VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix) {
+  constexpr std::int64_t kMaxChannels = 65536;
+  const ShapeReader shapes(checkpoint, prefix);
+  VqSpec vq;
+  vq.names = VqNames::kLlamaGen;
+  vq.prefix = prefix;
+  vq.base_channels = shapes.extent("encoder.conv_in.weight", 0, 4, kMaxChannels);
+  vq.multipliers.clear();
+  for (std::int64_t level = 0; level < 8; ++level) {
+    const std::string conv =
+        vq_res_name(vq.names, VqSide::kEncoder, level, 0) + ".conv1.weight";
+    if (!shapes.has(conv)) break;
+    const std::int64_t width = shapes.extent(conv, 0, 4, kMaxChannels);
+    if (width % vq.base_channels != 0 || width % vq.norm_groups != 0) {
+      shapes.fail(conv, "a multiple of " + std::to_string(vq.base_channels) + " and of 32 channels",
+                  std::to_string(width));
+    }
+    vq.multipliers.push_back(width / vq.base_channels);
+  }
+  if (vq.multipliers.empty() || vq.base_channels % vq.norm_groups != 0) {
+    shapes.fail("encoder.conv_in.weight", "an encoder with levels of whole groups of 32 channels",
+                std::to_string(vq.base_channels) + " channels, " +
+                    std::to_string(vq.multipliers.size()) + " levels");
+  }
+  vq.res_blocks = 0;
+  while (vq.res_blocks < 16 &&
+         shapes.has(vq_res_name(vq.names, VqSide::kEncoder, 0, vq.res_blocks) + ".conv1.weight")) {
+    ++vq.res_blocks;
+  }
+  vq.latent_channels = shapes.extent("encoder.conv_out.weight", 0, 4, kMaxChannels);
+  vq.embed_dim = shapes.extent("quant_conv.weight", 0, 4, kMaxChannels);
+  vq.codes = shapes.extent("quantize.embedding.weight", 0, 2, std::int64_t{1} << 20);
+  return vq;
+}
+
+}  // namespace tessera

@@ -1,0 +1,75 @@
+// What the registry and the family files share: the opened folder a family looks at, and the checks
+// that several families need.
+#pragma once
+
+#include <filesystem>
+#include <initializer_list>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/core/json.h"
+#include "engine/families/family_spec.h"
+#include "engine/families/registry.h"
+
+namespace tessera {
+
+// A model as found on disk, before anyone knows its family.
+struct ModelSource {
+  std::filesystem::path folder;       // of config and weights; may be empty
+  std::filesystem::path file;         // the weight file when one was named, else empty
+  const Json* config = nullptr;       // config.json, if there is one
+  std::string config_file;            // its name in messages
+  bool config_only = false;           // parse_family_config: there are no weights to look at
+  FamilyOptions options;
+};
+
+struct Family {
+  std::string_view name;
+  bool (*detect)(const ModelSource& source);
+  FamilySpec (*parse)(const ModelSource& source);
+};
+
+// The rows of the table in registry.cpp.
+bool detect_janus(const ModelSource& source);
+FamilySpec parse_janus(const ModelSource& source);
+bool detect_llamagen(const ModelSource& source);
+FamilySpec parse_llamagen(const ModelSource& source);
+
+// Collects the expected tensors of a model.
+class TensorList {
+ public:
+  void add(std::string name, std::initializer_list<std::int64_t> shape) {
+    tensors_.push_back({std::move(name), Shape(shape)});
+  }
+  // name.weight [out, in] and name.bias [out]
+  void linear(const std::string& name, std::int64_t out, std::int64_t in) {
+    add(name + ".weight", {out, in});
+    add(name + ".bias", {out});
+  }
+  void norm(const std::string& name, std::int64_t width) {
+    add(name + ".weight", {width});
+    add(name + ".bias", {width});
+  }
+  void append(std::vector<TensorSpec> more) {
+    for (TensorSpec& tensor : more) tensors_.push_back(std::move(tensor));
+  }
+  std::vector<TensorSpec> take() { return std::move(tensors_); }
+
+ private:
+  std::vector<TensorSpec> tensors_;
+};
+
+// One layer's name: `{}` of the prefix replaced by the number.
+std::string layer_name(const std::string& prefix, std::int64_t layer);
+
+// The spec of a VQGAN under LlamaGen names, read off the shapes of its tensors. Error kModel naming
+// the tensor that is missing or impossible.
+VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix);
+
+// "24x2048": layers x width, for models that are no published size.
+std::string size_label(const ModelConfig& config);
+
+}  // namespace tessera

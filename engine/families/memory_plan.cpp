@@ -1,0 +1,69 @@
+// Adds up what a run holds, from the same shapes and packing rules that loading uses.
+#include "engine/families/memory_plan.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+namespace {
+
+// The program itself, its libraries, stacks, allocator slack: measured on an idle process, rounded.
+constexpr std::size_t kProcessBytes = std::size_t{12} << 20;
+
+std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols, DType dtype) {
+  return static_cast<std::size_t>(rows * cols) * dtype_size(dtype);
+}
+
+std::size_t weight_bytes(const FamilySpec& spec, const Backend& backend, DType storage) {
+  const ModelConfig& model = spec.model.transformer;
+  const auto linear = [&](std::int64_t n, std::int64_t k) {
+    return backend.packed_linear_bytes(n, k, storage);
+  };
+  const std::size_t norm = matrix_bytes(1, model.width, DType::kF32);
+  const std::size_t layer = 2 * norm + linear(model.q_width() + 2 * model.kv_width(), model.width) +
+                            linear(model.width, model.q_width()) +
+                            linear(2 * model.ffn_width, model.width) +
+                            linear(model.width, model.ffn_width);
+  std::size_t sum = static_cast<std::size_t>(model.layers) * layer + norm;
+  sum += matrix_bytes(spec.model.prompt_vocab, model.width, storage);
+  sum += 2 * matrix_bytes(model.rope.rows(), model.head_dim / 2, DType::kF32);
+  const bool narrow = spec.model.code_width > 0;
+  sum += matrix_bytes(spec.model.codes, narrow ? spec.model.code_width : model.width, storage);
+  const auto biased = [&](std::int64_t n, std::int64_t k, bool bias) {
+    return linear(n, k) + (bias ? matrix_bytes(1, n, DType::kF32) : 0);
+  };
+  if (narrow) {
+    sum += biased(model.width, spec.model.code_width, true) + biased(model.width, model.width, true);
+  }
+  if (!spec.names.head_in.empty()) sum += biased(model.width, model.width, spec.names.head_bias);
+  return sum + biased(spec.model.codes, model.width, spec.names.head_bias);
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
+                       const MemoryRequest& request) {
+  const ModelConfig& model = spec.model.transformer;
+  const std::int64_t sequences = request.images * (request.guidance ? 2 : 1);
+  MemoryPlan plan;
+  plan.weights = weight_bytes(spec, backend, request.storage);
+  plan.kv = KvCacheShape{.layers = model.layers,
+                         .kv_heads = model.kv_heads,
+                         .head_dim = model.head_dim,
+                         .capacity = spec.model.cache_rows(request.prompt_tokens),
+                         .sequences = sequences,
+                         .dtype = request.storage}
+                .bytes();
+  // Prefill is the widest pass: every prompt row of every sequence, in and out, then one row of
+  // logits for each.
+  const std::int64_t widest = sequences * std::max<std::int64_t>(request.prompt_tokens, 1);
+  plan.activations = ImageModel::scratch_bytes(spec.model, widest) +
+                     2 * matrix_bytes(widest, model.width, DType::kF32) +
+                     matrix_bytes(sequences, spec.model.codes, DType::kF32) +
+                     backend.attention_scratch_bytes(std::min(widest, Transformer::kChunkRows),
+                                                     model.heads, model.head_dim);
+  plan.process = kProcessBytes;
+  return plan;
+}
+
+}  // namespace tessera

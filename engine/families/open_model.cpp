@@ -1,0 +1,51 @@
+// Opens a model by name: made-up ones by their prefix, everything else from disk.
+#include "engine/families/open_model.h"
+
+#include "engine/families/test_models.h"
+
+namespace tessera {
+
+namespace {
+
+class CheckpointSource : public TensorSource {
+ public:
+  explicit CheckpointSource(std::shared_ptr<const Checkpoint> checkpoint)
+      : checkpoint_(std::move(checkpoint)) {}
+
+  ConstTensorView get(const std::string& name) override {
+    const ConstTensorView* view = checkpoint_->find(name);
+    expects(view != nullptr, "the checkpoint was checked before it is loaded");
+    return *view;
+  }
+  void done(const std::string& name) override { checkpoint_->release(name); }
+  std::string file_of(const std::string& name) const override {
+    return checkpoint_->file_of(name);
+  }
+
+ private:
+  std::shared_ptr<const Checkpoint> checkpoint_;
+};
+
+}  // namespace
+
+std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkpoint) {
+  return std::make_unique<CheckpointSource>(std::move(checkpoint));
+}
+
+OpenedModel open_model(const std::string& name, const FamilyOptions& options) {
+  if (is_made_up_model(name)) return make_up_model(name, options);
+  OpenedModel model;
+  model.spec = load_family_spec(name, options);
+  model.weights = std::make_shared<const Checkpoint>(Checkpoint::open(model.spec.weights));
+  check_tensors(model.spec, *model.weights);
+  if (model.spec.vq_weights.empty()) {
+    model.vq_weights = model.weights;
+  } else {
+    model.vq_weights = std::make_shared<const Checkpoint>(Checkpoint::open(model.spec.vq_weights));
+    check_vq_tensors(model.spec, *model.vq_weights);
+  }
+  model.source = source_of(model.weights);
+  return model;
+}
+
+}  // namespace tessera
