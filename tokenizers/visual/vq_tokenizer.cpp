@@ -1,8 +1,8 @@
 #include "tokenizers/visual/vq_tokenizer.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "engine/checkpoint/checked_weight.h"
 #include "engine/ops/ops.h"
 
 namespace tessera {
@@ -11,65 +11,16 @@ namespace {
 
 constexpr float kUnitEps = 1e-12f;
 
-[[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& name, std::string code,
-                         std::string expected, std::string found) {
-  throw Error{{.kind = ErrorKind::kModel,
-               .code = std::move(code),
-               .file = checkpoint.file_of(name),
-               .where = "tensor " + name,
-               .expected = std::move(expected),
-               .found = std::move(found)}};
-}
-
-bool is_finite(ConstTensorView tensor, std::int64_t at) {
-  switch (tensor.dtype) {
-    case DType::kF32:
-      return std::isfinite(tensor.as<float>()[at]);
-    case DType::kBF16:
-      return (tensor.as<std::uint16_t>()[at] & 0x7f80u) != 0x7f80u;
-    default:
-      return (tensor.as<std::uint16_t>()[at] & 0x7c00u) != 0x7c00u;
-  }
-}
-
 // Hands out checked tensors of a checkpoint.
 class CheckedSource final : public WeightSource {
  public:
   explicit CheckedSource(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
-
   ConstTensorView get(const std::string& name, const Shape& shape) override {
-    const ConstTensorView* tensor = checkpoint_.find(name);
-    if (tensor == nullptr) {
-      refuse(checkpoint_, name, "E_VQ_MISSING", "a tensor " + shape.to_string(), "none");
-    }
-    if (tensor->shape != shape) {
-      refuse(checkpoint_, name, "E_VQ_SHAPE", shape.to_string(), tensor->shape.to_string());
-    }
-    if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kBF16 &&
-        tensor->dtype != DType::kF16) {
-      refuse(checkpoint_, name, "E_VQ_DTYPE", "f32, bf16 or f16",
-             std::string(dtype_name(tensor->dtype)));
-    }
-    check_finite(name, *tensor);
-    return *tensor;
+    return checked_weight(checkpoint_, name, shape);
   }
-
   void done(const std::string& name) override { checkpoint_.release(name); }
 
  private:
-  void check_finite(const std::string& name, ConstTensorView tensor) const {
-    std::int64_t first = -1;
-    std::int64_t count = 0;
-    for (std::int64_t i = 0; i < tensor.shape.elements(); ++i) {
-      if (is_finite(tensor, i)) continue;
-      if (count++ == 0) first = i;
-    }
-    if (count == 0) return;
-    refuse(
-        checkpoint_, name, "E_VQ_NOT_FINITE", "finite numbers",
-        std::to_string(count) + " NaN or infinite, the first at element " + std::to_string(first));
-  }
-
   const Checkpoint& checkpoint_;
 };
 
@@ -82,25 +33,10 @@ ConvStack load_stack(Backend& backend, const VqSpec& spec, std::vector<ConvStep>
 }
 
 Tensor load_codebook(Backend& backend, const VqSpec& spec, const Checkpoint& checkpoint) {
-  CheckedSource source(checkpoint);
   const std::string name = spec.prefix + "quantize.embedding.weight";
   const Shape shape = {spec.codes, spec.embed_dim};
-  const ConstTensorView stored = source.get(name, shape);
-  Tensor rows = Tensor::host(DType::kF32, shape);
-  for (std::int64_t i = 0; i < shape.elements(); ++i) {
-    switch (stored.dtype) {
-      case DType::kF32:
-        rows.f32()[i] = stored.as<float>()[i];
-        break;
-      case DType::kBF16:
-        rows.f32()[i] = bf16_to_float(stored.as<std::uint16_t>()[i]);
-        break;
-      default:
-        rows.f32()[i] = f16_to_float(stored.as<std::uint16_t>()[i]);
-        break;
-    }
-  }
-  source.done(name);
+  const Tensor rows = widened(checked_weight(checkpoint, name, shape));
+  checkpoint.release(name);
   Tensor book = backend.allocate(DType::kF32, shape);
   backend.upload(rows.view(), book.view());
   if (spec.l2_normalize) {

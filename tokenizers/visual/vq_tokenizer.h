@@ -13,8 +13,8 @@ namespace tessera {
 class VqTokenizer final : public VisualTokenizer {
  public:
   // Packs the tensors that vq_tensors(spec) names, in `storage` (f32 or bf16), and releases their
-  // pages one by one. The backend must outlive the tokenizer. Error kModel (E_VQ_...) naming file
-  // and tensor if one is missing, has another shape or type, or holds a NaN or infinity.
+  // pages one by one. The backend must outlive the tokenizer. Error kModel (E_WEIGHT_...) naming
+  // file and tensor if one is missing, has another shape or type, or holds a NaN or infinity.
   VqTokenizer(Backend& backend, const VqSpec& spec, const Checkpoint& checkpoint, DType storage,
               TokenizerHalves halves);
 
