@@ -27,6 +27,16 @@ TensorView rows_of(const TensorView& matrix, std::int64_t begin, std::int64_t ro
   return {matrix.dtype, Shape{rows, width}, matrix.f32() + begin * width, matrix.device};
 }
 
+std::int64_t branches_of(const DecodeLimits& limits) { return limits.guided ? 2 : 1; }
+
+// Rows of the widest decode pass, and of the widest pass of any kind.
+std::int64_t decode_rows(const DecodeLimits& limits) {
+  return limits.items * branches_of(limits) * limits.window;
+}
+std::int64_t widest_rows(const DecodeLimits& limits) {
+  return std::max(decode_rows(limits), branches_of(limits) * limits.prompt_tokens);
+}
+
 }  // namespace
 
 struct DecodeLoop::State {
@@ -75,18 +85,18 @@ struct DecodeLoop::State {
 DecodeLoop::State::State(const ImageModel& image_model, const DecodeLimits& decode_limits)
     : model(image_model),
       limits(decode_limits),
-      branches(decode_limits.guided ? 2 : 1),
-      max_rows(decode_limits.items * branches * decode_limits.window),
+      branches(branches_of(decode_limits)),
+      max_rows(decode_rows(decode_limits)),
       cache(image_model.backend(),
             KvCacheShape{.layers = image_model.config().transformer.layers,
                          .kv_heads = image_model.config().transformer.kv_heads,
                          .head_dim = image_model.config().transformer.head_dim,
                          .capacity = image_model.config().cache_rows(decode_limits.prompt_tokens),
-                         .sequences = decode_limits.items * (decode_limits.guided ? 2 : 1),
+                         .sequences = decode_limits.items * branches_of(decode_limits),
                          .dtype = decode_limits.kv}) {
   expects(limits.items >= 1 && limits.prompt_tokens >= 1 && limits.window >= 1,
           "decode limits are positive");
-  const std::int64_t most = std::max(max_rows, branches * limits.prompt_tokens);
+  const std::int64_t most = widest_rows(limits);
   const auto width = row_width();
   arena = Arena(model.scratch_bytes(most));
   rows = backend().allocate(DType::kF32, Shape{most, width});
@@ -265,6 +275,20 @@ DecodeLoop::DecodeLoop(const ImageModel& model, const DecodeLimits& limits)
     : state_(std::make_unique<State>(model, limits)) {}
 DecodeLoop::~DecodeLoop() = default;
 DecodeLoop::DecodeLoop(DecodeLoop&&) noexcept = default;
+
+std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const Backend& backend,
+                                         const DecodeLimits& limits) {
+  const std::int64_t rows = widest_rows(limits);
+  const auto floats = [](std::int64_t count) {
+    return static_cast<std::size_t>(count) * sizeof(float);
+  };
+  const ModelConfig& model = config.transformer;
+  return ImageModel::scratch_bytes(config, rows) + floats(2 * rows * model.width) +
+         floats(decode_rows(limits) * config.codes) +
+         static_cast<std::size_t>(limits.items) * LawPipeline<float>::buffer_bytes(config.codes) +
+         backend.attention_scratch_bytes(std::min(rows, Transformer::kChunkRows), model.heads,
+                                         model.head_dim);
+}
 
 const DecodeLimits& DecodeLoop::limits() const { return state_->limits; }
 

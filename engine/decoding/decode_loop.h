@@ -62,6 +62,9 @@ class DecodeLoop {
   DecodeLoop& operator=(DecodeLoop&&) = delete;
 
   const DecodeLimits& limits() const;
+  // What a loop of these limits holds beside the cache: rows, logits, scratch, sampling buffers.
+  static std::size_t activation_bytes(const ImageModelConfig& config, const Backend& backend,
+                                      const DecodeLimits& limits);
 
   // One result an item, in order. At most limits.items items, prompts of 1..limits.prompt_tokens
   // ids. A NaN or infinity among the logits fails that item alone. on_pass may stop the run: items

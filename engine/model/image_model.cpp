@@ -64,12 +64,18 @@ void ImageModel::image_logits(ConstTensorView hidden, Arena& arena, TensorView o
   arena.rewind(mark);
 }
 
-std::vector<std::int32_t> ImageModel::unconditional_prompt(std::span<const std::int32_t> prompt,
-                                                           std::int32_t pad_token) const {
-  if (config_.unconditional == UnconditionalRule::kNullClass) return {config_.null_class};
+std::vector<std::int32_t> unconditional_prompt(const ImageModelConfig& config,
+                                               std::span<const std::int32_t> prompt,
+                                               std::int32_t pad_token) {
+  if (config.unconditional == UnconditionalRule::kNullClass) return {config.null_class};
   std::vector<std::int32_t> out(prompt.begin(), prompt.end());
   for (std::size_t i = 1; i + 1 < out.size(); ++i) out[i] = pad_token;
   return out;
+}
+
+std::vector<std::int32_t> ImageModel::unconditional_prompt(std::span<const std::int32_t> prompt,
+                                                           std::int32_t pad_token) const {
+  return tessera::unconditional_prompt(config_, prompt, pad_token);
 }
 
 std::size_t ImageModel::scratch_bytes(const ImageModelConfig& config, std::int64_t rows) {

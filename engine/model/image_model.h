@@ -44,6 +44,11 @@ struct ImageModelConfig {
   }
 };
 
+// The prompt of the unconditional branch; pad_token is read under kPadBetweenEnds only.
+std::vector<std::int32_t> unconditional_prompt(const ImageModelConfig& config,
+                                               std::span<const std::int32_t> prompt,
+                                               std::int32_t pad_token);
+
 struct ImageModelWeights {
   TransformerWeights transformer;
   Tensor prompt_table;  // [prompt_vocab, D] f32 or bf16

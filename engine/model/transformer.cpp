@@ -146,7 +146,7 @@ void Transformer::forward(const ForwardBatch& batch, KvCache& cache, Arena& aren
     const Chunk chunk = open_chunk(batch, first, cache, arena);
     const TensorView x = arena.take(DType::kF32, Shape{chunk.rows, config_.width});
     ops::store_rows(*backend_, batch.rows.f32() + first * config_.width, config_.width,
-                    chunk.identity, x);
+                    chunk.identity, heads_of(x, 1));
     run_layers(chunk, cache, x, taps);
     ops::rms_norm(*backend_, x, weights_.final_norm.view(), config_.norm_eps,
                   rows_of(hidden_out, first, chunk.rows));
@@ -160,7 +160,7 @@ void Transformer::run_layers(const Chunk& chunk, KvCache& cache, TensorView x,
     if (!taps.hidden_states.empty()) {
       const TensorView tap = taps.hidden_states[static_cast<std::size_t>(layer)];
       ops::store_rows(*backend_, x.f32(), config_.width, chunk.identity,
-                      rows_of(tap, chunk.first, chunk.rows));
+                      heads_of(rows_of(tap, chunk.first, chunk.rows), 1));
     }
     const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
     attention_block(chunk, weights, layer, cache, x);
@@ -184,11 +184,12 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
 
   ops::rms_norm(*backend_, x, weights.attention_norm.view(), config_.norm_eps, normed);
   ops::linear(*backend_, normed, weights.qkv, {}, qkv);
-  ops::store_rows(*backend_, qkv.f32(), stride, chunk.identity, q);
-  ops::store_rows(*backend_, qkv.f32() + q_width, stride, chunk.identity, k);
   const TensorView q_heads = heads_of(q, config_.heads);
+  const TensorView k_heads = heads_of(k, config_.kv_heads);
+  ops::store_rows(*backend_, qkv.f32(), stride, chunk.identity, q_heads);
+  ops::store_rows(*backend_, qkv.f32() + q_width, stride, chunk.identity, k_heads);
   ops::rope(*backend_, q_heads, chunk.cos, chunk.sin, rope_.pairing);
-  ops::rope(*backend_, heads_of(k, config_.kv_heads), chunk.cos, chunk.sin, rope_.pairing);
+  ops::rope(*backend_, k_heads, chunk.cos, chunk.sin, rope_.pairing);
   ops::store_rows(*backend_, k.f32(), kv_width, chunk.slots, cache.key_slots(layer));
   ops::store_rows(*backend_, qkv.f32() + q_width + kv_width, stride, chunk.slots,
                   cache.value_slots(layer));

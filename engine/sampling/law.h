@@ -48,6 +48,9 @@ class LawPipeline {
   // [V] softmax over the support, 0 elsewhere. Computed on call, valid until the next process().
   std::span<const Real> probabilities();
   const LawSettings& settings() const { return settings_; }
+  static std::size_t buffer_bytes(std::int64_t vocabulary) {
+    return static_cast<std::size_t>(vocabulary) * (4 * sizeof(Real) + 2 * sizeof(std::int32_t));
+  }
 
  private:
   void guide(std::span<const Real> cond, std::span<const Real> uncond,

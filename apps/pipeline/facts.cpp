@@ -1,0 +1,130 @@
+// Facts of a picture to JSON and `parameters`, and back.
+#include "apps/pipeline/facts.h"
+
+#include <charconv>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/json.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kFactsVersion = 1;
+constexpr std::size_t kMaxFactsBytes = std::size_t{1} << 20;
+
+std::string shortest(double value) {
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value);
+  return {buffer, end.ptr};
+}
+
+std::string dump(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// A value of the last line: quoted when a reader could take part of it for the next field.
+std::string quoted_if_needed(const std::string& text) {
+  if (text.find_first_of(",:\n\"") == std::string::npos) return text;
+  return dump(Json(text));
+}
+
+}  // namespace
+
+std::string program_version() { return "tessera " TESSERA_VERSION; }
+
+Json facts_json(const PictureFacts& facts) {
+  Json out = {{"version", kFactsVersion}, {"program", facts.program}, {"prompt", facts.prompt}};
+  if (facts.negative_prompt) out["negative_prompt"] = *facts.negative_prompt;
+  out.update({{"model", facts.model},
+              {"family", facts.family},
+              {"dtype", facts.dtype},
+              {"backend", facts.backend},
+              {"seed", facts.seed},
+              {"width", facts.width},
+              {"height", facts.height},
+              {"temp", facts.law.temperature},
+              {"top_k", facts.law.top_k},
+              {"top_p", facts.law.top_p},
+              {"min_p", facts.law.min_p},
+              {"typical", facts.law.typical},
+              {"cfg_scale", facts.law.guidance},
+              {"decode", facts.decode},
+              {"accept", facts.accept},
+              {"preserves_distribution", facts.preserves_distribution},
+              {"tokens", facts.tokens},
+              {"passes", facts.passes},
+              {"tokens_per_pass", facts.tokens_per_pass()},
+              {"window", facts.window}});
+  return out;
+}
+
+PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKind kind) {
+  const Json json =
+      parse_json(text, file, {.max_bytes = kMaxFactsBytes, .max_depth = 4, .kind = kind});
+  const JsonReader reader(json, file, "", kind);
+  static constexpr std::string_view kKnown[] = {
+      "version",   "program", "prompt",          "negative_prompt",
+      "model",     "family",  "dtype",           "backend",
+      "seed",      "width",   "height",          "temp",
+      "top_k",     "top_p",   "min_p",           "typical",
+      "cfg_scale", "decode",  "accept",          "preserves_distribution",
+      "tokens",    "passes",  "tokens_per_pass", "window"};
+  reader.only(kKnown);
+  reader.integer("version", kFactsVersion, kFactsVersion);
+  constexpr std::int64_t kMaxSide = 16384, kMaxTokens = 1 << 24;
+  PictureFacts facts;
+  facts.program = reader.string("program");
+  facts.prompt = reader.string("prompt");
+  if (reader.has("negative_prompt")) facts.negative_prompt = reader.string("negative_prompt");
+  facts.model = reader.string("model");
+  facts.family = reader.string("family");
+  facts.dtype = reader.string("dtype");
+  facts.backend = reader.string("backend");
+  facts.seed = static_cast<std::uint64_t>(
+      reader.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
+  facts.width = reader.integer("width", 1, kMaxSide);
+  facts.height = reader.integer("height", 1, kMaxSide);
+  facts.law.temperature = reader.number("temp", 0, kMaxTemperature);
+  facts.law.top_k = reader.integer("top_k", 0, kMaxTopK);
+  facts.law.top_p = reader.number("top_p", kMinMass, 1);
+  facts.law.min_p = reader.number("min_p", 0, 1);
+  facts.law.typical = reader.number("typical", kMinMass, 1);
+  facts.law.guidance = reader.number("cfg_scale", 1, kMaxGuidance);
+  facts.decode = reader.string("decode");
+  facts.accept = reader.string("accept");
+  facts.preserves_distribution = reader.boolean_or("preserves_distribution", false);
+  facts.tokens = reader.integer("tokens", 1, kMaxTokens);
+  facts.passes = reader.integer("passes", 1, kMaxTokens);
+  facts.window = reader.integer("window", 1, kMaxTokens);
+  return facts;
+}
+
+std::string a1111_parameters(const PictureFacts& facts) {
+  std::string out = facts.prompt;
+  if (facts.negative_prompt) out += "\nNegative prompt: " + *facts.negative_prompt;
+  const auto field = [&out](const char* name, const std::string& value, const char* before) {
+    out += before;
+    out += name;
+    out += ": " + quoted_if_needed(value);
+  };
+  field("Steps", std::to_string(facts.passes), "\n");
+  field("Sampler", facts.decode, ", ");
+  field("CFG scale", shortest(facts.law.guidance), ", ");
+  field("Seed", std::to_string(facts.seed), ", ");
+  field("Size", std::to_string(facts.width) + "x" + std::to_string(facts.height), ", ");
+  field("Model", facts.model, ", ");
+  field("Version", facts.program, ", ");
+  out += ", Tessera: " + dump(Json(dump(facts_json(facts))));
+  return out;
+}
+
+PictureTexts picture_texts(const PictureFacts& facts, RecordFacts record) {
+  PictureTexts out;
+  out.xmp = ai_media_xmp(facts.program);
+  if (record == RecordFacts::kAll) out.texts.push_back({"parameters", a1111_parameters(facts)});
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// What a painted picture says about itself: everything that is needed to paint it again, as one
+// JSON block and as the `parameters` text that other programs of this field read and write.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/sampling/law.h"
+#include "vision/image/png.h"
+
+namespace tessera {
+
+// "tessera 0.1.0".
+std::string program_version();
+
+// Ranges of the settings that a user or a file may give.
+inline constexpr double kMaxTemperature = 100;
+inline constexpr double kMaxGuidance = 100;
+inline constexpr double kMinMass = 1e-6;  // top-p, typical
+inline constexpr std::int64_t kMaxTopK = 1 << 20;
+
+struct PictureFacts {
+  std::string program;  // "tessera 0.1.0"
+  std::string prompt;   // the class number for class-conditional models
+  std::optional<std::string> negative_prompt;
+  std::string model;  // a name, never a path
+  std::string family;
+  std::string dtype;    // how weights were stored: "f32", "bf16"
+  std::string backend;  // "cpu-avx2"
+  std::uint64_t seed = 0;
+  std::int64_t width = 0, height = 0;  // pixels
+  LawSettings law;
+  std::string decode = "plain";
+  std::string accept = "exact";
+  bool preserves_distribution = true;
+  std::int64_t tokens = 0, passes = 0, window = 1;
+  double tokens_per_pass() const {
+    return passes > 0 ? static_cast<double>(tokens) / static_cast<double>(passes) : 0;
+  }
+};
+
+nlohmann::ordered_json facts_json(const PictureFacts& facts);
+// Error of `kind` naming file and JSON path for a missing field, an unknown one, a wrong type or a
+// value out of range.
+PictureFacts parse_facts(std::string_view json, const std::string& file, ErrorKind kind);
+
+// Prompt, "Negative prompt: ...", and a last line "Steps: 256, Sampler: plain, ..., Tessera:
+// "<the JSON block>"", with values quoted as JSON strings where they hold a comma, colon or
+// newline.
+std::string a1111_parameters(const PictureFacts& facts);
+
+enum class RecordFacts : std::uint8_t { kAll, kOnlyAiMark };
+// The text chunks and the XMP packet of a picture file.
+struct PictureTexts {
+  std::vector<PngText> texts;
+  std::string xmp;
+};
+PictureTexts picture_texts(const PictureFacts& facts, RecordFacts record);
+
+}  // namespace tessera

@@ -1,0 +1,129 @@
+// Text (or a class number) to pictures: opens a model, checks requests against it before any weight
+// is read, loads once, then paints any number of requests in batches. A request's picture depends
+// on its own prompt, settings and seed alone.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/pipeline/facts.h"
+#include "apps/pipeline/memory.h"
+#include "apps/pipeline/model_catalog.h"
+#include "engine/core/error.h"
+#include "engine/decoding/decode_loop.h"
+#include "engine/families/open_model.h"
+#include "vision/image/image.h"
+
+namespace tessera {
+
+class TextTokenizer;
+class VqTokenizer;
+
+// Settings that stay empty come from the model's own preset.
+struct SamplingChoice {
+  std::optional<double> guidance, temperature, top_p, min_p, typical;
+  std::optional<std::int64_t> top_k;
+};
+LawSettings settle_sampling(const SamplingChoice& choice, const SamplingDefaults& preset);
+
+struct PipelineOptions {
+  std::string model;  // as resolve_model() takes it; empty = the bundled default
+  std::string device = "auto";
+  int threads = 0;                     // 0 = one per core
+  std::optional<DType> storage;        // empty = as the checkpoint stores it
+  std::int64_t batch_size = 1;         // pictures at once
+  std::int64_t width = 0, height = 0;  // pixels; 0 = what the model does
+};
+
+struct GenerateRequest {
+  std::string prompt;  // text, or a class number for class-conditional models
+  std::optional<std::string> negative_prompt;
+  SamplingChoice sampling;
+  std::uint64_t seed = 0;
+};
+
+// A request with its prompt encoded and its settings settled.
+struct PreparedRequest {
+  DecodeItem item;
+  PictureFacts facts;  // tokens and passes are filled when it was painted
+};
+
+enum class PictureStatus : std::uint8_t { kDone, kStopped, kFailed };
+
+struct GeneratedPicture {
+  std::size_t index = 0;  // of the request
+  PictureStatus status = PictureStatus::kDone;
+  Image image;  // kDone: whole. kStopped: what rows_done rows show, if a preview was asked
+  std::vector<std::int32_t> tokens;
+  std::int64_t rows_done = 0;
+  PictureFacts facts;
+  double seconds = 0;  // of its batch, from prefill to pixels, divided by the pictures in it
+  ErrorInfo error;     // kFailed
+};
+
+struct GenerateProgress {
+  std::size_t first = 0, pictures = 0;       // requests of the running batch
+  std::int64_t rows_done = 0, rows = 0;      // token rows, least advanced picture
+  std::int64_t tokens_done = 0, tokens = 0;  // of the batch
+  std::int64_t passes = 0;
+  double seconds = 0;  // since the batch began
+};
+
+// What a caller may listen to. Called on the thread that runs the pipeline.
+class GenerateListener {
+ public:
+  virtual ~GenerateListener() = default;
+  // After each pass. kStop ends the run after this pass.
+  virtual Flow on_progress(const GenerateProgress&) { return Flow::kContinue; }
+  // Token rows between two previews; 0 = none.
+  virtual std::int64_t preview_rows() const { return 0; }
+  // The pictures of the running batch so far, rows to come in their mean colour.
+  virtual void on_preview(const GenerateProgress&, const std::vector<Image>&) {}
+  // A picture is finished, stopped or failed.
+  virtual void on_picture(GeneratedPicture&&) {}
+};
+
+class GeneratePipeline {
+ public:
+  // Opens and checks the model's files; reads no weights. Error kModel; kUsage (E_GEOMETRY) when
+  // the model cannot do options.width x options.height.
+  explicit GeneratePipeline(const PipelineOptions& options);
+  // The same for a model that is already open; `shown_name` is recorded in pictures.
+  GeneratePipeline(const PipelineOptions& options, OpenedModel model, std::string shown_name);
+  ~GeneratePipeline();
+  GeneratePipeline(GeneratePipeline&&) noexcept;
+  GeneratePipeline& operator=(GeneratePipeline&&) = delete;
+
+  const FamilySpec& spec() const;
+  const std::string& model_name() const;
+  DType storage() const;
+  const Backend& backend() const;
+
+  // Encodes prompts and settles settings. Error kUsage: prompt too long (E_PROMPT_LENGTH), empty,
+  // not UTF-8, no class of the model (E_CLASS), a negative prompt where there is none.
+  PreparedRequest prepare(const GenerateRequest& request) const;
+
+  // What run() will hold for these requests.
+  MemoryPlan memory_plan(std::span<const PreparedRequest> requests) const;
+
+  // Reads the weights (once; run() calls it if need be). Error kModel, kMemory.
+  void load();
+
+  // Paints all requests in order, options.batch_size at once. Returns false when the listener
+  // stopped it.
+  bool run(std::span<const PreparedRequest> requests, GenerateListener& listener);
+
+  // Code rows and columns to pixels, for instance of a picture decoded elsewhere. Needs load().
+  Image decode_tokens(std::span<const std::int32_t> tokens) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

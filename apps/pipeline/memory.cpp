@@ -1,0 +1,128 @@
+// Memory plan of a painting run and the machine's limits (proc(5), Linux control groups v1 and v2).
+#include "apps/pipeline/memory.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "engine/core/error.h"
+#include "engine/decoding/decode_loop.h"
+#include "engine/nn/vq_graph.h"
+
+namespace tessera {
+
+namespace {
+
+DType dtype_of(const Checkpoint* checkpoint, const std::string& name) {
+  const ConstTensorView* view = checkpoint != nullptr ? checkpoint->find(name) : nullptr;
+  return view != nullptr && view->dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
+}
+
+// Kernel interface files are made on reading: they have no size and are no regular storage.
+std::string kernel_file(const char* path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::optional<std::uint64_t> number_in(const std::string& text, std::string_view after) {
+  std::size_t at = text.find(after);
+  if (at == std::string::npos) return std::nullopt;
+  at = text.find_first_of("0123456789", at + after.size());
+  if (at == std::string::npos) return std::nullopt;
+  std::uint64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data() + at, text.data() + text.size(), value);
+  if (status != std::errc{}) return std::nullopt;
+  return value;
+}
+
+std::optional<std::uint64_t> group_room(const char* limit_file, const char* usage_file) {
+  const auto limit = number_in(kernel_file(limit_file), "");
+  const auto usage = number_in(kernel_file(usage_file), "");
+  // Without a limit the kernel prints "max" or a number near 2^63.
+  if (!limit || !usage || *limit > (std::uint64_t{1} << 60)) return std::nullopt;
+  return *limit > *usage ? *limit - *usage : 0;
+}
+
+}  // namespace
+
+DType stored_dtype(const OpenedModel& model) {
+  std::string prefix = model.spec.names.layer_prefix;
+  if (const std::size_t at = prefix.find("{}"); at != std::string::npos) prefix.replace(at, 2, "0");
+  return dtype_of(model.weights.get(), prefix + model.spec.names.down);
+}
+
+DType stored_vq_dtype(const OpenedModel& model) {
+  const std::string name = model.spec.vq.prefix + "decoder.conv_in.weight";
+  return dtype_of(model.vq_weights.get(), name);
+}
+
+MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
+                           const MemoryRequest& request) {
+  const FamilySpec& spec = model.spec;
+  MemoryPlan plan = plan_memory(spec, backend, request);
+  // The decode loop runs the prompts one picture at a time, and knows its own buffers.
+  plan.activations = DecodeLoop::activation_bytes(spec.model, backend,
+                                                  {.items = request.images,
+                                                   .prompt_tokens = request.prompt_tokens,
+                                                   .window = 1,
+                                                   .guided = request.guidance,
+                                                   .kv = request.storage});
+  plan.vq_weights = vq_weight_bytes(spec.vq, backend, stored_vq_dtype(model), VqHalves::kDecoder);
+  plan.vq_scratch =
+      vq_decode_scratch_bytes(spec.vq, backend, static_cast<int>(spec.model.grid_rows),
+                              static_cast<int>(spec.model.grid_cols));
+  return plan;
+}
+
+std::optional<std::uint64_t> available_memory() {
+  std::optional<std::uint64_t> least;
+  const auto consider = [&](std::optional<std::uint64_t> bytes) {
+    if (bytes) least = least ? std::min(*least, *bytes) : *bytes;
+  };
+  if (const auto kib = number_in(kernel_file("/proc/meminfo"), "MemAvailable:")) {
+    consider(*kib * 1024);
+  }
+  consider(group_room("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"));
+  consider(group_room("/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                      "/sys/fs/cgroup/memory/memory.usage_in_bytes"));
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    const auto used = number_in(kernel_file("/proc/self/statm"), "");
+    const std::uint64_t taken = used ? *used * 4096 : 0;
+    consider(limit.rlim_cur > taken ? limit.rlim_cur - taken : 0);
+  }
+  return least;
+}
+
+void check_memory(const MemoryPlan& plan, const std::string& model_name) {
+  const auto room = available_memory();
+  if (!room || plan.total() <= *room) return;
+  throw Error({.kind = ErrorKind::kMemory,
+               .code = "E_MEMORY_PLAN",
+               .file = model_name,
+               .where = "memory",
+               .expected = format_bytes(plan.total()) + " (weights " +
+                           format_bytes(plan.weights + plan.vq_weights) + ", cache " +
+                           format_bytes(plan.kv) + ")",
+               .found = format_bytes(*room) + " available",
+               .hint = "try --dtype bf16 or a smaller --batch-size"});
+}
+
+std::string format_bytes(std::uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[48];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,55 @@
+// From the name a user types to the files of a model: bundled models, folders, weight files, the
+// Hugging Face cache, and the made-up test models. Nothing is ever downloaded.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/error.h"
+
+namespace tessera {
+
+enum class ModelOrigin : std::uint8_t { kBundled, kPath, kHubCache, kMadeUp };
+std::string_view model_origin_name(ModelOrigin origin);  // "bundled", "path", "hub", "made up"
+
+struct ModelReference {
+  ModelOrigin origin = ModelOrigin::kPath;
+  // What open_model() takes: a folder, a weight file or "test:...".
+  std::string open_name;
+  // What is shown and recorded: never a folder of this machine. A bundled name, a base name,
+  // "org/name@commit", "test:...".
+  std::string shown_name;
+};
+
+inline constexpr std::string_view kDefaultModel = "tabletop-janus";
+
+// Empty = the default model. Error kModel (E_MODEL_MISSING) naming the places that were searched
+// and the one command that fetches a hub model.
+ModelReference resolve_model(const std::string& name);
+
+// What find_models() could tell without loading weights.
+struct FoundModel {
+  ModelReference reference;
+  std::filesystem::path path;
+  std::string problem;      // empty when the model can be used
+  bool other_kind = false;  // readable, but of no family that paints (a judge, for instance)
+  std::string family, size, title, licence;
+  std::int64_t width = 0, height = 0;  // pixels
+  std::uint64_t parameters = 0;
+  std::uint64_t file_bytes = 0;    // weight files on disk
+  std::uint64_t memory_bytes = 0;  // one guided picture, as stored
+};
+// Bundled models, then the hub cache, by name.
+std::vector<FoundModel> find_models();
+FoundModel describe_model(const ModelReference& reference);
+
+// Folders with models/, prompts/ and so on, best first: TESSERA_ASSETS, share/tessera beside the
+// program, the source tree it was built from. Only folders that exist.
+std::vector<std::filesystem::path> asset_folders();
+// HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub.
+std::filesystem::path hub_cache_folder();
+
+}  // namespace tessera
