@@ -105,7 +105,10 @@ void multiply_block(const Conv2dArgs& args, const Geometry& g, const Kernels& ke
   const std::int64_t inputs = weight.kh * weight.kw * weight.c_in;
   const std::int64_t count = tile.runs * tile.run_length;
   const std::int64_t tiles = divide_up(g.out_columns, kernels.tile_rows);
-  const std::int64_t width = kernels.tile_panels[divide_up(g.out_columns, tiles)];
+  // Scratch holds two expanded panels, whatever the width of a narrow tile.
+  const std::int64_t widest = weight.storage == DType::kBF16 ? 2 : 16;
+  const std::int64_t width =
+      std::min<std::int64_t>(kernels.tile_panels[divide_up(g.out_columns, tiles)], widest);
   const bool last = block + count == inputs;
   for (std::int64_t panel = strip.panel; panel < strip.panel + strip.panels; panel += width) {
     const std::int64_t panels = std::min(width, strip.panel + strip.panels - panel);
