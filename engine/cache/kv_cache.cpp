@@ -8,8 +8,9 @@ namespace tessera {
 namespace {
 
 ConstTensorView row_view(ConstTensorView table, std::int64_t row) {
-  const std::size_t bytes = static_cast<std::size_t>(table.shape[1]) * dtype_size(table.dtype);
-  return {table.dtype, Shape{table.shape[1]},
+  const std::int64_t elements = table.shape[1] * table.shape[2];
+  const std::size_t bytes = static_cast<std::size_t>(elements) * dtype_size(table.dtype);
+  return {table.dtype, Shape{elements},
           static_cast<const std::byte*>(table.data) + static_cast<std::size_t>(row) * bytes,
           table.device};
 }
@@ -31,7 +32,7 @@ KvCache::KvCache(Backend& backend, const KvCacheShape& shape) : backend_(&backen
               shape.sequences > 0,
           "a cache has layers, heads, rows and sequences");
   expects(shape.dtype == DType::kF32 || shape.dtype == DType::kBF16, "a cache is f32 or bf16");
-  const Shape slots{shape.sequences * shape.capacity, shape.kv_heads * shape.head_dim};
+  const Shape slots{shape.sequences * shape.capacity, shape.kv_heads, shape.head_dim};
   keys_.reserve(static_cast<std::size_t>(shape.layers));
   values_.reserve(static_cast<std::size_t>(shape.layers));
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -100,22 +101,19 @@ void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept)
   lengths_[static_cast<std::size_t>(sequence)] = to;
 }
 
-ConstTensorView KvCache::keys(std::int64_t layer, std::int64_t sequence) const {
+ConstTensorView KvCache::sequence_view(const Tensor& table, std::int64_t sequence) const {
   check_sequence(sequence);
-  ConstTensorView view = keys_[static_cast<std::size_t>(layer)].view();
-  view.data = static_cast<const std::byte*>(view.data) +
-              static_cast<std::size_t>(slot(sequence, 0) * view.shape[1]) * dtype_size(view.dtype);
+  ConstTensorView view = row_view(table.view(), slot(sequence, 0));
   view.shape = Shape{shape_.capacity, shape_.kv_heads, shape_.head_dim};
   return view;
 }
 
+ConstTensorView KvCache::keys(std::int64_t layer, std::int64_t sequence) const {
+  return sequence_view(keys_[static_cast<std::size_t>(layer)], sequence);
+}
+
 ConstTensorView KvCache::values(std::int64_t layer, std::int64_t sequence) const {
-  check_sequence(sequence);
-  ConstTensorView view = values_[static_cast<std::size_t>(layer)].view();
-  view.data = static_cast<const std::byte*>(view.data) +
-              static_cast<std::size_t>(slot(sequence, 0) * view.shape[1]) * dtype_size(view.dtype);
-  view.shape = Shape{shape_.capacity, shape_.kv_heads, shape_.head_dim};
-  return view;
+  return sequence_view(values_[static_cast<std::size_t>(layer)], sequence);
 }
 
 TensorView KvCache::key_slots(std::int64_t layer) {

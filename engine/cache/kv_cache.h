@@ -49,7 +49,7 @@ class KvCache {
   // [capacity, kv_heads, head_dim] of one sequence.
   ConstTensorView keys(std::int64_t layer, std::int64_t sequence) const;
   ConstTensorView values(std::int64_t layer, std::int64_t sequence) const;
-  // [sequences * capacity, kv_heads * head_dim]: where rows of any sequence are stored, by slot().
+  // [sequences * capacity, kv_heads, head_dim]: where rows of any sequence are stored, by slot().
   TensorView key_slots(std::int64_t layer);
   TensorView value_slots(std::int64_t layer);
   std::int64_t slot(std::int64_t sequence, std::int64_t row) const {
@@ -58,6 +58,7 @@ class KvCache {
 
  private:
   void copy_row(std::int64_t from_slot, std::int64_t to_slot);
+  ConstTensorView sequence_view(const Tensor& table, std::int64_t sequence) const;
   void check_sequence(std::int64_t sequence) const;
 
   Backend* backend_;

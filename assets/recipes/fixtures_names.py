@@ -1,0 +1,199 @@
+"""State-dict names and shapes of published checkpoints, without their weights.
+
+Janus-Pro-1B and 7B: the Hugging Face class on the meta device, and the original layout as the
+authors' code names it (fused vision qkv, an attention pool that nobody reads, the VQ model under
+gen_vision_model with LlamaGen's names, buffers included). LlamaGen B to 7B: transformer names and
+shapes by the published dimensions, and the VQ-16 and VQ-8 tokenizers, whose shapes come from the
+Janus VQ class. One text file each under tests/golden/names/: a name and its extents a line, runs of
+layers that are alike folded as {first-last}; `config.json` lines in front begin with '#'.
+
+  python assets/recipes/fixtures_names.py
+"""
+import json
+import re
+from pathlib import Path
+
+import torch
+from transformers import (JanusConfig, JanusForConditionalGeneration, JanusVisionConfig,
+                          JanusVQVAE, JanusVQVAEConfig, LlamaConfig)
+
+OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "names"
+LAYER = re.compile(r"(?<=layers\.)\d+(?=\.)|(?<=blocks\.)\d+(?=\.(?:norm|attn|mlp))")
+JANUS = {"1b": (2048, 24, 16, 5632), "7b": (4096, 30, 32, 11008)}
+LLAMAGEN = {"B": (12, 768), "L": (24, 1024), "XL": (36, 1280), "XXL": (48, 1536),
+            "XXXL": (48, 2560), "1B": (22, 2048), "3B": (24, 3200), "7B": (32, 4096)}
+
+
+def fold(shapes):
+    """[(name, shape)] -> lines, equal layers folded"""
+    groups = {}
+    for name, shape in shapes:
+        found = LAYER.search(name)
+        if found:
+            key = (name[:found.start()] + "{}" + name[found.end():], tuple(shape))
+            groups.setdefault(key, []).append(int(found.group()))
+        else:
+            groups[(name, tuple(shape))] = []
+    lines = []
+    for (name, shape), numbers in groups.items():
+        extents = [str(n) for n in shape]
+        numbers.sort()
+        if numbers and numbers == list(range(numbers[0], numbers[-1] + 1)):
+            name = name.replace("{}", "{%d-%d}" % (numbers[0], numbers[-1]))
+            lines.append(" ".join([name] + extents))
+        else:
+            for one in [name.replace("{}", str(n)) for n in numbers] or [name]:
+                lines.append(" ".join([one] + extents))
+    return lines
+
+
+def write(stem, shapes, config=None):
+    lines = ["# " + json.dumps(config)] if config else []
+    lines += fold(shapes)
+    (OUT / f"{stem}.txt").write_text("\n".join(lines) + "\n")
+    print(stem, len(shapes), "tensors", sum(torch.Size(s).numel() for _, s in shapes), "elements")
+
+
+def vq_shapes(multipliers, prefix=""):
+    """LlamaGen's names over the shapes of the Janus VQ class."""
+    with torch.device("meta"):
+        vq = JanusVQVAE(JanusVQVAEConfig(channel_multiplier=multipliers))
+    out = []
+    for name, p in vq.state_dict().items():
+        n = name.replace("encoder.down.", "encoder.conv_blocks.")
+        n = n.replace("decoder.up.", "decoder.conv_blocks.").replace(".block.", ".res.")
+        for new, old in enumerate(("block_1", "attn_1", "block_2")):
+            n = n.replace(f".mid.{old}.", f".mid.{new}.")
+        out.append((prefix + n, list(p.shape)))
+    return out
+
+
+def janus_port(size):
+    hidden, layers, heads, ffn = JANUS[size]
+    text = LlamaConfig(vocab_size=102400, hidden_size=hidden, intermediate_size=ffn,
+                       num_hidden_layers=layers, num_attention_heads=heads,
+                       max_position_embeddings=16384, tie_word_embeddings=False)
+    config = JanusConfig(text_config=text, vision_config=JanusVisionConfig(projection_dim=hidden),
+                         vq_config=JanusVQVAEConfig(projection_dim=hidden,
+                                                    image_token_embed_dim=hidden),
+                         tie_word_embeddings=False)
+    with torch.device("meta"):
+        model = JanusForConditionalGeneration(config)
+    shapes = [(n, list(p.shape)) for n, p in model.state_dict().items()]
+    plain = {"model_type": "janus",
+             "text_config": {"model_type": "llama", "vocab_size": 102400, "hidden_size": hidden,
+                             "intermediate_size": ffn, "num_hidden_layers": layers,
+                             "num_attention_heads": heads, "num_key_value_heads": heads,
+                             "max_position_embeddings": 16384},
+             "vision_config": {"model_type": "janus_vision_model", "projection_dim": hidden},
+             "vq_config": {"model_type": "janus_vqgan", "projection_dim": hidden,
+                           "image_token_embed_dim": hidden, "num_patches": 24}}
+    write(f"janus-pro-{size}-port", shapes, plain)
+
+
+def janus_original(size):
+    hidden, layers, heads, ffn = JANUS[size]
+    shapes = []
+
+    def linear(name, out, inputs):
+        shapes.extend([(name + ".weight", [out, inputs]), (name + ".bias", [out])])
+
+    def norm(name, width):
+        shapes.extend([(name + ".weight", [width]), (name + ".bias", [width])])
+
+    tower = "vision_model.vision_tower."
+    shapes.append((tower + "patch_embed.proj.weight", [1024, 3, 16, 16]))
+    shapes.append((tower + "patch_embed.proj.bias", [1024]))
+    shapes.append((tower + "pos_embed", [1, 576, 1024]))
+    norm(tower + "norm", 1024)
+    for i in range(24):
+        block = f"{tower}blocks.{i}."
+        norm(block + "norm1", 1024)
+        linear(block + "attn.qkv", 3072, 1024)
+        linear(block + "attn.proj", 1024, 1024)
+        norm(block + "norm2", 1024)
+        linear(block + "mlp.fc1", 4096, 1024)
+        linear(block + "mlp.fc2", 1024, 4096)
+    pool = tower + "attn_pool."
+    shapes.append((pool + "latent", [1, 1, 1024]))
+    linear(pool + "q", 1024, 1024)
+    linear(pool + "kv", 2048, 1024)
+    linear(pool + "proj", 1024, 1024)
+    norm(pool + "norm", 1024)
+    linear(pool + "mlp.fc1", 4096, 1024)
+    linear(pool + "mlp.fc2", 1024, 4096)
+    linear("aligner.layers.0", hidden, 1024)
+    linear("aligner.layers.2", hidden, hidden)
+    shapes.extend(vq_shapes([1, 1, 2, 2, 4], "gen_vision_model."))
+    shapes.append(("gen_vision_model.quantize.codebook_used", [65536]))
+    shapes.append(("gen_embed.weight", [16384, 8]))
+    linear("gen_aligner.layers.0", hidden, 8)
+    linear("gen_aligner.layers.2", hidden, hidden)
+    linear("gen_head.output_mlp_projector", hidden, hidden)
+    linear("gen_head.vision_head", 16384, hidden)
+    root = "language_model.model."
+    shapes.append((root + "embed_tokens.weight", [102400, hidden]))
+    for i in range(layers):
+        layer = f"{root}layers.{i}."
+        for part in "qkvo":
+            shapes.append((f"{layer}self_attn.{part}_proj.weight", [hidden, hidden]))
+        shapes.append((layer + "mlp.gate_proj.weight", [ffn, hidden]))
+        shapes.append((layer + "mlp.up_proj.weight", [ffn, hidden]))
+        shapes.append((layer + "mlp.down_proj.weight", [hidden, ffn]))
+        shapes.append((layer + "input_layernorm.weight", [hidden]))
+        shapes.append((layer + "post_attention_layernorm.weight", [hidden]))
+    shapes.append((root + "norm.weight", [hidden]))
+    shapes.append(("language_model.lm_head.weight", [102400, hidden]))
+    language = {"model_type": "llama", "vocab_size": 102400, "max_position_embeddings": 16384,
+                "num_hidden_layers": layers}
+    if size == "1b":  # the 7B configuration leaves the rest to Llama's class defaults
+        language |= {"hidden_size": hidden, "intermediate_size": ffn,
+                     "num_attention_heads": heads, "num_key_value_heads": heads}
+    config = {
+        "model_type": "multi_modality", "architectures": ["MultiModalityCausalLM"],
+        "language_config": language,
+        "vision_config": {"cls": "CLIPVisionTower", "model_type": "vision", "params": {
+            "image_size": 384, "model_name": "siglip_large_patch16_384",
+            "select_feature": "same", "select_layer": -1}},
+        "aligner_config": {"cls": "MlpProjector", "model_type": "aligner", "params": {
+            "depth": 2, "input_dim": 1024, "n_embed": hidden, "projector_type": "mlp_gelu"}},
+        "gen_vision_config": {"cls": "VQ-16", "model_type": "gen_vision", "params": {
+            "image_token_size": 16384, "n_embed": 8}},
+        "gen_aligner_config": {"cls": "MlpProjector", "model_type": "gen_aligner", "params": {
+            "depth": 2, "input_dim": 8, "n_embed": hidden, "projector_type": "mlp_gelu"}},
+        "gen_head_config": {"cls": "vision_head", "model_type": "gen_head", "params": {
+            "image_token_embed": hidden, "image_token_size": 16384, "n_embed": hidden}},
+    }
+    write(f"janus-pro-{size}-original", shapes, config)
+
+
+def llamagen(size):
+    layers, d = LLAMAGEN[size]
+    f = (int(2 * 4 * d / 3) + 255) // 256 * 256
+    shapes = [("tok_embeddings.weight", [16384, d]),
+              ("cls_embedding.embedding_table.weight", [1001, d])]
+    for i in range(layers):
+        own = f"layers.{i}."
+        shapes += [(own + "attention.wqkv.weight", [3 * d, d]), (own + "attention.wo.weight", [d, d]),
+                   (own + "feed_forward.w1.weight", [f, d]), (own + "feed_forward.w3.weight", [f, d]),
+                   (own + "feed_forward.w2.weight", [d, f]), (own + "attention_norm.weight", [d]),
+                   (own + "ffn_norm.weight", [d])]
+    shapes += [("norm.weight", [d]), ("output.weight", [16384, d])]
+    write(f"llamagen-{size}", shapes)
+
+
+def main():
+    OUT.mkdir(parents=True, exist_ok=True)
+    for size in JANUS:
+        janus_port(size)
+        janus_original(size)
+    for size in LLAMAGEN:
+        llamagen(size)
+    for stem, multipliers in (("vq16", [1, 1, 2, 2, 4]), ("vq8", [1, 2, 2, 4])):
+        shapes = vq_shapes(multipliers)
+        write(f"llamagen-{stem}", shapes + [("quantize.codebook_used", [65536])])
+        print("  parameters", sum(torch.Size(s).numel() for _, s in shapes))
+
+
+if __name__ == "__main__":
+    main()
