@@ -1,22 +1,136 @@
 // `tessera doctor`: what this build has, what this machine offers, and what is missing with the
 // fix.
+#include <sys/utsname.h>
+
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <thread>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
+#include "apps/pipeline/facts.h"
+#include "apps/pipeline/memory.h"
+#include "apps/pipeline/model_catalog.h"
 #include "engine/backend/backend.h"
+
+extern char** environ;
 
 namespace tessera {
 
 namespace {
 
-int run_doctor() {
-  for (const DeviceInfo& device : list_devices()) {
-    print_line(device.name + ": " + device.description +
-               (device.usable ? "" : " (not usable: " + device.why_not + ")"));
+enum class Health : std::uint8_t { kGood, kNote, kMissing };
+
+struct Finding {
+  Health health = Health::kGood;
+  std::string subject, text, fix;
+};
+
+std::string_view health_name(Health health) {
+  switch (health) {
+    case Health::kGood:
+      return "ok";
+    case Health::kNote:
+      return "note";
+    case Health::kMissing:
+      return "missing";
   }
-  return 0;
+  return "";
+}
+
+void examine_machine(std::vector<Finding>& out) {
+  struct utsname system = {};
+  const std::string kernel =
+      uname(&system) == 0 ? std::string(system.sysname) + " " + system.release : "unknown";
+  out.push_back({Health::kGood, "build", program_version() + ", g++ " __VERSION__, ""});
+  out.push_back({Health::kGood, "machine",
+                 kernel + ", " + std::to_string(std::thread::hardware_concurrency()) + " cores",
+                 ""});
+  const auto room = available_memory();
+  out.push_back({Health::kGood, "memory",
+                 room ? format_bytes(*room) + " available" : "amount not known", ""});
+}
+
+void examine_devices(std::vector<Finding>& out) {
+  bool cuda = false;
+  for (const DeviceInfo& device : list_devices()) {
+    cuda = cuda || device.name.starts_with("cuda");
+    out.push_back({device.usable ? Health::kGood : Health::kNote, "device " + device.name,
+                   device.usable ? device.description : device.description + "; " + device.why_not,
+                   ""});
+  }
+  if (!cuda) {
+    out.push_back({Health::kNote, "device cuda", "this build or machine has none",
+                   "with an NVIDIA device: install the CUDA toolkit and build again"});
+  }
+}
+
+void examine_models(std::vector<Finding>& out) {
+  const std::vector<std::filesystem::path> folders = asset_folders();
+  if (folders.empty()) {
+    out.push_back({Health::kMissing, "assets", "no folder found",
+                   "set TESSERA_ASSETS to the assets folder of the source tree"});
+  }
+  for (const auto& folder : folders) {
+    out.push_back({Health::kGood, "assets", folder.string(), ""});
+  }
+  bool bundled = false;
+  for (const FoundModel& model : find_models()) {
+    const bool good = model.problem.empty();
+    bundled = bundled || (good && model.reference.shown_name == kDefaultModel);
+    out.push_back(
+        {good ? Health::kGood : Health::kNote, "model " + model.reference.shown_name,
+         good ? model.title + ", needs " + format_bytes(model.memory_bytes) : model.problem, ""});
+  }
+  if (!bundled) {
+    out.push_back({Health::kMissing, "model " + std::string(kDefaultModel),
+                   "the bundled model is not there",
+                   "check out assets/models of the source tree, or name a model by --model"});
+  }
+}
+
+// A misspelt variable does nothing, which is hard to see from outside.
+void examine_environment(const CLI::App& root, std::vector<Finding>& out) {
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::string name = text.substr(0, text.find('='));
+    if (!name.starts_with("TESSERA_")) continue;
+    bool known = name == "TESSERA_ASSETS" || name == "TESSERA_CONFIG" || name == "TESSERA_FAULT";
+    for (const CLI::App* command : root.get_subcommands(nullptr)) {
+      for (const CLI::Option* option : command->get_options()) {
+        for (const std::string& flag : option->get_lnames()) {
+          known = known || environment_name(flag) == name;
+        }
+      }
+    }
+    out.push_back({known ? Health::kGood : Health::kNote, "environment " + name,
+                   known ? "is read" : "belongs to no flag", known ? "" : "check the spelling"});
+  }
+}
+
+int run_doctor(const Session& session, const CLI::App& root) {
+  std::vector<Finding> findings;
+  examine_machine(findings);
+  examine_devices(findings);
+  examine_models(findings);
+  examine_environment(root, findings);
+  bool missing = false;
+  for (const Finding& finding : findings) {
+    missing = missing || finding.health == Health::kMissing;
+    if (session.json) {
+      print_json_line({{"state", health_name(finding.health)},
+                       {"subject", finding.subject},
+                       {"text", finding.text},
+                       {"fix", finding.fix}});
+    } else {
+      print_line(escape_for_terminal(std::string(health_name(finding.health)) + "  " +
+                                     finding.subject + ": " + finding.text +
+                                     (finding.fix.empty() ? "" : "  -> " + finding.fix)));
+    }
+  }
+  return missing ? static_cast<int>(ErrorKind::kModel) : 0;
 }
 
 }  // namespace
@@ -24,7 +138,8 @@ int run_doctor() {
 void add_doctor(CLI::App& root, Session& session) {
   CLI::App* app = root.add_subcommand("doctor", "what the build has and what is missing");
   add_common_flags(*app, session);
-  app->callback([&session] { session.run = [] { return run_doctor(); }; });
+  app->callback(
+      [&session, &root] { session.run = [&session, &root] { return run_doctor(session, root); }; });
 }
 
 }  // namespace tessera

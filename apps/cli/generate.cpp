@@ -1,0 +1,376 @@
+// `tessera generate`: pictures from a prompt, a file of prompts, or the record of an earlier
+// picture.
+#include <sys/random.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/devices.h"
+#include "apps/cli/flags.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/session.h"
+#include "apps/pipeline/generate_pipeline.h"
+#include "apps/pipeline/metadata.h"
+#include "apps/pipeline/output_names.h"
+#include "apps/pipeline/sha256.h"
+#include "engine/core/io.h"
+#include "vision/image/png.h"
+
+namespace tessera {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMaxPictures = 100000;
+constexpr std::int64_t kSheetGap = 4;  // pixels
+
+struct GenerateFlags {
+  std::optional<std::string> model, prompt, negative_prompt, prompt_file, from_image, sheet,
+      preview;
+  std::optional<std::int64_t> width, height, seed;
+  std::optional<std::string> size;
+  std::string output = "out_%04d.png";
+  std::string output_dir;
+  bool overwrite = false;
+  std::int64_t batch_count = 1, batch_size = 1;
+  SamplingChoice sampling;
+  std::int64_t preview_interval = 1;
+  DeviceFlags device;
+  bool list_devices = false;
+  bool disable_metadata = false;
+};
+
+[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
+                         std::string found, std::string hint = "") {
+  throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
+               std::move(found), std::move(hint)});
+}
+
+void parse_size(GenerateFlags& flags) {
+  if (!flags.size) return;
+  const std::string& text = *flags.size;
+  const std::size_t cross = text.find('x');
+  const auto number = [&](const std::string& part) {
+    const bool digits = !part.empty() && part.size() <= 5 &&
+                        part.find_first_not_of("0123456789") == std::string::npos;
+    const std::int64_t value = digits ? std::stoll(part) : 0;
+    if (value < 1 || value > 16384) {
+      refuse("E_FLAG_VALUE", "--size", "WIDTHxHEIGHT with sides from 1 to 16384", "'" + text + "'");
+    }
+    return value;
+  };
+  const std::int64_t width = number(text.substr(0, cross));
+  const std::int64_t height = number(cross == std::string::npos ? "" : text.substr(cross + 1));
+  if ((flags.width && *flags.width != width) || (flags.height && *flags.height != height)) {
+    refuse("E_FLAG_CONFLICT", "--size", "one size", "another --width or --height");
+  }
+  flags.width = width;
+  flags.height = height;
+}
+
+// What the record of a picture says, under whatever was given by flag.
+void take_from_image(GenerateFlags& flags) {
+  if (!flags.from_image) return;
+  const PictureMetadata metadata = read_metadata(*flags.from_image, ErrorKind::kUsage);
+  if (!metadata.facts) {
+    const std::string found =
+        metadata.warnings.empty()
+            ? "metadata of kind " + std::string(metadata_origin_name(metadata.origin))
+            : metadata.warnings.front();
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FROM_IMAGE",
+                 .file = *flags.from_image,
+                 .where = "--from-image",
+                 .expected = "a picture with the record of this program",
+                 .found = found});
+  }
+  const PictureFacts& facts = *metadata.facts;
+  const auto fill = [](auto& flag, const auto& value) {
+    if (!flag) flag = value;
+  };
+  if (!flags.prompt_file) fill(flags.prompt, facts.prompt);
+  if (facts.negative_prompt) fill(flags.negative_prompt, *facts.negative_prompt);
+  fill(flags.model, facts.model);
+  fill(flags.seed, static_cast<std::int64_t>(facts.seed));
+  fill(flags.width, facts.width);
+  fill(flags.height, facts.height);
+  fill(flags.sampling.guidance, facts.law.guidance);
+  fill(flags.sampling.temperature, facts.law.temperature);
+  fill(flags.sampling.top_k, facts.law.top_k);
+  fill(flags.sampling.top_p, facts.law.top_p);
+  fill(flags.sampling.min_p, facts.law.min_p);
+  fill(flags.sampling.typical, facts.law.typical);
+  if (flags.device.dtype == "auto") flags.device.dtype = facts.dtype;
+}
+
+std::vector<std::string> prompts_of(const GenerateFlags& flags) {
+  if (flags.prompt_file && flags.prompt) {
+    refuse("E_FLAG_CONFLICT", "--prompt-file", "either a file of prompts or --prompt", "both");
+  }
+  if (flags.prompt_file) return read_prompt_file(*flags.prompt_file);
+  if (!flags.prompt) {
+    refuse("E_FLAG_MISSING", "--prompt", "a text, --prompt-file or --from-image", "none of them");
+  }
+  return {*flags.prompt};
+}
+
+std::uint64_t random_seed() {
+  std::uint64_t bits = 0;
+  if (getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) {
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = "E_RANDOM",
+                 .where = "getrandom",
+                 .expected = "8 random bytes",
+                 .found = std::strerror(errno)});
+  }
+  // 32 bits are easy to read and type, and enough to be different.
+  return bits & 0xffffffffu;
+}
+
+PipelineOptions pipeline_options(const GenerateFlags& flags) {
+  PipelineOptions options;
+  options.model = flags.model.value_or("");
+  options.device = flags.device.device;
+  options.threads = static_cast<int>(flags.device.threads);
+  options.storage = storage_choice(flags.device);
+  options.batch_size = flags.batch_size;
+  options.width = flags.width.value_or(0);
+  options.height = flags.height.value_or(0);
+  return options;
+}
+
+std::vector<PreparedRequest> prepare_all(const GeneratePipeline& pipeline,
+                                         const GenerateFlags& flags,
+                                         const std::vector<std::string>& prompts) {
+  const std::int64_t wanted = flags.seed.value_or(-1);
+  const std::uint64_t seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted);
+  std::vector<PreparedRequest> requests;
+  for (const std::string& prompt : prompts) {
+    for (std::int64_t i = 0; i < flags.batch_count; ++i) {
+      // Seeds count up over all pictures and stay within what a flag can say.
+      const std::uint64_t own = (seed + requests.size()) & static_cast<std::uint64_t>(kMaxSeed);
+      requests.push_back(pipeline.prepare({prompt, flags.negative_prompt, flags.sampling, own}));
+    }
+  }
+  return requests;
+}
+
+fs::path in_output_folder(const GenerateFlags& flags, const std::string& name) {
+  return fs::path(flags.output_dir) / name;
+}
+
+// Saves pictures as they come and reports each.
+class PictureWriter : public GenerateListener {
+ public:
+  PictureWriter(const Session& session, const GenerateFlags& flags, std::vector<fs::path> paths)
+      : session_(session),
+        flags_(flags),
+        paths_(std::move(paths)),
+        reporter_(session, paths_.size()) {}
+
+  Flow on_progress(const GenerateProgress& progress) override {
+    reporter_.show(progress);
+    return session_.stop_requested() ? Flow::kStop : Flow::kContinue;
+  }
+
+  std::int64_t preview_rows() const override {
+    return flags_.preview ? flags_.preview_interval : 0;
+  }
+
+  void on_preview(const GenerateProgress&, const std::vector<Image>& images) override {
+    write_preview(images);
+  }
+
+  void on_picture(GeneratedPicture&& picture) override {
+    reporter_.clear();
+    if (picture.status == PictureStatus::kFailed) {
+      ++failed_;
+      report_failure(picture);
+    } else if (picture.status == PictureStatus::kStopped) {
+      if (!picture.image.rgb.empty()) write_preview({picture.image});
+    } else {
+      save(picture);
+      if (flags_.sheet) sheet_.push_back(std::move(picture.image));
+    }
+  }
+
+  void write_sheet() {
+    if (!flags_.sheet || sheet_.empty()) return;
+    std::int64_t columns = 1;
+    while (columns * columns < static_cast<std::int64_t>(sheet_.size())) ++columns;
+    const fs::path path = in_output_folder(flags_, *flags_.sheet);
+    save_png(path, contact_sheet(sheet_, columns, kSheetGap), {}, ai_media_xmp(program_version()));
+    note(session_, "sheet: " + path.string());
+  }
+
+  int failed() const { return failed_; }
+  void clear_progress() { reporter_.clear(); }
+
+ private:
+  void write_preview(const std::vector<Image>& images) {
+    std::int64_t columns = 1;
+    while (columns * columns < static_cast<std::int64_t>(images.size())) ++columns;
+    save_png(*flags_.preview,
+             images.size() == 1 ? images.front() : contact_sheet(images, columns, kSheetGap), {},
+             ai_media_xmp(program_version()));
+  }
+
+  void report_failure(const GeneratedPicture& picture) {
+    ErrorInfo error = picture.error;
+    const std::string path = paths_[picture.index].string();
+    if (session_.json) print_json_line({{"path", path}, {"error", error_json(error)}});
+    error.file = path;
+    warn(session_, format_error(error));
+  }
+
+  void save(const GeneratedPicture& picture) {
+    const fs::path& path = paths_[picture.index];
+    const PictureTexts texts = picture_texts(
+        picture.facts, flags_.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll);
+    const std::string data = encode_png(picture.image, texts.texts, texts.xmp);
+    write_file_atomic(path, data);
+    const PictureFacts& facts = picture.facts;
+    if (session_.json) {
+      print_json_line({{"path", path.string()},
+                       {"sha256", sha256_hex(data)},
+                       {"id", path.stem().string()},
+                       {"seed", facts.seed},
+                       {"width", facts.width},
+                       {"height", facts.height},
+                       {"tokens", facts.tokens},
+                       {"passes", facts.passes},
+                       {"tokens_per_pass", facts.tokens_per_pass()},
+                       {"window", facts.window},
+                       {"decode", facts.decode},
+                       {"accept", facts.accept},
+                       {"preserves_distribution", facts.preserves_distribution},
+                       {"seconds", picture.seconds},
+                       {"model", facts.model},
+                       {"dtype", facts.dtype}});
+    } else {
+      char seconds[32];
+      std::snprintf(seconds, sizeof seconds, "%.2f s", picture.seconds);
+      print_line(escape_for_terminal(path.string()) + "  seed " + std::to_string(facts.seed) +
+                 "  " + std::to_string(facts.width) + "x" + std::to_string(facts.height) + "  " +
+                 seconds);
+    }
+  }
+
+  const Session& session_;
+  const GenerateFlags& flags_;
+  std::vector<fs::path> paths_;
+  ProgressReporter reporter_;
+  std::vector<Image> sheet_;
+  int failed_ = 0;
+};
+
+void prove_writable(const fs::path& file) {
+  ensure_output_folder(file.has_parent_path() ? file.parent_path() : fs::path("."));
+}
+
+int run_generate(const Session& session, GenerateFlags flags) {
+  if (flags.list_devices) return print_devices(session);
+  parse_size(flags);
+  take_from_image(flags);
+  const std::vector<std::string> prompts = prompts_of(flags);
+  const auto count = prompts.size() * static_cast<std::size_t>(flags.batch_count);
+  if (count > static_cast<std::size_t>(kMaxPictures)) {
+    refuse("E_FLAG_VALUE", "--batch-count", "at most 100000 pictures in all",
+           std::to_string(count));
+  }
+  const NamePattern pattern(flags.output);
+  if (flags.sheet) NamePattern{*flags.sheet};
+  if (flags.preview) NamePattern{*flags.preview};
+
+  GeneratePipeline pipeline(pipeline_options(flags));
+  const std::vector<PreparedRequest> requests = prepare_all(pipeline, flags, prompts);
+  const std::vector<fs::path> paths =
+      plan_outputs(pattern, flags.output_dir, requests.size(),
+                   flags.overwrite ? Existing::kOverwrite : Existing::kKeep);
+  if (flags.preview) prove_writable(*flags.preview);
+  if (flags.sheet) prove_writable(in_output_folder(flags, *flags.sheet));
+  const MemoryPlan plan = pipeline.memory_plan(requests);
+  check_memory(plan, pipeline.model_name());
+  note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +
+                    " on " + pipeline.backend().name() + ", " + format_bytes(plan.total()));
+
+  PictureWriter writer(session, flags, paths);
+  const bool finished = pipeline.run(requests, writer);
+  writer.clear_progress();
+  if (!finished) return session.stop_exit_code();
+  writer.write_sheet();
+  if (writer.failed() == 0) return 0;
+  return static_cast<std::size_t>(writer.failed()) == requests.size() ? 1 : 3;
+}
+
+void add_output_flags(CLI::App& app, GenerateFlags& flags) {
+  const std::string group = "Output";
+  text_flag(app, "-o,--output", flags.output, "file name, %04d stands for a number")->group(group);
+  text_flag(app, "--output-dir", flags.output_dir, "folder for pictures")->group(group);
+  app.add_flag("--overwrite", flags.overwrite, "replace existing files")->group(group);
+  integer_flag(app, "-b,--batch-count", flags.batch_count, 1, kMaxPictures,
+               "pictures for each prompt; seeds count up")
+      ->group(group);
+  integer_flag(app, "--batch-size", flags.batch_size, 1, 256, "pictures painted at once")
+      ->group(group);
+  text_flag(app, "--sheet", flags.sheet, "also one picture with all of them")->group(group);
+  text_flag(app, "--preview", flags.preview, "file that shows the picture as its rows are painted")
+      ->group(group);
+  integer_flag(app, "--preview-interval", flags.preview_interval, 1, 4096,
+               "token rows between two previews")
+      ->group(group);
+  app.add_flag("--disable-metadata", flags.disable_metadata,
+               "record no prompt and no settings (the AI mark stays)")
+      ->group(group);
+}
+
+void add_sampling_flags(CLI::App& app, SamplingChoice& sampling) {
+  const std::string group = "Sampling (default: the model's own)";
+  number_flag(app, "--temp", sampling.temperature, 0, kMaxTemperature, "temperature; 0 = greedy")
+      ->group(group);
+  integer_flag(app, "--top-k", sampling.top_k, 0, kMaxTopK, "keep the k likeliest; 0 = all")
+      ->group(group);
+  number_flag(app, "--top-p", sampling.top_p, kMinMass, 1, "keep the likeliest that hold this mass")
+      ->group(group);
+  number_flag(app, "--min-p", sampling.min_p, 0, 1, "keep what is this fraction as likely")
+      ->group(group);
+  number_flag(app, "--typical", sampling.typical, kMinMass, 1, "keep the most typical of this mass")
+      ->group(group);
+  number_flag(app, "--cfg-scale", sampling.guidance, 1, kMaxGuidance,
+              "classifier-free guidance; 1 = off")
+      ->group(group);
+}
+
+}  // namespace
+
+void add_generate(CLI::App& root, Session& session) {
+  CLI::App* app = root.add_subcommand("generate", "paint pictures from text");
+  const auto flags = std::make_shared<GenerateFlags>();
+  text_flag(*app, "-m,--model", flags->model,
+            "bundled name, folder, weight file or org/name; default " + std::string(kDefaultModel));
+  text_flag(*app, "-p,--prompt", flags->prompt, "text, or a class number");
+  text_flag(*app, "-n,--negative-prompt", flags->negative_prompt, "what guidance leads away from");
+  text_flag(*app, "--prompt-file", flags->prompt_file, "one prompt a line, # for comments");
+  text_flag(*app, "--from-image", flags->from_image,
+            "paint again what this picture records; other flags win");
+  integer_flag(*app, "-W,--width", flags->width, 1, 16384, "pixels");
+  integer_flag(*app, "-H,--height", flags->height, 1, 16384, "pixels");
+  text_flag(*app, "--size", flags->size, "WIDTHxHEIGHT");
+  integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
+  add_sampling_flags(*app, flags->sampling);
+  add_output_flags(*app, *flags);
+  add_device_flags(*app, flags->device);
+  app->add_flag("--list-devices", flags->list_devices, "list devices and end")->group("Device");
+  add_common_flags(*app, session);
+  app->callback([&session, flags] {
+    session.run = [&session, flags] { return run_generate(session, *flags); };
+  });
+}
+
+}  // namespace tessera

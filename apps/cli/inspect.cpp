@@ -1,0 +1,154 @@
+// `tessera inspect`: what a model is made of, and the memory that painting with it takes.
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/devices.h"
+#include "apps/cli/flags.h"
+#include "apps/cli/session.h"
+#include "apps/pipeline/generate_pipeline.h"
+#include "apps/pipeline/memory.h"
+
+namespace tessera {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InspectFlags {
+  std::optional<std::string> model;
+  bool memory = false, tensors = false;
+  std::int64_t batch_size = 1;
+  std::optional<double> guidance;
+  std::optional<std::string> prompt;
+  DeviceFlags device;
+};
+
+Json config_json(const GeneratePipeline& pipeline) {
+  const FamilySpec& spec = pipeline.spec();
+  const ModelConfig& lm = spec.model.transformer;
+  return {{"model", pipeline.model_name()},
+          {"family", spec.family},
+          {"size", spec.size},
+          {"title", spec.title},
+          {"licence", spec.licence},
+          {"parameters", spec.parameter_count()},
+          {"stored_as", dtype_name(pipeline.storage())},
+          {"width", spec.image_width()},
+          {"height", spec.image_height()},
+          {"prompt", spec.prompt.kind == PromptKind::kText ? "text" : "class"},
+          {"max_prompt", spec.model.max_prompt},
+          {"image_tokens", spec.model.image_tokens()},
+          {"codes", spec.model.codes},
+          {"layers", lm.layers},
+          {"hidden", lm.width},
+          {"heads", lm.heads},
+          {"kv_heads", lm.kv_heads},
+          {"head_dim", lm.head_dim},
+          {"ffn", lm.ffn_width},
+          {"vq_channels", spec.vq.base_channels},
+          {"vq_downsample", spec.vq.downsample()},
+          {"cfg_scale", spec.sampling.guidance},
+          {"temp", spec.sampling.temperature},
+          {"top_k", spec.sampling.top_k},
+          {"top_p", spec.sampling.top_p}};
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string out = "[";
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    out += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
+  }
+  return out + "]";
+}
+
+void print_tensors(const Session& session, const FamilySpec& spec) {
+  for (const auto* list : {&spec.tensors, &spec.vq_tensors}) {
+    for (const TensorSpec& tensor : *list) {
+      if (session.json) {
+        print_json_line({{"tensor", tensor.name}, {"shape", tensor.shape.extents()}});
+      } else {
+        print_line(escape_for_terminal(tensor.name) + "  " + shape_text(tensor.shape));
+      }
+    }
+  }
+}
+
+// The plan of painting `batch_size` pictures at once from the given prompt, or a prompt of 32
+// tokens.
+MemoryPlan plan_of(const GeneratePipeline& pipeline, const InspectFlags& flags) {
+  const bool text = pipeline.spec().prompt.kind == PromptKind::kText;
+  PreparedRequest request;
+  if (flags.prompt || !text) {
+    SamplingChoice sampling;
+    sampling.guidance = flags.guidance;
+    request = pipeline.prepare({flags.prompt.value_or("0"), std::nullopt, sampling, 0});
+  } else {
+    constexpr std::int64_t kUsualPrompt = 32;
+    request.item.law.guidance = flags.guidance.value_or(pipeline.spec().sampling.guidance);
+    request.item.prompt.resize(static_cast<std::size_t>(
+        std::min<std::int64_t>(kUsualPrompt, pipeline.spec().model.max_prompt)));
+  }
+  return pipeline.memory_plan(
+      std::vector<PreparedRequest>(static_cast<std::size_t>(flags.batch_size), request));
+}
+
+Json plan_json(const MemoryPlan& plan) {
+  return {{"weights", plan.weights},
+          {"kv", plan.kv},
+          {"activations", plan.activations},
+          {"vq_weights", plan.vq_weights},
+          {"vq_scratch", plan.vq_scratch},
+          {"process", plan.process},
+          {"total", plan.total()}};
+}
+
+int run_inspect(const Session& session, const InspectFlags& flags) {
+  PipelineOptions options;
+  options.model = flags.model.value_or("");
+  options.device = flags.device.device;
+  options.threads = static_cast<int>(flags.device.threads);
+  options.storage = storage_choice(flags.device);
+  options.batch_size = flags.batch_size;
+  const GeneratePipeline pipeline(options);
+  Json out = config_json(pipeline);
+  if (flags.memory) out["memory"] = plan_json(plan_of(pipeline, flags));
+  if (session.json) {
+    print_json_line(out);
+  } else {
+    for (const auto& [name, value] : out.items()) {
+      if (value.is_object()) continue;
+      print_line(escape_for_terminal(
+          name + ": " + (value.is_string() ? value.get<std::string>() : value.dump())));
+    }
+    if (flags.memory) {
+      for (const auto& [name, value] : out["memory"].items()) {
+        print_line("memory." + name + ": " + value.dump() + " (" +
+                   format_bytes(value.get<std::uint64_t>()) + ")");
+      }
+    }
+  }
+  if (flags.tensors) print_tensors(session, pipeline.spec());
+  return 0;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& root, Session& session) {
+  CLI::App* app =
+      root.add_subcommand("inspect", "show a model's configuration, tensors and memory");
+  const auto flags = std::make_shared<InspectFlags>();
+  text_flag(*app, "-m,--model,model", flags->model, "as for generate");
+  app->add_flag("--memory", flags->memory, "what painting will hold in memory, in bytes");
+  app->add_flag("--tensors", flags->tensors, "every tensor with its shape");
+  integer_flag(*app, "--batch-size", flags->batch_size, 1, 256, "--memory: pictures at once");
+  number_flag(*app, "--cfg-scale", flags->guidance, 1, kMaxGuidance, "--memory: 1 = one branch");
+  text_flag(*app, "-p,--prompt", flags->prompt, "--memory: the prompt; default 32 tokens");
+  add_device_flags(*app, flags->device);
+  add_common_flags(*app, session);
+  app->callback([&session, flags] {
+    session.run = [&session, flags] { return run_inspect(session, *flags); };
+  });
+}
+
+}  // namespace tessera

@@ -1,0 +1,106 @@
+// Progress reporting.
+#include "apps/cli/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/io.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr double kBarSeconds = 0.1;   // between two drawings of the bar
+constexpr double kLineSeconds = 5.0;  // between two lines
+constexpr int kBarWidth = 24;         // characters
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  char text[32];
+  std::snprintf(text, sizeof text, "%lld:%02d", static_cast<long long>(whole / 60),
+                static_cast<int>(whole % 60));
+  return text;
+}
+
+}  // namespace
+
+ProgressReporter::ProgressReporter(const Session& session, std::size_t pictures)
+    : session_(session), pictures_(pictures), started_(monotonic_seconds()) {
+  if (session.progress == ProgressMode::kJson) {
+    style_ = Style::kJson;
+  } else if (session.progress == ProgressMode::kAuto) {
+    style_ = isatty(STDERR_FILENO) == 1 ? Style::kBar : Style::kLines;
+  }
+  if (style_ == Style::kLines) last_shown_ = started_;
+}
+
+std::string ProgressReporter::describe(const GenerateProgress& progress) const {
+  const double rate =
+      progress.seconds > 0 ? static_cast<double>(progress.tokens_done) / progress.seconds : 0;
+  const double passes = static_cast<double>(std::max<std::int64_t>(progress.passes, 1));
+  const double per_pass = static_cast<double>(progress.tokens_done) /
+                          static_cast<double>(std::max<std::size_t>(progress.pictures, 1)) / passes;
+  // Pictures still to come count like the ones of this batch.
+  const auto waiting =
+      static_cast<double>(pictures_ - std::min(pictures_, progress.first + progress.pictures));
+  const double missing = static_cast<double>(progress.tokens - progress.tokens_done) +
+                         waiting * static_cast<double>(progress.tokens) /
+                             static_cast<double>(std::max<std::size_t>(progress.pictures, 1));
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "picture %zu/%zu  row %lld/%lld  %.1f tokens/s  %.2f tokens/pass  ETA %s",
+                std::min(progress.first + progress.pictures, pictures_), pictures_,
+                static_cast<long long>(progress.rows_done), static_cast<long long>(progress.rows),
+                rate, per_pass, rate > 0 ? clock_text(missing / rate).c_str() : "?");
+  return text;
+}
+
+void ProgressReporter::show(const GenerateProgress& progress) {
+  if (style_ == Style::kNone) return;
+  const double now = monotonic_seconds();
+  const bool last = progress.tokens_done == progress.tokens;
+  const double interval = style_ == Style::kLines ? kLineSeconds : kBarSeconds;
+  if (now - last_shown_ < interval && !(last && style_ == Style::kJson)) return;
+  last_shown_ = now;
+  if (style_ == Style::kJson) {
+    const nlohmann::ordered_json line = {{"progress",
+                                          {{"first", progress.first},
+                                           {"pictures", progress.pictures},
+                                           {"of", pictures_},
+                                           {"rows_done", progress.rows_done},
+                                           {"rows", progress.rows},
+                                           {"tokens_done", progress.tokens_done},
+                                           {"tokens", progress.tokens},
+                                           {"passes", progress.passes},
+                                           {"seconds", progress.seconds}}}};
+    std::fprintf(stderr, "%s\n", line.dump().c_str());
+    return;
+  }
+  if (style_ == Style::kLines) {
+    std::fprintf(stderr, "tessera: %s\n", describe(progress).c_str());
+    return;
+  }
+  const double share = progress.tokens > 0 ? static_cast<double>(progress.tokens_done) /
+                                                 static_cast<double>(progress.tokens)
+                                           : 0;
+  const int filled = static_cast<int>(share * kBarWidth);
+  std::string bar;
+  for (int i = 0; i < kBarWidth; ++i) bar += i < filled ? '#' : '.';
+  const bool color = session_.color_on_stderr();
+  std::fprintf(stderr, "\r\033[K%s[%s]%s %s", color ? "\033[36m" : "", bar.c_str(),
+               color ? "\033[0m" : "", describe(progress).c_str());
+  std::fflush(stderr);
+  bar_open_ = true;
+}
+
+void ProgressReporter::clear() {
+  if (!bar_open_) return;
+  std::fprintf(stderr, "\r\033[K");
+  std::fflush(stderr);
+  bar_open_ = false;
+}
+
+}  // namespace tessera
