@@ -1,6 +1,7 @@
 // Text tokenizer read from a published tokenizer.json: normaliser, added tokens, pre-tokeniser, BPE
-// model, post-processor and decoder, with the ids of the Hugging Face `tokenizers` package. Whatever
-// the file asks for and this engine does not do is refused by name when the file is loaded.
+// model, post-processor and decoder, with the ids of the Hugging Face `tokenizers` package.
+// Whatever the file asks for and this engine does not do is refused by name when the file is
+// loaded.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,24 @@
+// Compares a tokenizer with what the reference recorded: one JSON line a string, {text, ids, plain,
+// decoded, raw}; a field that is left out equals the one it is derived from.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+struct ReplayResult {
+  std::size_t strings = 0;
+  std::vector<std::string> disagreements;  // the first 50, one line each
+  std::size_t disagreement_count = 0;
+};
+
+// Reads NAME.tokenizer.json and NAME.strings.jsonl of `folder`.
+ReplayResult replay(const std::filesystem::path& folder, const std::string& name);
+
+// The names in `folder`, sorted.
+std::vector<std::string> replay_names(const std::filesystem::path& folder);
+
+}  // namespace tessera

@@ -1,0 +1,23 @@
+// Ids and decoded text equal those of the Hugging Face package, on every recorded string.
+#include <gtest/gtest.h>
+
+#include "tests/unit/text/replay.h"
+
+namespace tessera {
+namespace {
+
+const std::string kGolden = TESSERA_SOURCE_DIR "/tests/golden/text";
+
+TEST(TextTokenizerGolden, EveryRecordedStringAgrees) {
+  const auto names = replay_names(kGolden);
+  ASSERT_GE(names.size(), 4u);
+  for (const std::string& name : names) {
+    const ReplayResult result = replay(kGolden, name);
+    EXPECT_GE(result.strings, 60u) << name;
+    EXPECT_EQ(result.disagreement_count, 0u) << name;
+    for (const std::string& line : result.disagreements) ADD_FAILURE() << name << ": " << line;
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// Byte-pair encoding (Sennrich et al. 2016) as tokenizer.json files define it: vocabulary, ranked
+// merges, byte fallback, unknown token. Merging uses a heap: n log n in the length of a word.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace tessera {
+
+// Merges by pair of ids: open addressing, at most half full.
+class MergeTable {
+ public:
+  struct Merge {
+    std::uint32_t rank;
+    std::int32_t result;
+  };
+  explicit MergeTable(std::size_t count = 0);
+  void set(std::int32_t left, std::int32_t right, Merge merge);  // replaces
+  const Merge* find(std::int32_t left, std::int32_t right) const;
+
+ private:
+  struct Slot {
+    std::uint64_t key = ~std::uint64_t{0};
+    Merge merge{};
+  };
+  std::size_t slot_of(std::uint64_t key) const;
+  std::vector<Slot> slots_;
+};
+
+struct BpeOptions {
+  std::optional<std::int32_t> unknown;  // id for characters that are not in the vocabulary
+  bool fuse_unknown = false;            // a run of them gives one id
+  bool byte_fallback = false;           // "<0xNN>" tokens for them, if all are there
+  bool ignore_merges = false;           // a word that is a token is that token
+};
+
+class BpeModel {
+ public:
+  // `tokens` by id, all different; an empty string is an id the model itself does not have.
+  BpeModel(std::vector<std::string> tokens, MergeTable merges, const BpeOptions& options);
+  BpeModel(BpeModel&&) = default;
+  BpeModel(const BpeModel&) = delete;
+
+  // Appends the ids of one word (UTF-8).
+  void encode(std::string_view word, std::vector<std::int32_t>& out) const;
+  std::optional<std::int32_t> id_of(std::string_view token) const;
+  std::string_view token(std::int32_t id) const { return tokens_[static_cast<std::size_t>(id)]; }
+  std::int64_t size() const { return static_cast<std::int64_t>(tokens_.size()); }
+  const MergeTable& merges() const { return merges_; }
+  // The ids of the characters of a word before any merge.
+  std::vector<std::int32_t> characters(std::string_view word) const;
+
+ private:
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string_view, std::int32_t> ids_;
+  MergeTable merges_;
+  BpeOptions options_;
+  std::vector<std::int32_t> byte_ids_;  // of "<0xNN>", or -1
+};
+
+}  // namespace tessera

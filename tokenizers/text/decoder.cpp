@@ -1,0 +1,163 @@
+// See decoder.h. Each step maps a list of tokens to a list of tokens; the text is their
+// concatenation.
+#include "tokenizers/text/decoder.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "engine/core/utf8.h"
+#include "tokenizers/text/normalizer.h"
+#include "tokenizers/text/unicode.h"
+
+namespace tessera {
+
+namespace {
+
+using Tokens = std::vector<std::string>;
+
+// Appends the bytes that the letters stand for, or the token itself if one of them is no letter of
+// the byte alphabet.
+void append_bytes(std::string& out, std::string_view token) {
+  std::string bytes;
+  for (std::size_t at = 0; at < token.size();) {
+    const Utf8Char c = decode_utf8(token, at);
+    at += c.length;
+    const int byte = letter_byte(c.code);
+    if (byte < 0) {
+      out += token;
+      return;
+    }
+    bytes.push_back(static_cast<char>(byte));
+  }
+  out += bytes;
+}
+
+// The byte of "<0xNN>".
+std::optional<char> fallback_byte(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+  int value = 0;
+  for (char c : token.substr(3, 2)) {
+    if (c >= '0' && c <= '9') {
+      value = value * 16 + (c - '0');
+    } else if ((c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f')) {
+      value = value * 16 + ((c | 0x20) - 'a' + 10);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return static_cast<char>(value);
+}
+
+struct Apply {
+  Tokens tokens;
+  std::size_t max_bytes;
+  RegexScratch& scratch;
+  const std::string& file;
+
+  Tokens operator()(const DecodeByteLevel&) const {
+    std::string bytes;
+    for (const std::string& token : tokens) append_bytes(bytes, token);
+    return {utf8_lossy(bytes)};
+  }
+
+  Tokens operator()(const DecodeByteFallback&) const {
+    Tokens out;
+    std::string bytes;
+    const auto flush = [&] {
+      if (bytes.empty()) return;
+      if (is_valid_utf8(bytes)) {
+        out.push_back(bytes);
+      } else {
+        out.insert(out.end(), bytes.size(), "\xEF\xBF\xBD");
+      }
+      bytes.clear();
+    };
+    for (const std::string& token : tokens) {
+      if (const auto byte = fallback_byte(token)) {
+        bytes.push_back(*byte);
+        continue;
+      }
+      flush();
+      out.push_back(token);
+    }
+    flush();
+    return out;
+  }
+
+  Tokens operator()(const DecodeFuse&) const {
+    std::string all;
+    for (const std::string& token : tokens) all += token;
+    return {all};
+  }
+
+  Tokens operator()(const DecodeReplace& step) const {
+    Tokens out;
+    std::size_t total = 0;
+    for (const std::string& token : tokens) {
+      out.push_back(
+          replace_matches(step.pattern, token, step.content, max_bytes - total, scratch, file));
+      total += out.back().size();
+    }
+    return out;
+  }
+
+  Tokens operator()(const DecodeStrip& step) const {
+    std::string mark;
+    append_utf8(mark, step.content);
+    Tokens out = tokens;
+    for (std::string& token : out) {
+      std::string_view rest = token;
+      for (std::size_t i = 0; i < step.start && rest.starts_with(mark); ++i)
+        rest.remove_prefix(mark.size());
+      for (std::size_t i = 0; i < step.stop && rest.ends_with(mark); ++i)
+        rest.remove_suffix(mark.size());
+      token = std::string(rest);
+    }
+    return out;
+  }
+
+  Tokens operator()(const DecodeMetaspace& step) const {
+    Tokens out;
+    bool first = true;
+    for (const std::string& token : tokens) {
+      std::string text;
+      for (std::size_t at = 0; at < token.size();) {
+        const Utf8Char c = decode_utf8(token, at);
+        if (c.code != step.replacement) {
+          text += std::string_view(token).substr(at, c.length);
+        } else if (!first || step.scheme == PrependScheme::kNever) {
+          text.push_back(' ');
+        }
+        at += c.length;
+      }
+      out.push_back(std::move(text));
+      first = false;
+    }
+    return out;
+  }
+};
+
+}  // namespace
+
+std::string decode_tokens(const Decoder& decoder, std::vector<std::string> tokens,
+                          std::size_t max_bytes, RegexScratch& scratch, const std::string& file) {
+  std::size_t total = 0;
+  for (const std::string& token : tokens) {
+    total += token.size();
+    if (total > max_bytes) {
+      throw Error({.kind = ErrorKind::kGeneral,
+                   .code = "E_TOK_TEXT_SIZE",
+                   .file = file,
+                   .where = "text of " + std::to_string(tokens.size()) + " tokens",
+                   .expected = "at most " + std::to_string(max_bytes) + " bytes",
+                   .found = "more"});
+    }
+  }
+  Apply apply{std::move(tokens), max_bytes, scratch, file};
+  for (const DecodeStep& step : decoder) apply.tokens = std::visit(apply, step);
+  std::string out;
+  for (const std::string& token : apply.tokens) out += token;
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,37 @@
+// The decoders of tokenizer.json: from the tokens of the ids back to text.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tokenizers/text/pre_tokenizer.h"
+#include "tokenizers/text/regex.h"
+
+namespace tessera {
+
+struct DecodeByteLevel {};
+struct DecodeByteFallback {};
+struct DecodeFuse {};
+struct DecodeReplace {
+  Pattern pattern;
+  std::string content;
+};
+// Takes up to `start` characters `content` from the front of each token, up to `stop` from its end.
+struct DecodeStrip {
+  char32_t content = U' ';
+  std::size_t start = 0, stop = 0;
+};
+struct DecodeMetaspace {
+  char32_t replacement = 0x2581;
+  PrependScheme scheme = PrependScheme::kAlways;
+};
+using DecodeStep = std::variant<DecodeByteLevel, DecodeByteFallback, DecodeFuse, DecodeReplace,
+                                DecodeStrip, DecodeMetaspace>;
+using Decoder = std::vector<DecodeStep>;
+
+// Error kGeneral, E_TOK_TEXT_SIZE, above max_bytes.
+std::string decode_tokens(const Decoder& decoder, std::vector<std::string> tokens,
+                          std::size_t max_bytes, RegexScratch& scratch, const std::string& file);
+
+}  // namespace tessera

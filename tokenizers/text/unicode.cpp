@@ -1,0 +1,182 @@
+// Normal forms from utf8proc's decomposition and composition data; the reordering of combining
+// marks is our own, because utf8proc's swaps neighbours and is quadratic on a long run of marks.
+#include "tokenizers/text/unicode.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/core/utf8.h"
+#include "tokenizers/text/unicode_tables.h"
+
+namespace tessera {
+
+namespace {
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
+}
+
+// Characters that the reference's normaliser is too old to know; sorted.
+const std::vector<std::pair<char32_t, char32_t>>& unknown_ranges() {
+  static const std::vector<std::pair<char32_t, char32_t>> ranges = [] {
+    std::vector<std::pair<char32_t, char32_t>> out;
+    for (const ClassRange& row : class_additions()) {
+      if (std::string_view(row.name) == "no-normalization") out.emplace_back(row.first, row.last);
+    }
+    std::sort(out.begin(), out.end());
+    return out;
+  }();
+  return ranges;
+}
+
+bool is_left_alone(char32_t code) {
+  const auto& ranges = unknown_ranges();
+  const auto after =
+      std::upper_bound(ranges.begin(), ranges.end(), code,
+                       [](char32_t c, const auto& range) { return c < range.first; });
+  return after != ranges.begin() && code <= std::prev(after)->second;
+}
+
+int combining_class(std::int32_t code) { return utf8proc_get_property(code)->combining_class; }
+
+// Stable sort of each run of marks by combining class (UAX 15, canonical ordering).
+void order_marks(std::vector<std::int32_t>& codes) {
+  std::size_t at = 0;
+  while (at < codes.size()) {
+    if (combining_class(codes[at]) == 0) {
+      ++at;
+      continue;
+    }
+    std::size_t end = at;
+    while (end < codes.size() && combining_class(codes[end]) != 0) ++end;
+    std::stable_sort(
+        codes.begin() + static_cast<std::ptrdiff_t>(at),
+        codes.begin() + static_cast<std::ptrdiff_t>(end),
+        [](std::int32_t a, std::int32_t b) { return combining_class(a) < combining_class(b); });
+    at = end;
+  }
+}
+
+void append_codes(std::string& out, std::vector<std::int32_t>& codes, NormalForm form) {
+  order_marks(codes);
+  std::size_t count = codes.size();
+  if (form == NormalForm::kNfc || form == NormalForm::kNfkc) {
+    const auto composed = utf8proc_normalize_utf32(
+        codes.data(), static_cast<utf8proc_ssize_t>(count),
+        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    expects(composed >= 0, "composition of valid code points");
+    count = static_cast<std::size_t>(composed);
+  }
+  for (std::size_t i = 0; i < count; ++i) append_utf8(out, static_cast<char32_t>(codes[i]));
+  codes.clear();
+}
+
+}  // namespace
+
+std::string normalize_unicode(std::string_view text, NormalForm form) {
+  if (is_ascii(text)) return std::string(text);
+  const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                                                      (compatible ? UTF8PROC_COMPAT : 0));
+  std::string out;
+  out.reserve(text.size());
+  std::vector<std::int32_t> codes;
+  std::array<std::int32_t, 64> parts;  // the longest decomposition has 18 characters
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    expects(c.valid, "normalize_unicode reads valid UTF-8");
+    at += c.length;
+    if (is_left_alone(c.code)) {
+      append_codes(out, codes, form);
+      append_utf8(out, c.code);
+      continue;
+    }
+    int boundary = 0;
+    const auto count = utf8proc_decompose_char(static_cast<std::int32_t>(c.code), parts.data(),
+                                               parts.size(), options, &boundary);
+    expects(count >= 0 && count <= static_cast<utf8proc_ssize_t>(parts.size()),
+            "decomposition fits");
+    codes.insert(codes.end(), parts.begin(), parts.begin() + count);
+  }
+  append_codes(out, codes, form);
+  return out;
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const Utf8Char c = decode_utf8(text, at);
+    at += c.length;
+    if (c.code < 0x80) {
+      out.push_back(static_cast<char>(c.code >= 'A' && c.code <= 'Z' ? c.code + 32 : c.code));
+      continue;
+    }
+    if (c.code == 0x130) {  // the one letter whose full lower case has two characters
+      out += "i\xCC\x87";
+      continue;
+    }
+    auto lower = static_cast<char32_t>(utf8proc_tolower(static_cast<std::int32_t>(c.code)));
+    for (const LowerCaseRow& row : lower_case_additions()) {
+      if (c.code >= row.first && c.code <= row.last) lower = row.lower + (c.code - row.first);
+    }
+    append_utf8(out, lower);
+  }
+  return out;
+}
+
+bool is_white_space(char32_t code) {
+  return (code >= 0x9 && code <= 0xd) || code == 0x20 || code == 0x85 || code == 0xa0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 ||
+         code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
+namespace {
+
+// Bytes of the sequence at `at` that are well formed so far, and whether it is complete.
+struct Utf8Part {
+  std::size_t length;
+  bool complete;
+};
+
+Utf8Part part_at(std::string_view bytes, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const unsigned lead = byte(at);
+  if (lead < 0x80) return {1, true};
+  if (lead < 0xc2 || lead > 0xf4) return {1, false};
+  const std::size_t length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  for (std::size_t i = 1; i < length; ++i) {
+    unsigned low = 0x80, high = 0xbf;
+    if (i == 1 && lead == 0xe0) low = 0xa0;
+    if (i == 1 && lead == 0xed) high = 0x9f;
+    if (i == 1 && lead == 0xf0) low = 0x90;
+    if (i == 1 && lead == 0xf4) high = 0x8f;
+    if (at + i >= bytes.size() || byte(at + i) < low || byte(at + i) > high) return {i, false};
+  }
+  return {length, true};
+}
+
+}  // namespace
+
+std::string utf8_lossy(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size());
+  for (std::size_t at = 0; at < bytes.size();) {
+    const Utf8Part part = part_at(bytes, at);
+    if (part.complete) {
+      out.append(bytes.substr(at, part.length));
+    } else {
+      out += "\xEF\xBF\xBD";
+    }
+    at += part.length;
+  }
+  return out;
+}
+
+}  // namespace tessera
