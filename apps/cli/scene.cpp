@@ -101,25 +101,34 @@ void refuse_existing(const fs::path& path, bool overwrite) {
 
 Image to_image(const ScenePicture& picture) { return {picture.width, picture.height, picture.rgb}; }
 
-void report(const Session& session, const fs::path& path, const SceneRecord* record) {
+// What stands beside the picture. A scene out of a file has no place in a set.
+Json sidecar(const SceneRecord& record, bool of_set) {
+  Json json = Json::parse(record_to_json(record));
+  if (!of_set) {
+    for (const char* key : {"index", "split", "seed"}) json.erase(key);
+  }
+  return json;
+}
+
+void report(const Session& session, const fs::path& path, const Image& image, const Json& facts) {
   if (!session.json) {
     print_line(path.string());
     return;
   }
-  Json line = {{"path", path.string()}};
-  if (record != nullptr) {
-    line.update(Json::parse(record_to_json(*record)));
-    line["width"] = line["height"] = record->size;
-  }
+  Json line = {{"path", path.string()}, {"width", image.width}, {"height", image.height}};
+  line.update(facts);
   print_json_line(line);
 }
 
-void save_picture(const Session& session, const fs::path& path, const SceneRecord& record) {
-  const std::string json = record_to_json(record);
-  const PngText texts[] = {{"Description", record.caption}, {"tessera-scene", json}};
-  save_png(path, to_image(record.picture), texts);
-  write_file_atomic(fs::path(path).replace_extension(".json"), json + "\n");
-  report(session, path, &record);
+void save_picture(const Session& session, const fs::path& path, const SceneRecord& record,
+                  bool of_set) {
+  const Json facts = sidecar(record, of_set);
+  const std::string text = facts.dump();
+  const PngText texts[] = {{"Description", record.caption}, {"tessera-scene", text}};
+  const Image image = to_image(record.picture);
+  save_png(path, image, texts);
+  write_file_atomic(fs::path(path).replace_extension(".json"), text + "\n");
+  report(session, path, image, facts);
 }
 
 // The record of a scene that a file describes; it belongs to no set.
@@ -161,7 +170,7 @@ int run_scene(const Session& session, const SceneFlags& flags) {
   const auto first = static_cast<std::uint64_t>(flags.start);
   const auto count = static_cast<std::uint64_t>(flags.count);
   const auto path_of = [&](std::uint64_t index) {
-    return folder / numbered_name(flags.output, index);
+    return (folder / numbered_name(flags.output, index)).lexically_normal();
   };
   if (pictures) {
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -171,7 +180,7 @@ int run_scene(const Session& session, const SceneFlags& flags) {
     ensure_output_folder(path_of(first).parent_path().empty() ? "." : path_of(first).parent_path());
   }
   if (flags.scene) {
-    save_picture(session, path_of(first), record_of_file(*flags.scene, side));
+    save_picture(session, path_of(first), record_of_file(*flags.scene, side), false);
     return 0;
   }
 
@@ -188,14 +197,15 @@ int run_scene(const Session& session, const SceneFlags& flags) {
                                   .pixels = ScenePixels::kRender};
     for_each_scene(request, pool, [&](const SceneRecord& record) {
       if (flags.sheet) on_sheet.push_back(to_image(record.picture));
-      if (pictures) save_picture(session, path_of(record.index), record);
+      if (pictures) save_picture(session, path_of(record.index), record, true);
     });
   }
   if (flags.sheet) {
     const fs::path path = *flags.sheet;
     ensure_output_folder(path.parent_path().empty() ? "." : path.parent_path());
-    save_png(path, contact_sheet(on_sheet, std::min(flags.columns, flags.count), 2));
-    report(session, path, nullptr);
+    const Image sheet = contact_sheet(on_sheet, std::min(flags.columns, flags.count), 2);
+    save_png(path, sheet);
+    report(session, path, sheet, {{"count", flags.count}, {"split", flags.split}});
   }
   return 0;
 }
