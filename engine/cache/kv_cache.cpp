@@ -60,7 +60,8 @@ std::int64_t KvCache::append(std::int64_t sequence, std::span<const std::int64_t
   const std::int64_t first = length(sequence);
   expects(static_cast<std::int64_t>(positions.size()) <= room(sequence), "the rows fit the cache");
   std::copy(positions.begin(), positions.end(), positions_.begin() + slot(sequence, first));
-  lengths_[static_cast<std::size_t>(sequence)] = first + static_cast<std::int64_t>(positions.size());
+  lengths_[static_cast<std::size_t>(sequence)] =
+      first + static_cast<std::int64_t>(positions.size());
   return first;
 }
 

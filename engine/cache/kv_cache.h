@@ -1,6 +1,7 @@
-// Keys and values of every layer for a fixed number of sequences, allocated once. A row is one cached
-// position; rows of a sequence lie in the order they were appended, and each carries the position
-// (the rotary table row) it was computed at, so that removing rows never renumbers the others.
+// Keys and values of every layer for a fixed number of sequences, allocated once. A row is one
+// cached position; rows of a sequence lie in the order they were appended, and each carries the
+// position (the rotary table row) it was computed at, so that removing rows never renumbers the
+// others.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +18,9 @@ struct KvCacheShape {
   std::int64_t layers = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
-  std::int64_t capacity = 0;   // rows per sequence
+  std::int64_t capacity = 0;  // rows per sequence
   std::int64_t sequences = 0;
-  DType dtype = DType::kF32;   // f32 or bf16
+  DType dtype = DType::kF32;  // f32 or bf16
 
   // Keys and values of all layers and sequences.
   std::size_t bytes() const;
@@ -63,9 +64,9 @@ class KvCache {
 
   Backend* backend_;
   KvCacheShape shape_;
-  std::vector<Tensor> keys_, values_;      // per layer
-  std::vector<std::int64_t> lengths_;      // per sequence
-  std::vector<std::int64_t> positions_;    // [sequences, capacity]
+  std::vector<Tensor> keys_, values_;    // per layer
+  std::vector<std::int64_t> lengths_;    // per sequence
+  std::vector<std::int64_t> positions_;  // [sequences, capacity]
 };
 
 }  // namespace tessera

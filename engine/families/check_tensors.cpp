@@ -82,15 +82,16 @@ void check(const std::vector<TensorSpec>& expected, const std::vector<std::strin
     note(name);
   }
   if (first.empty()) return;
-  throw Error({.kind = ErrorKind::kModel,
-               .code = "E_TENSORS",
-               .file = !file.empty() || checkpoint.tensors().empty()
-                           ? file
-                           : checkpoint.file_of(checkpoint.tensors().begin()->first),
-               .where = first,
-               .expected = "the " + std::to_string(expected.size()) + " tensors of its configuration",
-               .found = plural_join({missing.to_string("missing"), wrong.to_string("wrong"),
-                                     surplus.to_string("surplus")})});
+  throw Error(
+      {.kind = ErrorKind::kModel,
+       .code = "E_TENSORS",
+       .file = !file.empty() || checkpoint.tensors().empty()
+                   ? file
+                   : checkpoint.file_of(checkpoint.tensors().begin()->first),
+       .where = first,
+       .expected = "the " + std::to_string(expected.size()) + " tensors of its configuration",
+       .found = plural_join({missing.to_string("missing"), wrong.to_string("wrong"),
+                             surplus.to_string("surplus")})});
 }
 
 }  // namespace

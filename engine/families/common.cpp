@@ -77,8 +77,7 @@ VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix) {
   vq.base_channels = shapes.extent("encoder.conv_in.weight", 0, 4, kMaxChannels);
   vq.multipliers.clear();
   for (std::int64_t level = 0; level < 8; ++level) {
-    const std::string conv =
-        vq_res_name(vq.names, VqSide::kEncoder, level, 0) + ".conv1.weight";
+    const std::string conv = vq_res_name(vq.names, VqSide::kEncoder, level, 0) + ".conv1.weight";
     if (!shapes.has(conv)) break;
     const std::int64_t width = shapes.extent(conv, 0, 4, kMaxChannels);
     if (width % vq.base_channels != 0 || width % vq.norm_groups != 0) {

@@ -18,11 +18,11 @@ namespace tessera {
 
 // A model as found on disk, before anyone knows its family.
 struct ModelSource {
-  std::filesystem::path folder;       // of config and weights; may be empty
-  std::filesystem::path file;         // the weight file when one was named, else empty
-  const Json* config = nullptr;       // config.json, if there is one
-  std::string config_file;            // its name in messages
-  bool config_only = false;           // parse_family_config: there are no weights to look at
+  std::filesystem::path folder;  // of config and weights; may be empty
+  std::filesystem::path file;    // the weight file when one was named, else empty
+  const Json* config = nullptr;  // config.json, if there is one
+  std::string config_file;       // its name in messages
+  bool config_only = false;      // parse_family_config: there are no weights to look at
   FamilyOptions options;
 };
 

@@ -38,10 +38,10 @@ struct PromptForm {
 
 struct PromptTemplate {
   PromptKind kind = PromptKind::kText;
-  std::vector<PromptForm> forms;    // kText
-  std::string pad_token;            // kText: for the unconditional branch, by string
-  std::string begin_image_token;    // kText: must be the last token of every prompt
-  std::int64_t classes = 0;         // kClass: ids 0..classes-1
+  std::vector<PromptForm> forms;  // kText
+  std::string pad_token;          // kText: for the unconditional branch, by string
+  std::string begin_image_token;  // kText: must be the last token of every prompt
+  std::int64_t classes = 0;       // kClass: ids 0..classes-1
 };
 
 struct SamplingDefaults {
@@ -52,13 +52,13 @@ struct SamplingDefaults {
 };
 
 struct FamilySpec {
-  std::string family;   // "janus", "llamagen"
-  std::string size;     // "1B", "L", or "24x2048" (layers x width) when it is no published size
-  std::string title;    // "Janus-Pro 1B"
-  std::filesystem::path folder;         // where it was read from; empty for models made in memory
-  std::filesystem::path weights;        // what Checkpoint::open takes
-  std::filesystem::path vq_weights;     // empty = the VQ tensors are in `weights`
-  std::filesystem::path tokenizer;      // tokenizer.json; empty for class-conditional models
+  std::string family;  // "janus", "llamagen"
+  std::string size;    // "1B", "L", or "24x2048" (layers x width) when it is no published size
+  std::string title;   // "Janus-Pro 1B"
+  std::filesystem::path folder;      // where it was read from; empty for models made in memory
+  std::filesystem::path weights;     // what Checkpoint::open takes
+  std::filesystem::path vq_weights;  // empty = the VQ tensors are in `weights`
+  std::filesystem::path tokenizer;   // tokenizer.json; empty for class-conditional models
   ImageModelConfig model;
   WeightNames names;
   VqSpec vq;
@@ -74,7 +74,7 @@ struct FamilySpec {
 
   std::int64_t image_height() const { return model.grid_rows * vq.downsample(); }  // pixels
   std::int64_t image_width() const { return model.grid_cols * vq.downsample(); }
-  std::int64_t parameter_count() const;     // of `tensors`
+  std::int64_t parameter_count() const;  // of `tensors`
 };
 
 // Names, shapes and element types of the checkpoint against spec.tensors. Error kModel listing

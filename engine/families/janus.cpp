@@ -1,8 +1,8 @@
-// Janus and Janus-Pro (Wu et al. 2024, Chen et al. 2025): a Llama language model with a text head, an
-// understanding tower, and a generation half of its own (small code table, aligner, picture head,
-// VQ-16 tokenizer). Two layouts of the same weights: the Hugging Face port (model_type "janus") and
-// the original (model_type "multi_modality"). `"vision_config": null` in the port's layout means
-// that the checkpoint has no understanding half.
+// Janus and Janus-Pro (Wu et al. 2024, Chen et al. 2025): a Llama language model with a text head,
+// an understanding tower, and a generation half of its own (small code table, aligner, picture
+// head, VQ-16 tokenizer). Two layouts of the same weights: the Hugging Face port (model_type
+// "janus") and the original (model_type "multi_modality"). `"vision_config": null` in the port's
+// layout means that the checkpoint has no understanding half.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -137,14 +137,15 @@ Vision parse_hf_vision(const JsonReader& reader, std::int64_t hidden) {
   require_equal(reader, "projection_dim", reader.integer_or("projection_dim", 2048, 1, kMaxHidden),
                 hidden, "the language model's width");
   require_equal(reader, "num_image_tokens",
-                reader.integer_or("num_image_tokens", 576, 1, kMaxSide * kMaxSide),
-                vision.places(), "image places of this size");
+                reader.integer_or("num_image_tokens", 576, 1, kMaxSide * kMaxSide), vision.places(),
+                "image places of this size");
   return vision;
 }
 
 void list_hf_vision(const Vision& vision, std::int64_t hidden, TensorList& list) {
   const std::string root = "model.vision_model.";
-  list.add(root + "embeddings.patch_embedding.weight", {vision.width, 3, vision.patch, vision.patch});
+  list.add(root + "embeddings.patch_embedding.weight",
+           {vision.width, 3, vision.patch, vision.patch});
   list.add(root + "embeddings.patch_embedding.bias", {vision.width});
   list.add(root + "embeddings.position_embedding.weight", {vision.places(), vision.width});
   for (std::int64_t i = 0; i < vision.layers; ++i) {
@@ -240,9 +241,9 @@ void finish_geometry(const JsonReader& reader, std::string_view key, std::int64_
   model.unconditional = UnconditionalRule::kPadBetweenEnds;
   model.max_prompt = std::min(max_positions - model.image_tokens(), kMaxPrompt);
   if (model.max_prompt < 3) {
-    reader.fail(key, "fewer picture tokens than max_position_embeddings " +
-                         std::to_string(max_positions),
-                std::to_string(model.image_tokens()));
+    reader.fail(
+        key, "fewer picture tokens than max_position_embeddings " + std::to_string(max_positions),
+        std::to_string(model.image_tokens()));
   }
   model.transformer.rope.positions = model.max_prompt + model.image_tokens();
 }
@@ -408,8 +409,8 @@ Vision parse_original_vision(const JsonReader& config) {
   return vision;
 }
 
-// VQ-16 is one graph; a small one may be described by encoder_ch_mult, z_channels, base_channels and
-// num_res_blocks in params.
+// VQ-16 is one graph; a small one may be described by encoder_ch_mult, z_channels, base_channels
+// and num_res_blocks in params.
 VqSpec parse_original_vq(const JsonReader& config) {
   const JsonReader outer = sub_config(config, "gen_vision_config");
   const std::string kind = outer.string_or("cls", "VQ-16");
@@ -480,7 +481,8 @@ FamilySpec parse_original(const ModelSource& source) {
   list.append(vq_tensors(spec.vq));
   spec.tensors = list.take();
   if (llama.tied) spec.optional_tensors = {"language_model.lm_head.weight"};
-  spec.ignored = {"vision_model.vision_tower.attn_pool.*", "gen_vision_model.quantize.codebook_used"};
+  spec.ignored = {"vision_model.vision_tower.attn_pool.*",
+                  "gen_vision_model.quantize.codebook_used"};
   for (std::int64_t i = 0; i < llama.model.layers; ++i) {
     spec.ignored.push_back("language_model.model.layers." + std::to_string(i) +
                            ".self_attn.rotary_emb.inv_freq");

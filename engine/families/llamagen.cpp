@@ -1,7 +1,7 @@
-// LlamaGen, class-conditional (Sun et al. 2024): a Llama over picture codes with 2-D rotary positions
-// and one class token in front; its VQ tokenizer is a file of its own. Published as .pt without a
-// configuration, so sizes are read off tensor shapes; a config.json with the fields of the original
-// ModelArgs (as the Hugging Face mixin writes it) is used when it is there.
+// LlamaGen, class-conditional (Sun et al. 2024): a Llama over picture codes with 2-D rotary
+// positions and one class token in front; its VQ tokenizer is a file of its own. Published as .pt
+// without a configuration, so sizes are read off tensor shapes; a config.json with the fields of
+// the original ModelArgs (as the Hugging Face mixin writes it) is used when it is there.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -165,9 +165,9 @@ Geometry geometry_of_shapes(const Checkpoint& weights, const std::string& file) 
   g.width = tokens.shape[1];
   g.classes = tensor(weights, file, kClasses, 2).shape[0] - 1;
   g.layers = layer_count(weights);
-  const auto row = std::find_if(kLlamaGenSizes.begin(), kLlamaGenSizes.end(), [&](const PublishedSize& size) {
-    return size.layers == g.layers && size.width == g.width;
-  });
+  const auto row = std::find_if(
+      kLlamaGenSizes.begin(), kLlamaGenSizes.end(),
+      [&](const PublishedSize& size) { return size.layers == g.layers && size.width == g.width; });
   if (row == kLlamaGenSizes.end()) {
     refuse(file, "", "a published size (B, L, XL, XXL, XXXL, 1B, 3B, 7B)",
            std::to_string(g.layers) + " layers of width " + std::to_string(g.width),
@@ -177,9 +177,10 @@ Geometry geometry_of_shapes(const Checkpoint& weights, const std::string& file) 
   const std::int64_t head_dim = g.width / g.heads;
   const std::int64_t rows = tensor(weights, file, "layers.0.attention.wqkv.weight", 2).shape[0];
   g.kv_heads = (rows / head_dim - g.heads) / 2;
-  if (g.kv_heads < 1 || (g.heads + 2 * g.kv_heads) * head_dim != rows || g.heads % g.kv_heads != 0) {
-    refuse(file, "layers.0.attention.wqkv.weight",
-           std::to_string(3 * g.width) + " rows", std::to_string(rows));
+  if (g.kv_heads < 1 || (g.heads + 2 * g.kv_heads) * head_dim != rows ||
+      g.heads % g.kv_heads != 0) {
+    refuse(file, "layers.0.attention.wqkv.weight", std::to_string(3 * g.width) + " rows",
+           std::to_string(rows));
   }
   g.ffn = tensor(weights, file, "layers.0.feed_forward.w1.weight", 2).shape[0];
   if (g.codes < 1 || g.classes < 1 || g.ffn < 1) {

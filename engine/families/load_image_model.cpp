@@ -17,10 +17,14 @@ constexpr std::int64_t kStagingElements = std::int64_t{1} << 18;
 
 float element(ConstTensorView view, std::int64_t at) {
   switch (view.dtype) {
-    case DType::kF32: return static_cast<const float*>(view.data)[at];
-    case DType::kBF16: return bf16_to_float(static_cast<const std::uint16_t*>(view.data)[at]);
-    case DType::kF16: return f16_to_float(static_cast<const std::uint16_t*>(view.data)[at]);
-    default: break;
+    case DType::kF32:
+      return static_cast<const float*>(view.data)[at];
+    case DType::kBF16:
+      return bf16_to_float(static_cast<const std::uint16_t*>(view.data)[at]);
+    case DType::kF16:
+      return f16_to_float(static_cast<const std::uint16_t*>(view.data)[at]);
+    default:
+      break;
   }
   expects(false, "weights are f32, f16 or bf16");
   return 0.0f;
@@ -42,9 +46,10 @@ void upload_converted(Backend& backend, ConstTensorView from, TensorView to) {
       }
     }
     const ConstTensorView part{to.dtype, Shape{count}, staging.view().data, Device{}};
-    backend.upload(part, {to.dtype, Shape{count},
-                          static_cast<std::byte*>(to.data) + static_cast<std::size_t>(begin) * width,
-                          to.device});
+    backend.upload(
+        part,
+        {to.dtype, Shape{count},
+         static_cast<std::byte*>(to.data) + static_cast<std::size_t>(begin) * width, to.device});
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/nn/vq_graph.h"
+
 namespace tessera {
 
 namespace {
@@ -33,7 +35,8 @@ std::size_t weight_bytes(const FamilySpec& spec, const Backend& backend, DType s
     return linear(n, k) + (bias ? matrix_bytes(1, n, DType::kF32) : 0);
   };
   if (narrow) {
-    sum += biased(model.width, spec.model.code_width, true) + biased(model.width, model.width, true);
+    sum +=
+        biased(model.width, spec.model.code_width, true) + biased(model.width, model.width, true);
   }
   if (!spec.names.head_in.empty()) sum += biased(model.width, model.width, spec.names.head_bias);
   return sum + biased(spec.model.codes, model.width, spec.names.head_bias);
@@ -62,6 +65,10 @@ MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
                      matrix_bytes(sequences, spec.model.codes, DType::kF32) +
                      backend.attention_scratch_bytes(std::min(widest, Transformer::kChunkRows),
                                                      model.heads, model.head_dim);
+  plan.vq_weights = vq_weight_bytes(spec.vq, backend, DType::kF32, VqHalves::kDecoder);
+  plan.vq_scratch =
+      vq_decode_scratch_bytes(spec.vq, backend, static_cast<int>(spec.model.grid_rows),
+                              static_cast<int>(spec.model.grid_cols));
   plan.process = kProcessBytes;
   return plan;
 }

@@ -17,11 +17,11 @@ struct MemoryRequest {
 };
 
 struct MemoryPlan {
-  std::size_t weights = 0;      // transformer, tables, heads, rotary tables
+  std::size_t weights = 0;  // transformer, tables, heads, rotary tables
   std::size_t kv = 0;
   std::size_t activations = 0;  // arena of the widest pass, logits and hidden rows
-  std::size_t vq_weights = 0;   // filled by whoever owns the VQ tokenizer
-  std::size_t vq_scratch = 0;   // likewise
+  std::size_t vq_weights = 0;   // decoder and codebook, f32
+  std::size_t vq_scratch = 0;   // decoding one picture
   std::size_t process = 0;      // program, libraries, tokenizer: an allowance, see the .cpp
   std::size_t total() const {
     return weights + kv + activations + vq_weights + vq_scratch + process;

@@ -18,9 +18,7 @@ class CheckpointSource : public TensorSource {
     return *view;
   }
   void done(const std::string& name) override { checkpoint_->release(name); }
-  std::string file_of(const std::string& name) const override {
-    return checkpoint_->file_of(name);
-  }
+  std::string file_of(const std::string& name) const override { return checkpoint_->file_of(name); }
 
  private:
   std::shared_ptr<const Checkpoint> checkpoint_;

@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-// Where the loader takes tensors from, one at a time: a checkpoint, or weights made as they are asked
-// for. A view is valid until done() is called with its name.
+// Where the loader takes tensors from, one at a time: a checkpoint, or weights made as they are
+// asked for. A view is valid until done() is called with its name.
 class TensorSource {
  public:
   virtual ~TensorSource() = default;

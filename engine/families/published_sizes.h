@@ -21,7 +21,7 @@ inline constexpr std::array<PublishedSize, 8> kLlamaGenSizes = {{{"B", 12, 768, 
                                                                  {"3B", 24, 3200, 32},
                                                                  {"7B", 32, 4096, 32}}};
 
-inline constexpr std::array<PublishedSize, 2> kJanusSizes = {{{"1B", 24, 2048, 16},
-                                                              {"7B", 30, 4096, 32}}};
+inline constexpr std::array<PublishedSize, 2> kJanusSizes = {
+    {{"1B", 24, 2048, 16}, {"7B", 30, 4096, 32}}};
 
 }  // namespace tessera

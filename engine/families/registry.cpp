@@ -60,8 +60,12 @@ FamilySpec parse_source(const ModelSource& source, const std::string& file) {
 Json read_config(std::string_view text, const std::string& file) {
   Json config = parse_json(text, file);
   if (!config.is_object()) {
-    throw Error({.kind = ErrorKind::kModel, .code = "E_JSON_TYPE", .file = file, .where = "$",
-                 .expected = "an object", .found = config.type_name()});
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_JSON_TYPE",
+                 .file = file,
+                 .where = "$",
+                 .expected = "an object",
+                 .found = config.type_name()});
   }
   return config;
 }
@@ -73,8 +77,11 @@ FamilySpec load_family_spec(const fs::path& path, const FamilyOptions& options) 
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
-    throw Error({.kind = ErrorKind::kModel, .code = "E_MODEL_MISSING", .file = path.string(),
-                 .expected = "a model folder or weight file", .found = "nothing there",
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_MODEL_MISSING",
+                 .file = path.string(),
+                 .expected = "a model folder or weight file",
+                 .found = "nothing there",
                  .hint = "`tessera models` lists what can be loaded"});
   }
   ModelSource source;

@@ -22,8 +22,8 @@ struct FamilyOptions {
 // lists the known ones.
 FamilySpec load_family_spec(const std::filesystem::path& path, const FamilyOptions& options = {});
 
-// The configuration alone, for instance out of a test; `file` is its name in messages. Families that
-// need weight shapes refuse.
+// The configuration alone, for instance out of a test; `file` is its name in messages. Families
+// that need weight shapes refuse.
 FamilySpec parse_family_config(std::string_view json, const std::string& file,
                                const FamilyOptions& options = {});
 

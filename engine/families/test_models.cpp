@@ -16,8 +16,10 @@ namespace tessera {
 namespace {
 
 constexpr std::array<const char*, 8> kSpecials = {
-    "<\xef\xbd\x9c" "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
-    "<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+    "<\xef\xbd\x9c"
+    "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+    "<\xef\xbd\x9c"
+    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
     "<\xef\xbd\x9c\xe2\x96\x81pad\xe2\x96\x81\xef\xbd\x9c>",
     "<begin_of_image>",
     "<end_of_image>",
@@ -137,8 +139,11 @@ std::string random_config(std::string_view family, std::string_view size) {
   if (family == "llamagen") {
     for (const PublishedSize& row : kLlamaGenSizes) {
       if (row.name != size) continue;
-      return Json{{"model_type", "c2i"},  {"dim", row.width},       {"n_layer", row.layers},
-                  {"n_head", row.heads},  {"block_size", 24 * 24}}
+      return Json{{"model_type", "c2i"},
+                  {"dim", row.width},
+                  {"n_layer", row.layers},
+                  {"n_head", row.heads},
+                  {"block_size", 24 * 24}}
           .dump();
     }
   }

@@ -25,7 +25,8 @@ ImageModel::ImageModel(Backend& backend, const ImageModelConfig& config, ImageMo
       align_out_(std::move(weights.align_out)),
       head_in_(std::move(weights.head_in)),
       head_out_(std::move(weights.head_out)) {
-  expects((config.code_width > 0) == (align_in_.weight.n > 0), "a narrow code table has an aligner");
+  expects((config.code_width > 0) == (align_in_.weight.n > 0),
+          "a narrow code table has an aligner");
   expects(head_out_.weight.n == config.codes, "the head has one row a code");
 }
 
@@ -79,9 +80,10 @@ std::vector<std::int32_t> ImageModel::unconditional_prompt(std::span<const std::
 }
 
 std::size_t ImageModel::scratch_bytes(const ImageModelConfig& config, std::int64_t rows) {
-  const std::size_t embed = config.code_width == 0 ? 0
-                                                   : matrix_bytes(rows, config.code_width) +
-                                                         matrix_bytes(rows, config.transformer.width);
+  const std::size_t embed =
+      config.code_width == 0
+          ? 0
+          : matrix_bytes(rows, config.code_width) + matrix_bytes(rows, config.transformer.width);
   const std::size_t head = matrix_bytes(rows, config.transformer.width);
   return std::max({embed, head, Transformer::scratch_bytes(config.transformer, rows)});
 }
@@ -92,8 +94,9 @@ std::size_t ImageModel::weight_bytes() const {
 }
 
 std::size_t ImageModel::step_weight_bytes() const {
-  const std::size_t rope = static_cast<std::size_t>(config_.transformer.rope.rows() *
-                                                    config_.transformer.head_dim) * sizeof(float);
+  const std::size_t rope =
+      static_cast<std::size_t>(config_.transformer.rope.rows() * config_.transformer.head_dim) *
+      sizeof(float);
   return transformer_.weight_bytes() - rope + align_in_.bytes() + align_out_.bytes() +
          head_in_.bytes() + head_out_.bytes();
 }

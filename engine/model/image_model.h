@@ -29,11 +29,11 @@ struct ImageModelConfig {
   ModelConfig transformer;
   PromptKind prompt = PromptKind::kText;
   UnconditionalRule unconditional = UnconditionalRule::kPadBetweenEnds;
-  std::int64_t prompt_vocab = 0;   // ids that embed_prompt accepts, the null class included
-  std::int64_t max_prompt = 0;     // tokens; 1 for a class
-  std::int32_t null_class = -1;    // kNullClass
-  std::int64_t codes = 0;          // picture codes
-  std::int64_t code_width = 0;     // width of the code table when an aligner follows it, else 0
+  std::int64_t prompt_vocab = 0;  // ids that embed_prompt accepts, the null class included
+  std::int64_t max_prompt = 0;    // tokens; 1 for a class
+  std::int32_t null_class = -1;   // kNullClass
+  std::int64_t codes = 0;         // picture codes
+  std::int64_t code_width = 0;    // width of the code table when an aligner follows it, else 0
   std::int64_t grid_rows = 0;
   std::int64_t grid_cols = 0;
 

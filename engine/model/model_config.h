@@ -1,5 +1,5 @@
-// A decoder-only transformer as plain data: pre-norm blocks of RMSNorm, rotary attention with grouped
-// keys and values, and SwiGLU, without biases. Llama and everything that follows it.
+// A decoder-only transformer as plain data: pre-norm blocks of RMSNorm, rotary attention with
+// grouped keys and values, and SwiGLU, without biases. Llama and everything that follows it.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace tessera {
 
 struct ModelConfig {
-  std::int64_t layers = 0;      // L
-  std::int64_t width = 0;       // D
-  std::int64_t heads = 0;       // H
-  std::int64_t kv_heads = 0;    // divides H
-  std::int64_t head_dim = 0;    // hd, even
-  std::int64_t ffn_width = 0;   // F
+  std::int64_t layers = 0;     // L
+  std::int64_t width = 0;      // D
+  std::int64_t heads = 0;      // H
+  std::int64_t kv_heads = 0;   // divides H
+  std::int64_t head_dim = 0;   // hd, even
+  std::int64_t ffn_width = 0;  // F
   float norm_eps = 1e-6f;
   RopeSpec rope;
 

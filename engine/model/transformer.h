@@ -1,6 +1,6 @@
-// The one transformer of the project: const weights, a forward pass over rows of any number of cached
-// sequences. A row's result depends on its own sequence up to itself and on nothing else: neither
-// on the rows beside it, nor on the window it came in, nor on threads.
+// The one transformer of the project: const weights, a forward pass over rows of any number of
+// cached sequences. A row's result depends on its own sequence up to itself and on nothing else:
+// neither on the rows beside it, nor on the window it came in, nor on threads.
 #pragma once
 
 #include <cstddef>
@@ -35,9 +35,9 @@ struct TransformerWeights {
 
 // Rows to run. Rows of one sequence stand together and in order; each sequence appears once.
 struct ForwardBatch {
-  ConstTensorView rows;                    // [M, D] f32 embeddings
-  std::span<const std::int32_t> sequences; // [M] cache sequence of each row
-  std::span<const std::int64_t> positions; // [M] row of the rotary table
+  ConstTensorView rows;                     // [M, D] f32 embeddings
+  std::span<const std::int32_t> sequences;  // [M] cache sequence of each row
+  std::span<const std::int64_t> positions;  // [M] row of the rotary table
 };
 
 // Optional outputs: hidden_states[i] receives the residual stream that enters layer i, [M, D].

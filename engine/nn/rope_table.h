@@ -1,8 +1,8 @@
 // Rotary embedding tables (Su et al. 2021): one row of cosines and sines per position.
 //   1-D:  row p, pair i turns by p * theta^(-2 i / hd).
-//   2-D (LlamaGen): `condition_rows` rows of ZERO cosine and sine (the rotated q and k of a condition
-//   position are zero vectors, not unrotated ones), then one row per grid place in raster order;
-//   the first half of the pairs turns with the row r, the second with the column c, both by
+//   2-D (LlamaGen): `condition_rows` rows of ZERO cosine and sine (the rotated q and k of a
+//   condition position are zero vectors, not unrotated ones), then one row per grid place in raster
+//   order; the first half of the pairs turns with the row r, the second with the column c, both by
 //   theta^(-2 k / (hd / 2)).
 #pragma once
 

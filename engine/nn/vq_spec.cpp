@@ -1,4 +1,5 @@
-// Spells the tensor names of a VQGAN under both naming schemes and derives every shape from the spec.
+// Spells the tensor names of a VQGAN under both naming schemes and derives every shape from the
+// spec.
 #include "engine/nn/vq_spec.h"
 
 namespace tessera {
@@ -35,7 +36,8 @@ class Lister {
   }
   void attention(const std::string& name, std::int64_t channels) {
     norm(name + ".norm", channels);
-    for (const char* part : {".q", ".k", ".v", ".proj_out"}) conv(name + part, channels, channels, 1);
+    for (const char* part : {".q", ".k", ".v", ".proj_out"})
+      conv(name + part, channels, channels, 1);
   }
   void mid(VqSide side, std::int64_t channels) {
     res(vq_mid_name(spec_.names, side, 0), channels, channels);

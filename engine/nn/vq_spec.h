@@ -30,7 +30,7 @@ enum class PixelRule : std::uint8_t {
 struct VqSpec {
   std::int64_t base_channels = 128;
   std::vector<std::int64_t> multipliers = {1, 1, 2, 2, 4};  // level 0 = full resolution
-  std::int64_t res_blocks = 2;       // per level in the encoder; the decoder has one more
+  std::int64_t res_blocks = 2;  // per level in the encoder; the decoder has one more
   std::int64_t latent_channels = 256;
   std::int64_t embed_dim = 8;
   std::int64_t codes = 16384;
@@ -41,21 +41,23 @@ struct VqSpec {
   int norm_groups = 32;
   float norm_eps = 1e-6f;
   VqNames names = VqNames::kLlamaGen;
-  std::string prefix;                // before every tensor name: "", "gen_vision_model.", "model.vqmodel."
+  std::string prefix;  // before every tensor name: "", "gen_vision_model.", "model.vqmodel."
   PixelRule pixels = PixelRule::kJanusTruncate;
 
   // Pixels per code along one side.
   std::int64_t downsample() const { return std::int64_t{1} << (multipliers.size() - 1); }
 };
 
-// Every tensor of the model with its expected shape (PyTorch order: out, in, kh, kw), in graph order.
+// Every tensor of the model with its expected shape (PyTorch order: out, in, kh, kw), in graph
+// order.
 std::vector<TensorSpec> vq_tensors(const VqSpec& spec);
 
 // Sum of elements over vq_tensors: 71,883,403 for the published VQ-16.
 std::int64_t vq_parameter_count(const VqSpec& spec);
 
-// One block's place in the graph as a name without prefix, for instance "decoder.conv_blocks.0.res.2"
-// or "decoder.up.0.block.2"; both the list above and the loader spell names through these.
+// One block's place in the graph as a name without prefix, for instance
+// "decoder.conv_blocks.0.res.2" or "decoder.up.0.block.2"; both the list above and the loader spell
+// names through these.
 enum class VqSide : std::uint8_t { kEncoder, kDecoder };
 std::string vq_res_name(VqNames names, VqSide side, std::int64_t level, std::int64_t block);
 std::string vq_attention_name(VqNames names, VqSide side, std::int64_t level, std::int64_t block);

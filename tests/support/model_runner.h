@@ -109,15 +109,16 @@ class ModelRunner {
   std::vector<float> logits(std::vector<float> hidden) {
     const std::size_t rows = hidden.size() / static_cast<std::size_t>(model_.width());
     std::vector<float> out(rows * static_cast<std::size_t>(model_.config().codes));
-    model_.image_logits(matrix(hidden, model_.width()), arena_,
-                        matrix(out, model_.config().codes));
+    model_.image_logits(matrix(hidden, model_.width()), arena_, matrix(out, model_.config().codes));
     return out;
   }
 
  private:
   static TensorView matrix(std::vector<float>& values, std::int64_t cols) {
-    return {DType::kF32, Shape{static_cast<std::int64_t>(values.size()) / cols, cols},
-            values.data(), {}};
+    return {DType::kF32,
+            Shape{static_cast<std::int64_t>(values.size()) / cols, cols},
+            values.data(),
+            {}};
   }
 
   const ImageModel& model_;

@@ -1,6 +1,6 @@
-// Parity of the Janus family with `transformers` (assets/recipes/fixtures_janus.py): hidden states of
-// every layer, text and picture logits, 25 guided greedy tokens, pixels and codes; from both weight
-// layouts. And that this test notices when one tensor is off by 1e-3 or two are swapped.
+// Parity of the Janus family with `transformers` (assets/recipes/fixtures_janus.py): hidden states
+// of every layer, text and picture logits, 25 guided greedy tokens, pixels and codes; from both
+// weight layouts. And that this test notices when one tensor is off by 1e-3 or two are swapped.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -32,8 +32,8 @@ std::vector<float> naive_head(const std::vector<float>& rows, ConstTensorView he
     for (std::int64_t n = 0; n < head.shape[0]; ++n) {
       double sum = 0.0;
       for (std::int64_t k = 0; k < width; ++k) {
-        sum += static_cast<double>(rows[row * static_cast<std::size_t>(width) +
-                                        static_cast<std::size_t>(k)]) *
+        sum += static_cast<double>(
+                   rows[row * static_cast<std::size_t>(width) + static_cast<std::size_t>(k)]) *
                static_cast<double>(head.f32()[n * width + k]);
       }
       out.push_back(static_cast<float>(sum));
@@ -68,8 +68,8 @@ class JanusGolden : public testing::Test {
     out["guided_logits"] =
         relative_difference(run.guided_logits, recorded_floats(recorded_, "guided_logits"));
     ModelRunner runner(model, 1, 32);
-    out["token_rows"] = relative_difference(runner.token_rows(tokens_),
-                                            recorded_floats(recorded_, "token_rows"));
+    out["token_rows"] =
+        relative_difference(runner.token_rows(tokens_), recorded_floats(recorded_, "token_rows"));
     got_tokens_ = run.tokens;
     final_hidden_ = run.final_hidden;
     return out;
@@ -130,7 +130,8 @@ TEST_F(JanusGolden, PixelsAndCodesEqualTheReference) {
   const VqTokenizer vq(*backend_, opened_.spec.vq, *opened_.vq_weights, DType::kF32,
                        TokenizerHalves::kBoth);
   const Tensor image = vq.decode(tokens_, 5, 5);
-  EXPECT_LE(relative_difference(floats_of(image.view()), recorded_floats(recorded_, "pixels")), 1e-4);
+  EXPECT_LE(relative_difference(floats_of(image.view()), recorded_floats(recorded_, "pixels")),
+            1e-4);
   EXPECT_EQ(vq.encode(*recorded_.find("encode.image")), ints_of(*recorded_.find("encode.codes")));
 }
 
@@ -204,12 +205,13 @@ TEST_F(JanusGolden, TwoSwappedTensorsAreNoticed) {
   int pairs = 0;
   for (std::size_t a = 0; a < names.size(); ++a) {
     for (std::size_t b = a + 1; b < names.size(); ++b) {
-      if (opened_.weights->find(names[a])->shape != opened_.weights->find(names[b])->shape) continue;
+      if (opened_.weights->find(names[a])->shape != opened_.weights->find(names[b])->shape)
+        continue;
       ++pairs;
-      const ImageModel model = load_edited(
-          opened_.spec, *opened_.weights, *backend_, [&](std::map<std::string, Tensor>& tensors) {
-            std::swap(tensors.at(names[a]), tensors.at(names[b]));
-          });
+      const ImageModel model = load_edited(opened_.spec, *opened_.weights, *backend_,
+                                           [&](std::map<std::string, Tensor>& tensors) {
+                                             std::swap(tensors.at(names[a]), tensors.at(names[b]));
+                                           });
       EXPECT_GT(worst(model), 1e-5) << names[a] << " and " << names[b];
     }
   }

@@ -153,7 +153,8 @@ TEST(LlamaGenFiles, TorchSavedWeightsEqualTheReference) {
   }
 }
 
-// A table with cosine 1 and sine 0 for the class row ("identity") is the mistake this family invites.
+// A table with cosine 1 and sine 0 for the class row ("identity") is the mistake this family
+// invites.
 TEST(LlamaGenFiles, ZeroConditionRowsMatter) {
   Fixture fixture("hd16");
   const RopeTable table =

@@ -1,6 +1,6 @@
-// The published checkpoints by name and shape (assets/recipes/fixtures_names.py): a sparse folder with
-// a checkpoint's names is recognised, checked and planned for; one name less, one more or one of
-// another shape is refused by that name.
+// The published checkpoints by name and shape (assets/recipes/fixtures_names.py): a sparse folder
+// with a checkpoint's names is recognised, checked and planned for; one name less, one more or one
+// of another shape is refused by that name.
 #include <gtest/gtest.h>
 
 #include "engine/families/memory_plan.h"
@@ -22,7 +22,7 @@ PublishedNames published(const std::string& stem) {
 struct Case {
   std::string stem;
   std::string size;
-  std::string vq;  // name list of a VQ file of its own
+  std::string vq;           // name list of a VQ file of its own
   std::int64_t parameters;  // of the tensors the family knows; 0 = not a published figure
 };
 
@@ -107,18 +107,19 @@ TEST_P(PublishedCheckpoint, OneNameChangedIsRefused) {
   expect_refused(surplus, "model.stranger.weight", "surplus");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, PublishedCheckpoint,
-    testing::Values(Case{"janus-pro-1b-port", "1B", "", 0}, Case{"janus-pro-1b-original", "1B", "", 0},
-                    Case{"janus-pro-7b-port", "7B", "", 0}, Case{"janus-pro-7b-original", "7B", "", 0},
-                    Case{"llamagen-B", "B", "llamagen-vq16", 110'888'448},
-                    Case{"llamagen-L", "L", "llamagen-vq16", 342'910'976},
-                    Case{"llamagen-XL", "XL", "llamagen-vq16", 0},
-                    Case{"llamagen-XXL", "XXL", "llamagen-vq8", 0},
-                    Case{"llamagen-XXXL", "XXXL", "llamagen-vq16", 0},
-                    Case{"llamagen-1B", "1B", "llamagen-vq16", 0},
-                    Case{"llamagen-3B", "3B", "llamagen-vq16", 0},
-                    Case{"llamagen-7B", "7B", "llamagen-vq16", 0}));
+INSTANTIATE_TEST_SUITE_P(All, PublishedCheckpoint,
+                         testing::Values(Case{"janus-pro-1b-port", "1B", "", 0},
+                                         Case{"janus-pro-1b-original", "1B", "", 0},
+                                         Case{"janus-pro-7b-port", "7B", "", 0},
+                                         Case{"janus-pro-7b-original", "7B", "", 0},
+                                         Case{"llamagen-B", "B", "llamagen-vq16", 110'888'448},
+                                         Case{"llamagen-L", "L", "llamagen-vq16", 342'910'976},
+                                         Case{"llamagen-XL", "XL", "llamagen-vq16", 0},
+                                         Case{"llamagen-XXL", "XXL", "llamagen-vq8", 0},
+                                         Case{"llamagen-XXXL", "XXXL", "llamagen-vq16", 0},
+                                         Case{"llamagen-1B", "1B", "llamagen-vq16", 0},
+                                         Case{"llamagen-3B", "3B", "llamagen-vq16", 0},
+                                         Case{"llamagen-7B", "7B", "llamagen-vq16", 0}));
 
 TEST(PublishedNames, CountsEqualThePublishedFigures) {
   EXPECT_NEAR(static_cast<double>(published("llamagen-B").elements()) / 1e6, 110.9, 0.05);

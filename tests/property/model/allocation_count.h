@@ -1,5 +1,5 @@
-// Counts every allocation of the process: this test program's own malloc family and operator new sit
-// in front of the C library's.
+// Counts every allocation of the process: this test program's own malloc family and operator new
+// sit in front of the C library's.
 #pragma once
 
 #include <cstdint>

@@ -55,8 +55,8 @@ class ModelLaws : public testing::TestWithParam<Setting> {
   ModelLaws() : backend_(make_backend("cpu", {.threads = 2})), model_(load(*backend_)) {}
 
   static ImageModel load(Backend& backend) {
-    OpenedModel opened = std::string(GetParam().model) == "janus" ? open_model("test:tiny")
-                                                                   : small_llamagen();
+    OpenedModel opened =
+        std::string(GetParam().model) == "janus" ? open_model("test:tiny") : small_llamagen();
     return load_image_model(opened, backend, GetParam().storage);
   }
 
@@ -76,8 +76,10 @@ class ModelLaws : public testing::TestWithParam<Setting> {
     };
     std::vector<std::int32_t> prompt_ids, token_ids;
     for (std::int64_t i = 0; i < count; ++i) {
-      if (i < prompt) prompt_ids.push_back(draw(i, model_.config().prompt_vocab));
-      else token_ids.push_back(draw(i, model_.config().codes));
+      if (i < prompt)
+        prompt_ids.push_back(draw(i, model_.config().prompt_vocab));
+      else
+        token_ids.push_back(draw(i, model_.config().codes));
     }
     std::vector<float> out = any->prompt_rows(prompt_ids);
     return token_ids.empty() ? out : joined(std::move(out), any->token_rows(token_ids));
@@ -131,7 +133,8 @@ TEST_P(ModelLaws, ThreadsChangeNothing) {
     const ImageModel model = load(*backend);
     ModelRunner run(model, 1, 160, GetParam().storage);
     std::vector<float> got = run.forward({{0, cut(all, 0, 33)}});
-    for (std::int64_t i = 33; i < 50; ++i) got = joined(std::move(got), run.forward({{0, cut(all, i, 1)}}));
+    for (std::int64_t i = 33; i < 50; ++i)
+      got = joined(std::move(got), run.forward({{0, cut(all, i, 1)}}));
     EXPECT_EQ(got, want) << threads;
     EXPECT_EQ(run.logits(got), runner(1)->logits(want)) << threads;
   }
@@ -143,7 +146,8 @@ TEST_P(ModelLaws, BatchOrderAndSizeChangeNothing) {
     prompts.push_back(rows(11 + 7 * i, 10 + i));
     alone.push_back(runner(1)->forward({{0, prompts.back()}}));
   }
-  const std::vector<std::vector<std::int32_t>> orders = {{0, 1, 2, 3, 4}, {4, 2, 0, 3, 1}, {3, 1}, {2}};
+  const std::vector<std::vector<std::int32_t>> orders = {
+      {0, 1, 2, 3, 4}, {4, 2, 0, 3, 1}, {3, 1}, {2}};
   for (const std::vector<std::int32_t>& order : orders) {
     auto run = runner(5);
     std::vector<Part> parts;
@@ -198,8 +202,7 @@ TEST_P(ModelLaws, ForkThenDivergeLeavesTheParentAlone) {
             in_windows(joined(cut(all, 0, 30), other), {30, 20}));
 }
 
-// Keeping every row is no change; dropping rows equals a run in which they were never visible, which
-// for the first layer's keys means: the same rows at the same positions without them.
+// Keeping every row is no change; the rows that stay keep the positions they were computed at.
 TEST_P(ModelLaws, CompactKeepsRowsAndPositions) {
   const std::vector<float> all = rows(40, 8);
   const std::vector<float> next = rows(6, 9);
@@ -213,7 +216,7 @@ TEST_P(ModelLaws, CompactKeepsRowsAndPositions) {
   EXPECT_EQ(same->forward({{0, next}}), whole->forward({{0, next}}));
 
   // Rows of a first token alone do not see each other's history: three sequences of one row each
-  // against one sequence of which two rows are dropped.
+  // All but the first row dropped: later rows see that row at position 0 and themselves at 40...
   std::vector<std::int64_t> kept = {0};
   auto dropped = runner(1);
   dropped->forward({{0, all}});

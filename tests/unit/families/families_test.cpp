@@ -1,0 +1,281 @@
+// Configurations: what each field's bad value gets (exit 4, JSON path, range, value), how folders
+// are recognised, made-up models. Published checkpoints by name are in tests/golden/names.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "engine/core/json.h"
+#include "engine/families/open_model.h"
+#include "engine/families/random_weights.h"
+#include "engine/families/test_models.h"
+#include "tests/support/temp_folder.h"
+
+namespace tessera {
+namespace {
+
+Json port_config() { return Json::parse(test_model_config("tiny")); }
+
+Json original_config() {
+  return Json::parse(R"({"model_type": "multi_modality",
+    "language_config": {"model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
+      "vocab_size": 99, "max_position_embeddings": 1024},
+    "vision_config": {"cls": "CLIPVisionTower", "params": {"image_size": 64,
+      "model_name": "siglip_large_patch16_384"}},
+    "aligner_config": {"params": {"depth": 2, "input_dim": 1024, "n_embed": 64,
+      "projector_type": "mlp_gelu"}},
+    "gen_vision_config": {"cls": "VQ-16", "params": {"image_token_size": 64, "n_embed": 8}},
+    "gen_aligner_config": {"params": {"depth": 2, "input_dim": 8, "n_embed": 64}},
+    "gen_head_config": {"params": {"image_token_embed": 64, "image_token_size": 64,
+      "n_embed": 64}}})");
+}
+
+Json llamagen_config() {
+  return Json::parse(R"({"model_type": "c2i", "dim": 64, "n_layer": 2, "n_head": 4,
+    "vocab_size": 128, "num_classes": 10, "block_size": 16, "multiple_of": 16})");
+}
+
+struct Bad {
+  const char* base;     // "port", "original", "llamagen"
+  const char* pointer;  // where
+  const char* value;    // JSON put there
+  const char* place;    // part of the message's place
+};
+
+void PrintTo(const Bad& bad, std::ostream* out) {
+  *out << bad.base << " " << bad.pointer << " = " << bad.value;
+}
+
+class BadConfig : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadConfig, IsRefusedByPathRangeAndValue) {
+  const Bad& bad = GetParam();
+  const std::string base = bad.base;
+  Json config = base == "port"       ? port_config()
+                : base == "original" ? original_config()
+                                     : llamagen_config();
+  EXPECT_NO_THROW(parse_family_config(config.dump(), "config.json")) << "the base is good";
+  config[Json::json_pointer(bad.pointer)] = Json::parse(bad.value);
+  try {
+    parse_family_config(config.dump(), "config.json");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 4);
+    EXPECT_EQ(error.info().file, "config.json");
+    EXPECT_NE(error.info().where.find(bad.place), std::string::npos) << error.what();
+    EXPECT_FALSE(error.info().expected.empty());
+    EXPECT_FALSE(error.info().found.empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Port, BadConfig,
+    testing::Values(
+        Bad{"port", "/model_type", R"("llava")", "model_type"},
+        Bad{"port", "/model_type", "7", "model_type"},
+        Bad{"port", "/text_config", "[]", "text_config"},
+        Bad{"port", "/text_config/hidden_size", "0", "text_config.hidden_size"},
+        Bad{"port", "/text_config/hidden_size", "-64", "text_config.hidden_size"},
+        Bad{"port", "/text_config/hidden_size", "65537", "text_config.hidden_size"},
+        Bad{"port", "/text_config/hidden_size", "64.5", "text_config.hidden_size"},
+        Bad{"port", "/text_config/hidden_size", R"("64")", "text_config.hidden_size"},
+        Bad{"port", "/text_config/hidden_size", "66", "text_config.hidden_size"},
+        Bad{"port", "/text_config/hidden_size", "18446744073709551616", "hidden_size"},
+        Bad{"port", "/text_config/num_hidden_layers", "1025", "num_hidden_layers"},
+        Bad{"port", "/text_config/num_attention_heads", "1025", "num_attention_heads"},
+        Bad{"port", "/text_config/num_key_value_heads", "3", "num_key_value_heads"},
+        Bad{"port", "/text_config/head_dim", "15", "head_dim"},
+        Bad{"port", "/text_config/intermediate_size", "0", "intermediate_size"},
+        Bad{"port", "/text_config/vocab_size", "4194305", "vocab_size"},
+        Bad{"port", "/text_config/rms_norm_eps", "-1e-6", "rms_norm_eps"},
+        Bad{"port", "/text_config/rope_theta", "0", "rope_theta"},
+        Bad{"port", "/text_config/rope_scaling", R"({"rope_type": "yarn"})", "rope_scaling"},
+        Bad{"port", "/text_config/rope_parameters", R"({"rope_type": "llama3"})", "rope_type"},
+        Bad{"port", "/text_config/hidden_act", R"("gelu")", "hidden_act"},
+        Bad{"port", "/text_config/attention_bias", "true", "attention_bias"},
+        Bad{"port", "/text_config/model_type", R"("qwen2")", "text_config.model_type"},
+        Bad{"port", "/text_config/max_position_embeddings", "64", "num_patches"},
+        Bad{"port", "/vq_config/num_embeddings", "1048577", "num_embeddings"},
+        Bad{"port", "/vq_config/base_channels", "48", "base_channels"},
+        Bad{"port", "/vq_config/channel_multiplier", "[]", "channel_multiplier"},
+        Bad{"port", "/vq_config/channel_multiplier", "[1,2,0]", "channel_multiplier"},
+        Bad{"port", "/vq_config/channel_multiplier", "[1,1,1,1,1,1,1,1,1]", "channel_multiplier"},
+        Bad{"port", "/vq_config/num_res_blocks", "17", "num_res_blocks"},
+        Bad{"port", "/vq_config/embed_dim", "0", "embed_dim"},
+        Bad{"port", "/vq_config/projection_dim", "65", "projection_dim"},
+        Bad{"port", "/vq_config/image_token_embed_dim", "32", "image_token_embed_dim"},
+        Bad{"port", "/vq_config/num_hidden_layers", "3", "num_hidden_layers"},
+        Bad{"port", "/vq_config/double_latent", "true", "double_latent"},
+        Bad{"port", "/vq_config/num_patches", "8192", "num_patches"},
+        Bad{"port", "/vq_config/num_patches", "0", "num_patches"},
+        Bad{"port", "/vision_config", R"({"projection_dim": 64, "num_image_tokens": 5})",
+            "num_image_tokens"},
+        Bad{"port", "/vision_config", R"({"projection_dim": 65})", "projection_dim"},
+        Bad{"port", "/vision_config", R"({"projection_dim": 64, "image_size": 16385})",
+            "image_size"},
+        Bad{"port", "/vision_config", R"({"projection_dim": 64, "use_qk_norm": true})",
+            "use_qk_norm"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Original, BadConfig,
+    testing::Values(
+        Bad{"original", "/language_config/hidden_size", "100000", "language_config.hidden_size"},
+        Bad{"original", "/vision_config/params/model_name", R"("vit_h")", "model_name"},
+        Bad{"original", "/vision_config/params/image_size", "8", "image_size"},
+        Bad{"original", "/aligner_config/params/projector_type", R"("linear")", "projector_type"},
+        Bad{"original", "/aligner_config/params/input_dim", "768", "input_dim"},
+        Bad{"original", "/aligner_config/params/n_embed", "65", "n_embed"},
+        Bad{"original", "/gen_vision_config/cls", R"("VQ-8")", "gen_vision_config.cls"},
+        Bad{"original", "/gen_vision_config/params/n_embed", "0", "n_embed"},
+        Bad{"original", "/gen_aligner_config/params/depth", "3", "depth"},
+        Bad{"original", "/gen_aligner_config/params/input_dim", "16", "input_dim"},
+        Bad{"original", "/gen_head_config/params/image_token_size", "65", "image_token_size"},
+        Bad{"original", "/gen_head_config/params/image_token_embed", "65", "image_token_embed"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    LlamaGen, BadConfig,
+    testing::Values(Bad{"llamagen", "/model_type", R"("t2i")", "model_type"},
+                    Bad{"llamagen", "/dim", "65", "dim"}, Bad{"llamagen", "/dim", "72", "dim"},
+                    Bad{"llamagen", "/n_layer", "0", "n_layer"},
+                    Bad{"llamagen", "/n_head", "2000", "n_head"},
+                    Bad{"llamagen", "/n_kv_head", "3", "n_kv_head"},
+                    Bad{"llamagen", "/block_size", "15", "block_size"},
+                    Bad{"llamagen", "/block_size", "1048577", "block_size"},
+                    Bad{"llamagen", "/vocab_size", "0", "vocab_size"},
+                    Bad{"llamagen", "/num_classes", "-1", "num_classes"},
+                    Bad{"llamagen", "/cls_token_num", "120", "cls_token_num"},
+                    Bad{"llamagen", "/class_dropout_prob", "0", "class_dropout_prob"},
+                    Bad{"llamagen", "/norm_eps", "2", "norm_eps"},
+                    Bad{"llamagen", "/multiple_of", "0", "multiple_of"}));
+
+TEST(Families, UnknownOneListsTheKnownOnes) {
+  for (const char* text : {R"({"model_type":"flux"})", R"({})", R"({"auto_map":{"a":"b.c"}})"}) {
+    try {
+      parse_family_config(text, "config.json");
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().code, "E_FAMILY_UNKNOWN");
+      for (const std::string_view name : family_names()) {
+        EXPECT_NE(error.info().expected.find(name), std::string::npos) << name;
+      }
+    }
+  }
+  EXPECT_THROW(parse_family_config("[1]", "config.json"), Error);
+}
+
+TEST(Families, NothingThere) {
+  const TempFolder folder;
+  for (const char* name : {"", "missing", "missing/config.json"}) {
+    EXPECT_THROW(open_model((folder / name).string()), Error) << name;
+  }
+}
+
+TEST(Families, AbsentTextFieldsAreLlamaDefaults) {
+  const FamilySpec spec = parse_family_config(
+      R"({"model_type":"janus","vision_config":{"projection_dim":4096},
+          "vq_config":{"projection_dim":4096,"image_token_embed_dim":4096}})",
+      "config.json");
+  const ModelConfig& model = spec.model.transformer;
+  EXPECT_EQ(model.width, 4096);
+  EXPECT_EQ(model.layers, 32);
+  EXPECT_EQ(model.heads, 32);
+  EXPECT_EQ(model.ffn_width, 11008);
+  EXPECT_EQ(model.head_dim, 128);
+  EXPECT_EQ(spec.model.prompt_vocab, 32000);
+  EXPECT_EQ(spec.model.grid_rows, 24);
+  EXPECT_EQ(spec.model.max_prompt, 2048 - 576);
+}
+
+TEST(Families, NullVisionMeansNoUnderstandingHalf) {
+  const FamilySpec without = parse_family_config(port_config().dump(), "config.json");
+  Json config = port_config();
+  config["vision_config"] = {
+      {"hidden_size", 32}, {"num_attention_heads", 4}, {"num_hidden_layers", 2}, {"image_size", 32},
+      {"patch_size", 4},   {"num_image_tokens", 64},   {"projection_dim", 64}};
+  const FamilySpec with = parse_family_config(config.dump(), "config.json");
+  EXPECT_EQ(with.model.grid_rows, without.model.grid_rows);
+  EXPECT_EQ(with.tensors.size(), without.tensors.size() + 3 + 2 * 16 + 2 + 4);
+  for (const TensorSpec& tensor : without.tensors) {
+    EXPECT_EQ(tensor.name.find("vision_model"), std::string::npos);
+    EXPECT_EQ(tensor.name.find("model.aligner"), std::string::npos);
+  }
+}
+
+TEST(Families, TiedTextHeadMayBeAbsent) {
+  Json config = port_config();
+  EXPECT_TRUE(parse_family_config(config.dump(), "c").optional_tensors.empty());
+  config["text_config"]["tie_word_embeddings"] = true;
+  EXPECT_EQ(parse_family_config(config.dump(), "c").optional_tensors,
+            std::vector<std::string>{"lm_head.weight"});
+}
+
+TEST(Families, GenerationConfigSetsSampling) {
+  const TempFolder folder;
+  put_file(folder / "config.json", port_config().dump());
+  put_file(folder / "generation_config.json",
+           R"({"guidance_scale": 3.5, "top_k": 100, "top_p": 0.9, "eos_token_id": [1, 2]})");
+  const FamilySpec spec = load_family_spec(folder.path());
+  EXPECT_DOUBLE_EQ(spec.sampling.guidance, 3.5);
+  EXPECT_DOUBLE_EQ(spec.sampling.temperature, 1.0);
+  EXPECT_EQ(spec.sampling.top_k, 100);
+  EXPECT_DOUBLE_EQ(spec.sampling.top_p, 0.9);
+  put_file(folder / "generation_config.json", R"({"top_p": 1.5})");
+  EXPECT_THROW(load_family_spec(folder.path()), Error);
+}
+
+TEST(Families, PromptForms) {
+  const FamilySpec spec = parse_family_config(port_config().dump(), "c");
+  ASSERT_EQ(spec.prompt.forms.size(), 2u);
+  EXPECT_EQ(spec.prompt.forms[0].requires_token, "<|User|>");
+  EXPECT_EQ(spec.prompt.forms[0].before + "a cat" + spec.prompt.forms[0].after,
+            "<|User|>: a cat\n\n<|Assistant|>:<begin_of_image>");
+  EXPECT_EQ(spec.prompt.forms[1].before + "a cat" + spec.prompt.forms[1].after,
+            "User: a cat\n\nAssistant:<begin_of_image>");
+}
+
+TEST(MadeUpModels, AreSeededAndWhole) {
+  const auto backend = make_backend("cpu", {.threads = 1});
+  for (const std::string name : {"test:tiny", "test:null"}) {
+    OpenedModel first = open_model(name);
+    const OpenedModel second = open_model(name);
+    EXPECT_EQ(first.weights->total_bytes(), second.weights->total_bytes());
+    for (const auto& [tensor, view] : first.weights->tensors()) {
+      const ConstTensorView* other = second.weights->find(tensor);
+      ASSERT_NE(other, nullptr);
+      EXPECT_EQ(std::memcmp(view.data, other->data, view.bytes()), 0) << tensor;
+    }
+    EXPECT_NO_THROW(load_image_model(first, *backend, DType::kBF16));
+    EXPECT_FALSE(first.tokenizer_json.empty());
+  }
+  for (const char* name : {"test:", "test:big", "random:", "random:llamagen", "random:llamagen:M",
+                           "random:janus-pro:3B", "random:emu3:8B"}) {
+    try {
+      open_model(name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 4);
+      EXPECT_NE(error.info().expected.find("test:tiny"), std::string::npos);
+    }
+  }
+}
+
+TEST(RandomWeights, HaveTheirMomentsAndDependOnName) {
+  const Tensor a = random_weight("some.weight", Shape{300, 400}, {.seed = 1, .matrix_std = 0.02f});
+  const Tensor b = random_weight("other.weight", Shape{300, 400}, {.seed = 1, .matrix_std = 0.02f});
+  const Tensor c = random_weight("some.weight", Shape{300, 400}, {.seed = 2, .matrix_std = 0.02f});
+  double mean = 0, square = 0, cross = 0, seeds = 0;
+  for (int i = 0; i < 120000; ++i) {
+    mean += a.f32()[i];
+    square += a.f32()[i] * a.f32()[i];
+    cross += a.f32()[i] * b.f32()[i];
+    seeds += a.f32()[i] * c.f32()[i];
+  }
+  EXPECT_NEAR(mean / 120000, 0, 3 * 0.02 / std::sqrt(120000.0));
+  EXPECT_NEAR(std::sqrt(square / 120000), 0.02, 0.0002);
+  EXPECT_NEAR(cross / square, 0, 0.015);
+  EXPECT_NEAR(seeds / square, 0, 0.015);
+}
+
+}  // namespace
+}  // namespace tessera
