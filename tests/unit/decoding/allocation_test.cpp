@@ -1,0 +1,72 @@
+// No allocation between two passes: malloc and its relatives are counted.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "tests/unit/decoding/tiny_run.h"
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+namespace {
+std::atomic<std::int64_t> allocations{0};
+}
+
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+
+void* malloc(std::size_t size) {
+  ++allocations;
+  return __libc_malloc(size);
+}
+void* calloc(std::size_t count, std::size_t size) {
+  ++allocations;
+  return __libc_calloc(count, size);
+}
+void* realloc(void* old, std::size_t size) {
+  ++allocations;
+  return __libc_realloc(old, size);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t size) {
+  ++allocations;
+  return __libc_memalign(alignment, size);
+}
+int posix_memalign(void** out, std::size_t alignment, std::size_t size) {
+  ++allocations;
+  *out = __libc_memalign(alignment, size);
+  return *out != nullptr ? 0 : 12;
+}
+}
+
+namespace tessera {
+namespace {
+
+// Allocations from the end of pass 2 to the end of the last pass.
+std::int64_t count_allocations(bool plant_one) {
+  const TinyRun tiny;
+  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  DecodeLoop loop(tiny.model, {.items = 3, .prompt_tokens = 8});
+  std::int64_t at_start = 0, at_end = 0;
+  loop.run(items, nullptr, [&](const PassEvent& event) {
+    if (event.pass == 2) at_start = allocations;
+    if (event.pass == 30 && plant_one) {
+      void* volatile planted = std::malloc(8);
+      std::free(planted);
+    }
+    at_end = allocations;
+    return Flow::kContinue;
+  });
+  return at_end - at_start;
+}
+
+TEST(DecodeLoop, NothingIsAllocatedBetweenPasses) { EXPECT_EQ(count_allocations(false), 0); }
+
+TEST(DecodeLoop, ThePlantedAllocationIsCounted) { EXPECT_EQ(count_allocations(true), 1); }
+
+}  // namespace
+}  // namespace tessera
+
+#endif

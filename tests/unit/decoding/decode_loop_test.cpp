@@ -1,0 +1,269 @@
+// The decode loop on the seeded tiny model: tokens depend on the item alone; guesses change passes,
+// never tokens; stopping and broken logits are values.
+#include "engine/decoding/decode_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+
+#include "engine/core/philox.h"
+#include "engine/sampling/sampler.h"
+#include "tests/unit/decoding/tiny_run.h"
+
+namespace tessera {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+// Plain decoding in long-hand: one sequence pair, one token a pass, a fresh cache, no DecodeLoop.
+Tokens decode_by_hand(const TinyRun& tiny, const DecodeItem& item) {
+  const ImageModel& model = tiny.model;
+  const ModelConfig& lm = model.config().transformer;
+  const std::int64_t width = model.width(), codes = model.config().codes;
+  KvCache cache(*tiny.backend, {.layers = lm.layers,
+                                .kv_heads = lm.kv_heads,
+                                .head_dim = lm.head_dim,
+                                .capacity = 256,
+                                .sequences = 2});
+  Arena arena(model.scratch_bytes(64));
+  Tensor logits[2] = {Tensor::host(DType::kF32, Shape{1, codes}),
+                      Tensor::host(DType::kF32, Shape{1, codes})};
+  const auto feed = [&](int branch, const Tensor& rows) {
+    const std::int64_t count = rows.shape()[0];
+    std::vector<std::int32_t> sequences(static_cast<std::size_t>(count), branch);
+    std::vector<std::int64_t> positions;
+    for (std::int64_t i = 0; i < count; ++i) positions.push_back(cache.length(branch) + i);
+    Tensor hidden = Tensor::host(DType::kF32, Shape{count, width});
+    arena.reset();
+    model.transformer().forward({rows.view(), sequences, positions}, cache, arena, hidden.view());
+    const TensorView last{DType::kF32, Shape{1, width}, hidden.f32() + (count - 1) * width, {}};
+    model.image_logits(last, arena, logits[branch].view());
+  };
+  for (int branch = 0; branch < 2; ++branch) {
+    const Tokens& prompt = branch == 0 ? item.prompt : item.unconditional;
+    Tensor rows = Tensor::host(DType::kF32, Shape{static_cast<std::int64_t>(prompt.size()), width});
+    model.embed_prompt(prompt, rows.view());
+    feed(branch, rows);
+  }
+  Tokens tokens;
+  LawPipeline<float> law(item.law, codes);
+  const auto size = static_cast<std::size_t>(codes);
+  for (std::int64_t position = 0;; ++position) {
+    law.process({logits[0].f32(), size}, {logits[1].f32(), size});
+    GumbelNoise noise(item.seed, item.item, static_cast<std::uint32_t>(position));
+    tokens.push_back(gumbel_argmax(law.support(), law.support_logits(), noise, 1e300));
+    if (position + 1 == model.image_token_count()) return tokens;
+    Tensor row = Tensor::host(DType::kF32, Shape{1, width});
+    arena.reset();
+    model.embed_image_tokens({&tokens.back(), 1}, arena, row.view());
+    feed(0, row);
+    feed(1, row);
+  }
+}
+
+TEST(DecodeLoop, EqualsDecodingByHand) {
+  const TinyRun tiny;
+  for (int number = 0; number < 4; ++number) {
+    const DecodeItem item = tiny.item(number);
+    const DecodeResult result = tiny.run({item})[0];
+    EXPECT_EQ(result.status, DecodeStatus::kDone);
+    EXPECT_EQ(result.tokens, decode_by_hand(tiny, item)) << number;
+    EXPECT_EQ(result.passes, tiny.model.image_token_count());
+    EXPECT_GT(std::set<std::int32_t>(result.tokens.begin(), result.tokens.end()).size(), 5u)
+        << "a picture of one code would prove nothing";
+  }
+}
+
+TEST(DecodeLoop, BatchOrderAndThreadsChangeNothing) {
+  std::vector<Tokens> alone;
+  {
+    const TinyRun tiny(1);
+    for (int number = 0; number < 5; ++number) {
+      alone.push_back(tiny.run({tiny.item(number)})[0].tokens);
+    }
+  }
+  for (const int threads : {1, 2, 3, 7}) {
+    const TinyRun tiny(threads);
+    std::vector<DecodeItem> forward, backward;
+    for (int number = 0; number < 5; ++number) {
+      forward.push_back(tiny.item(number));
+      backward.push_back(tiny.item(4 - number));
+    }
+    const auto ahead = tiny.run(forward), back = tiny.run(backward);
+    for (std::size_t i = 0; i < 5; ++i) {
+      EXPECT_EQ(ahead[i].tokens, alone[i]) << threads << " threads, item " << i;
+      EXPECT_EQ(back[4 - i].tokens, alone[i]) << threads << " threads, item " << i;
+    }
+  }
+}
+
+TEST(DecodeLoop, SeedItemAndSettingsMatter) {
+  const TinyRun tiny;
+  const Tokens base = tiny.run({tiny.item(0)})[0].tokens;
+  DecodeItem other_seed = tiny.item(0), other_item = tiny.item(0), hotter = tiny.item(0);
+  other_seed.seed += 1;
+  other_item.item += 1;
+  hotter.law.temperature = 2;
+  for (const DecodeItem& item : {other_seed, other_item, hotter}) {
+    EXPECT_NE(tiny.run({item})[0].tokens, base);
+  }
+}
+
+TEST(DecodeLoop, UnguidedItemsRunBesideGuidedOnes) {
+  const TinyRun tiny;
+  DecodeItem free = tiny.item(2);
+  free.law.guidance = 1;
+  free.unconditional.clear();
+  DecodeLoop narrow(tiny.model, {.items = 1, .prompt_tokens = 8, .guided = false});
+  const auto go_on = [](const PassEvent&) { return Flow::kContinue; };
+  const Tokens alone = narrow.run({&free, 1}, nullptr, go_on)[0].tokens;
+  const auto mixed = tiny.run({tiny.item(0), free, tiny.item(1)});
+  EXPECT_EQ(mixed[1].tokens, alone);
+  EXPECT_EQ(mixed[0].tokens, tiny.run({tiny.item(0)})[0].tokens);
+}
+
+TEST(DecodeLoop, OneLoopServesManyRuns) {
+  const TinyRun tiny;
+  DecodeLoop loop(tiny.model, {.items = 2, .prompt_tokens = 8});
+  const auto go_on = [](const PassEvent&) { return Flow::kContinue; };
+  for (const int number : {0, 3, 1, 0}) {
+    const DecodeItem item = tiny.item(number);
+    EXPECT_EQ(loop.run({&item, 1}, nullptr, go_on)[0].tokens, tiny.run({item})[0].tokens);
+  }
+}
+
+// Guesses the true tokens, wrong at every `period`-th position; remembers what it was told.
+class Oracle : public Drafter {
+ public:
+  Oracle(std::vector<Tokens> truth, std::size_t period)
+      : truth_(std::move(truth)), period_(period), accepted_(truth_.size(), 0) {}
+  std::size_t propose(std::size_t item, std::span<const std::int32_t> committed,
+                      std::span<std::int32_t> out) override {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t position = committed.size() + i;
+      EXPECT_LT(position, truth_[item].size()) << "asked beyond the picture";
+      const std::int32_t right = truth_[item][position];
+      out[i] = period_ > 0 && position % period_ == 0 ? (right + 1) % 64 : right;
+    }
+    return out.size();
+  }
+  void observe(std::size_t item, std::size_t accepted) override { accepted_[item] += accepted; }
+  std::size_t accepted(std::size_t item) const { return accepted_[item]; }
+
+ private:
+  std::vector<Tokens> truth_;
+  std::size_t period_;
+  std::vector<std::size_t> accepted_;
+};
+
+TEST(DecodeLoop, GuessesChangePassesNeverTokens) {
+  const TinyRun tiny;
+  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  std::vector<Tokens> truth;
+  for (const DecodeResult& result : tiny.run(items)) truth.push_back(result.tokens);
+  for (const std::int64_t window : {2, 3, 8, 64}) {
+    for (const std::size_t period : {0u, 1u, 2u, 5u, 9u}) {
+      Oracle oracle(truth, period);
+      const auto results = tiny.run(items, &oracle, window);
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        EXPECT_EQ(results[i].tokens, truth[i]) << "window " << window << " period " << period;
+        EXPECT_EQ(results[i].status, DecodeStatus::kDone);
+        const auto total = static_cast<std::int64_t>(truth[i].size());
+        EXPECT_EQ(results[i].passes + static_cast<std::int64_t>(oracle.accepted(i)), total);
+        if (period == 0) {
+          EXPECT_EQ(results[i].passes, 1 + (total - 1 + window - 1) / window);
+        } else if (period == 1) {
+          EXPECT_EQ(results[i].passes, total);
+        }
+      }
+    }
+  }
+}
+
+TEST(DecodeLoop, StoppingKeepsThePrefix) {
+  const TinyRun tiny;
+  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1)};
+  const auto whole = tiny.run(items);
+  for (const std::int64_t at : {1, 2, 17}) {
+    DecodeLoop loop(tiny.model, {.items = 2, .prompt_tokens = 8});
+    std::int64_t calls = 0;
+    const auto results = loop.run(items, nullptr, [&](const PassEvent& event) {
+      ++calls;
+      EXPECT_EQ(event.pass, calls);
+      EXPECT_EQ(event.items[1].tokens.size(), static_cast<std::size_t>(calls));
+      return event.pass == at ? Flow::kStop : Flow::kContinue;
+    });
+    EXPECT_EQ(calls, at);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(results[i].status, DecodeStatus::kStopped);
+      EXPECT_EQ(results[i].tokens, Tokens(whole[i].tokens.begin(), whole[i].tokens.begin() + at));
+    }
+  }
+}
+
+// Weights under which attention overflows for whoever sees prompt token 77: channel 5 is zero in
+// every embedding but that one's, and layer 0 reads it through two matrices of 1e30.
+OpenedModel open_overflowing_model() {
+  OpenedModel opened = open_model("test:tiny");
+  const WeightNames& names = opened.spec.names;
+  std::string layer = names.layer_prefix;
+  layer.replace(layer.find("{}"), 2, "0");
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, view] : opened.weights->tensors()) {
+    Tensor copy = Tensor::host(view.dtype, view.shape);
+    std::memcpy(copy.view().data, view.data, view.bytes());
+    float* at = copy.f32();
+    const std::int64_t rows = view.shape[0];
+    const std::int64_t cols = view.shape.rank() > 1 ? view.shape[1] : 1;
+    if (name == names.prompt_table) {
+      for (std::int64_t row = 0; row < rows; ++row) at[row * cols + 5] = row == 77 ? 1.0f : 0.0f;
+    } else if (name == names.align_out + ".weight") {
+      for (std::int64_t col = 0; col < cols; ++col) at[5 * cols + col] = 0;
+    } else if (name == names.align_out + ".bias") {
+      at[5] = 0;
+    } else if (name == layer + names.qkv[2]) {
+      std::fill_n(at, rows * cols, 0.0f);
+      at[5] = 1e30f;
+    } else if (name == layer + names.out) {
+      for (std::int64_t row = 0; row < rows; ++row) at[row * cols] = 1e30f;
+    }
+    tensors.emplace(name, std::move(copy));
+  }
+  opened.weights = std::make_shared<const Checkpoint>(
+      Checkpoint::from_tensors("overflowing", std::move(tensors)));
+  opened.source = source_of(opened.weights);
+  return opened;
+}
+
+TEST(DecodeLoop, BrokenLogitsFailOneItem) {
+  OpenedModel opened = open_overflowing_model();
+  const auto backend = make_backend("cpu", {.threads = 2});
+  const ImageModel model = load_image_model(opened, *backend, DType::kF32);
+  const TinyRun tiny;
+  std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  const auto go_on = [](const PassEvent&) { return Flow::kContinue; };
+  DecodeLoop loop(model, {.items = 3, .prompt_tokens = 8});
+  const auto healthy = loop.run(items, nullptr, go_on);
+  EXPECT_EQ(healthy[1].status, DecodeStatus::kDone);
+  items[1].prompt[1] = 77;
+  const auto results = loop.run(items, nullptr, go_on);
+  EXPECT_EQ(results[1].status, DecodeStatus::kFailed);
+  EXPECT_EQ(results[1].error.code, "E_LOGITS");
+  EXPECT_NE(results[1].error.where.find("image token 0"), std::string::npos);
+  for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {
+    EXPECT_EQ(results[i].status, DecodeStatus::kDone);
+    EXPECT_EQ(results[i].tokens, healthy[i].tokens);
+  }
+}
+
+TEST(DecodeLoop, GreedyIgnoresTheSeed) {
+  const TinyRun tiny;
+  DecodeItem one = tiny.item(0), two = tiny.item(0);
+  one.law.temperature = two.law.temperature = 0;
+  two.seed = 999;
+  EXPECT_EQ(tiny.run({one})[0].tokens, tiny.run({two})[0].tokens);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// The seeded tiny model with prompts, for tests of the decode loop.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/decoding/decode_loop.h"
+#include "engine/families/open_model.h"
+
+namespace tessera {
+
+struct TinyRun {
+  explicit TinyRun(int threads = 2, const char* name = "test:tiny")
+      : opened(open_model(name)),
+        backend(make_backend("cpu", {.threads = threads})),
+        model(load_image_model(opened, *backend, DType::kF32)) {}
+
+  // Prompts of different lengths, one setting each.
+  DecodeItem item(int number) const {
+    DecodeItem out;
+    for (int i = 0; i < 3 + number % 5; ++i) out.prompt.push_back(20 + (number * 7 + i * 3) % 200);
+    out.unconditional = unconditional_prompt(model.config(), out.prompt, 2);
+    out.law.guidance = number % 3 == 0 ? 3.0 : 5.0;
+    out.law.temperature = number % 4 == 1 ? 0.7 : 1.0;
+    out.law.top_k = number % 2 == 0 ? 0 : 20;
+    out.seed = static_cast<std::uint64_t>(100 + number);
+    return out;
+  }
+
+  std::vector<DecodeResult> run(const std::vector<DecodeItem>& items, Drafter* drafter = nullptr,
+                                std::int64_t window = 1) const {
+    DecodeLoop loop(
+        model,
+        {.items = static_cast<std::int64_t>(items.size()), .prompt_tokens = 8, .window = window});
+    return loop.run(items, drafter, [](const PassEvent&) { return Flow::kContinue; });
+  }
+
+  OpenedModel opened;
+  std::unique_ptr<Backend> backend;
+  ImageModel model;
+};
+
+}  // namespace tessera
