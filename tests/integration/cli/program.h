@@ -1,0 +1,98 @@
+// Runs the real `tessera` program in a folder of its own and keeps what it said.
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/temp_folder.h"
+
+namespace tessera {
+
+struct ProgramResult {
+  int exit_code = -1;  // -1: ended by a signal
+  std::string out, err;
+  std::int64_t peak_bytes = 0;
+
+  std::vector<nlohmann::ordered_json> json_lines() const {
+    std::vector<nlohmann::ordered_json> lines;
+    std::istringstream in(out);
+    for (std::string line; std::getline(in, line);) {
+      lines.push_back(nlohmann::ordered_json::parse(line));
+    }
+    return lines;
+  }
+  // Lines on stderr.
+  std::size_t error_lines() const {
+    return static_cast<std::size_t>(std::count(err.begin(), err.end(), '\n'));
+  }
+};
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  // Runs `tessera args...`. `meanwhile` is called with the child's id while it runs.
+  ProgramResult run(std::vector<std::string> args,
+                    const std::map<std::string, std::string>& extra = {},
+                    const std::function<void(pid_t)>& meanwhile = nullptr,
+                    const char* stdout_path = nullptr) {
+    const auto out = logs_ / "stdout", err = logs_ / "stderr";
+    args.insert(args.begin(), TESSERA_PROGRAM);
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    std::vector<std::string> variables = {"PATH=/usr/bin:/bin", "LC_ALL=C",
+                                          "HOME=" + home_.path().string()};
+    for (const auto& [name, value] : extra) variables.push_back(name + "=" + value);
+    std::vector<char*> environment;
+    for (std::string& variable : variables) environment.push_back(variable.data());
+    environment.push_back(nullptr);
+    const pid_t child = fork();
+    if (child == 0) {
+      const int out_fd = open(stdout_path != nullptr ? stdout_path : out.c_str(),
+                              O_CREAT | O_TRUNC | O_WRONLY, 0600);
+      const int err_fd = open(err.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+      dup2(out_fd, 1);
+      dup2(err_fd, 2);
+      if (chdir(folder_.path().c_str()) != 0) _exit(99);
+      execve(argv[0], argv.data(), environment.data());
+      _exit(98);
+    }
+    if (meanwhile) meanwhile(child);
+    int status = 0;
+    struct rusage usage = {};
+    wait4(child, &status, 0, &usage);
+    ProgramResult result;
+    result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    result.out = stdout_path != nullptr ? "" : get_file(out);
+    result.err = get_file(err);
+    result.peak_bytes = usage.ru_maxrss * 1024;
+    return result;
+  }
+
+  // Names in the working folder, sorted.
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+      if (entry.is_regular_file()) {
+        names.push_back(std::filesystem::relative(entry.path(), folder_.path()).string());
+      }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  std::string content(const std::string& name) const { return get_file(folder_ / name); }
+
+  TempFolder folder_, home_, logs_;
+};
+
+}  // namespace tessera

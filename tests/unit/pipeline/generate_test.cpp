@@ -1,0 +1,245 @@
+// The generate pipeline on the seeded tiny model: a picture's bytes depend on its request alone.
+#include "apps/pipeline/generate_pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "vision/image/png.h"
+
+namespace tessera {
+namespace {
+
+class Collector : public GenerateListener {
+ public:
+  void on_picture(GeneratedPicture&& picture) override {
+    const std::size_t index = picture.index;
+    EXPECT_TRUE(pictures.emplace(index, std::move(picture)).second) << "handed out twice";
+  }
+  Flow on_progress(const GenerateProgress& progress) override {
+    ++passes;
+    EXPECT_LE(progress.rows_done, progress.rows);
+    EXPECT_LE(progress.tokens_done, progress.tokens);
+    return passes == stop_at ? Flow::kStop : Flow::kContinue;
+  }
+  std::int64_t preview_rows() const override { return interval; }
+  void on_preview(const GenerateProgress& progress, const std::vector<Image>& images) override {
+    EXPECT_EQ(images.size(), progress.pictures);
+    preview_at.push_back(progress.rows_done);
+    last_preview = images.front();
+  }
+
+  std::map<std::size_t, GeneratedPicture> pictures;
+  std::vector<std::int64_t> preview_at;
+  Image last_preview;
+  std::int64_t passes = 0, stop_at = -1, interval = 0;
+};
+
+PipelineOptions tiny_options(int threads = 2, std::int64_t batch = 1) {
+  PipelineOptions options;
+  options.model = "test:tiny";
+  options.threads = threads;
+  options.batch_size = batch;
+  return options;
+}
+
+std::vector<GenerateRequest> requests() {
+  std::vector<GenerateRequest> out(7);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i].prompt = "a picture of " + std::string(i * 3 % 5, 'x') + " things";
+    out[i].seed = 40 + i;
+    if (i % 3 == 1) out[i].sampling.top_k = 12;
+    if (i % 3 == 2) out[i].negative_prompt = "nothing";
+    if (i == 4) out[i].sampling.guidance = 1.0;
+  }
+  return out;
+}
+
+// What the file of each request holds, by request.
+std::vector<std::string> paint(GeneratePipeline& pipeline,
+                               const std::vector<GenerateRequest>& wanted) {
+  std::vector<PreparedRequest> prepared;
+  for (const GenerateRequest& request : wanted) prepared.push_back(pipeline.prepare(request));
+  Collector collector;
+  EXPECT_TRUE(pipeline.run(prepared, collector));
+  std::vector<std::string> files;
+  for (auto& [index, picture] : collector.pictures) {
+    EXPECT_EQ(picture.status, PictureStatus::kDone);
+    const PictureTexts texts = picture_texts(picture.facts, RecordFacts::kAll);
+    files.push_back(encode_png(picture.image, texts.texts, texts.xmp));
+  }
+  return files;
+}
+
+TEST(GeneratePipeline, ThreadsBatchAndOrderChangeNoByte) {
+  const std::vector<GenerateRequest> wanted = requests();
+  GeneratePipeline first(tiny_options(1, 1));
+  const std::vector<std::string> truth = paint(first, wanted);
+  ASSERT_EQ(truth.size(), wanted.size());
+  for (std::size_t i = 1; i < truth.size(); ++i) EXPECT_NE(truth[i], truth[0]);
+  for (const int threads : {1, 2, 3, 7}) {
+    for (const std::int64_t batch : {1, 2, 5}) {
+      GeneratePipeline pipeline(tiny_options(threads, batch));
+      EXPECT_EQ(paint(pipeline, wanted), truth) << threads << " threads, batch " << batch;
+      const std::vector<GenerateRequest> turned(wanted.rbegin(), wanted.rend());
+      const std::vector<std::string> backwards = paint(pipeline, turned);
+      EXPECT_TRUE(std::equal(truth.begin(), truth.end(), backwards.rbegin(), backwards.rend()))
+          << threads << " threads, batch " << batch << ", turned";
+    }
+  }
+}
+
+TEST(GeneratePipeline, SeedAndPromptMatter) {
+  GeneratePipeline pipeline(tiny_options());
+  const std::vector<GenerateRequest> wanted = {{.prompt = "one", .seed = 1},
+                                               {.prompt = "one", .seed = 2},
+                                               {.prompt = "two", .seed = 1},
+                                               {.prompt = "one", .seed = 1}};
+  std::vector<PreparedRequest> prepared;
+  for (const auto& request : wanted) prepared.push_back(pipeline.prepare(request));
+  Collector collector;
+  pipeline.run(prepared, collector);
+  EXPECT_NE(collector.pictures[0].tokens, collector.pictures[1].tokens);
+  EXPECT_NE(collector.pictures[0].tokens, collector.pictures[2].tokens);
+  EXPECT_EQ(collector.pictures[0].image.rgb, collector.pictures[3].image.rgb);
+}
+
+TEST(GeneratePipeline, NegativePromptChangesGuidedPictures) {
+  GeneratePipeline pipeline(tiny_options());
+  GenerateRequest plain{.prompt = "one", .seed = 1}, steered = plain;
+  steered.negative_prompt = "two";
+  const auto files = paint(pipeline, {plain, steered});
+  EXPECT_NE(files[0], files[1]);
+}
+
+TEST(GeneratePipeline, FactsTellWhatRan) {
+  GeneratePipeline pipeline(tiny_options());
+  Collector collector;
+  pipeline.run(std::vector{pipeline.prepare({.prompt = "one", .seed = 9})}, collector);
+  const PictureFacts& facts = collector.pictures[0].facts;
+  EXPECT_EQ(facts.tokens, pipeline.spec().model.image_tokens());
+  EXPECT_EQ(facts.passes, facts.tokens);
+  EXPECT_EQ(facts.width, collector.pictures[0].image.width);
+  EXPECT_EQ(facts.seed, 9u);
+  EXPECT_EQ(facts.model, "test:tiny");
+  EXPECT_TRUE(facts.preserves_distribution);
+  EXPECT_EQ(collector.passes, facts.passes);
+}
+
+TEST(GeneratePipeline, StoppingHandsOutThePartialOnlyWithPreview) {
+  GeneratePipeline pipeline(tiny_options(2, 2));
+  const std::vector<PreparedRequest> prepared = {pipeline.prepare({.prompt = "one"}),
+                                                 pipeline.prepare({.prompt = "two"}),
+                                                 pipeline.prepare({.prompt = "three"})};
+  for (const std::int64_t interval : {0, 1}) {
+    Collector collector;
+    collector.interval = interval;
+    collector.stop_at = 20;  // of 64 tokens in rows of 8
+    EXPECT_FALSE(pipeline.run(prepared, collector));
+    ASSERT_EQ(collector.pictures.size(), 2u) << "the batch that ran, no other";
+    EXPECT_EQ(collector.pictures[0].status, PictureStatus::kStopped);
+    EXPECT_EQ(collector.pictures[0].rows_done, 2);
+    EXPECT_EQ(collector.pictures[0].image.rgb.empty(), interval == 0);
+  }
+}
+
+TEST(GeneratePipeline, PreviewsComeEveryFewRowsAndEndInThePicture) {
+  GeneratePipeline pipeline(tiny_options());
+  Collector collector;
+  collector.interval = 3;
+  pipeline.run(std::vector{pipeline.prepare({.prompt = "one"})}, collector);
+  EXPECT_EQ(collector.preview_at, (std::vector<std::int64_t>{3, 6}));
+  EXPECT_EQ(collector.last_preview.width, collector.pictures[0].image.width);
+  EXPECT_EQ(pipeline.decode_tokens(collector.pictures[0].tokens).rgb,
+            collector.pictures[0].image.rgb);
+}
+
+ErrorInfo error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.info();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return {};
+}
+
+TEST(GeneratePipeline, BadRequestsAreRefusedBeforeWeightsAreRead) {
+  const GeneratePipeline pipeline(tiny_options());
+  const auto refused = [&](GenerateRequest request) {
+    const ErrorInfo info = error_of([&] { pipeline.prepare(request); });
+    EXPECT_EQ(info.kind, ErrorKind::kUsage);
+    return info.code;
+  };
+  EXPECT_EQ(refused({.prompt = ""}), "E_PROMPT_EMPTY");
+  EXPECT_EQ(refused({.prompt = std::string(3000, 'x')}), "E_PROMPT_LENGTH");
+  EXPECT_EQ(refused({.prompt = std::string(70000, 'x')}), "E_PROMPT_LENGTH");
+  EXPECT_EQ(refused({.prompt = "a\xff"}), "E_PROMPT_TEXT");
+  EXPECT_EQ(refused({.prompt = std::string("a\0b", 3)}), "E_PROMPT_TEXT");
+  EXPECT_EQ(refused({.prompt = "a", .negative_prompt = std::string(3000, 'x')}), "E_PROMPT_LENGTH");
+}
+
+TEST(GeneratePipeline, GeometryIsRefusedByName) {
+  PipelineOptions options = tiny_options();
+  options.width = 48;
+  options.height = 32;
+  const ErrorInfo info = error_of([&] { GeneratePipeline{options}; });
+  EXPECT_EQ(info.code, "E_GEOMETRY");
+  EXPECT_EQ(info.kind, ErrorKind::kUsage);
+  EXPECT_NE(info.expected.find("32x32"), std::string::npos);
+  EXPECT_EQ(info.found, "48x32");
+  options.width = options.height = 32;
+  EXPECT_EQ(GeneratePipeline{options}.spec().image_width(), 32);
+}
+
+TEST(GeneratePipeline, ClassNumbersAreChecked) {
+  PipelineOptions options;
+  options.model = "random:llamagen:B";
+  const GeneratePipeline pipeline(options);
+  EXPECT_EQ(pipeline.prepare({.prompt = "207"}).item.prompt, std::vector<std::int32_t>{207});
+  EXPECT_EQ(pipeline.prepare({.prompt = "207"}).item.unconditional,
+            std::vector<std::int32_t>{1000});
+  for (const char* bad : {"1000", "-1", "cat", "7 ", "", "99999999999999999999"}) {
+    EXPECT_EQ(error_of([&] { pipeline.prepare({.prompt = bad}); }).code, "E_CLASS") << bad;
+  }
+  EXPECT_EQ(error_of([&] { pipeline.prepare({.prompt = "1", .negative_prompt = "x"}); }).code,
+            "E_NEGATIVE_PROMPT");
+}
+
+TEST(Memory, PlanGrowsWithWhatIsAskedAndMustFit) {
+  const GeneratePipeline pipeline(tiny_options(1, 4));
+  const PreparedRequest one = pipeline.prepare({.prompt = "one"});
+  const MemoryPlan small = pipeline.memory_plan(std::vector{one});
+  const MemoryPlan large = pipeline.memory_plan(std::vector{one, one, one, one});
+  EXPECT_EQ(large.kv, 4 * small.kv);
+  EXPECT_EQ(large.weights, small.weights);
+  EXPECT_GT(small.vq_weights, 0u);
+  EXPECT_GT(small.vq_scratch, 0u);
+  EXPECT_NO_THROW(check_memory(small, "x"));
+  MemoryPlan huge = small;
+  huge.weights = std::size_t{1} << 50;
+  const ErrorInfo info = error_of([&] { check_memory(huge, "x"); });
+  EXPECT_EQ(info.kind, ErrorKind::kMemory);
+  EXPECT_NE(info.expected.find("1024.0 TiB"), std::string::npos);
+}
+
+TEST(Sampling, ChoiceBeatsPreset) {
+  const SamplingDefaults preset{.guidance = 4, .temperature = 0.9, .top_k = 50, .top_p = 0.8};
+  const LawSettings own = settle_sampling({}, preset);
+  EXPECT_EQ(own.guidance, 4);
+  EXPECT_EQ(own.temperature, 0.9);
+  EXPECT_EQ(own.top_k, 50);
+  EXPECT_EQ(own.top_p, 0.8);
+  SamplingChoice choice;
+  choice.guidance = 1;
+  choice.top_k = 0;
+  choice.min_p = 0.1;
+  const LawSettings chosen = settle_sampling(choice, preset);
+  EXPECT_EQ(chosen.guidance, 1);
+  EXPECT_EQ(chosen.top_k, 0);
+  EXPECT_EQ(chosen.min_p, 0.1);
+  EXPECT_EQ(chosen.temperature, 0.9);
+}
+
+}  // namespace
+}  // namespace tessera
