@@ -89,7 +89,13 @@ Llama parse_llama(const JsonReader& text) {
     text.fail("hidden_size", "a multiple of " + std::to_string(model.heads) + " heads",
               std::to_string(model.width));
   }
-  model.head_dim = text.integer_or("head_dim", model.width / model.heads, 2, 4096);
+  // All heads together stay below 2^18, so that no derived size can leave 64 bits.
+  const std::int64_t widest = std::min<std::int64_t>(4096, (std::int64_t{1} << 18) / model.heads);
+  model.head_dim = text.integer_or("head_dim", model.width / model.heads, 2, widest);
+  if (model.head_dim > widest) {
+    text.fail("hidden_size", "heads of at most " + std::to_string(widest) + " elements",
+              std::to_string(model.head_dim));
+  }
   if (model.head_dim % 2 != 0) {
     text.fail(text.has("head_dim") ? "head_dim" : "hidden_size", "an even head width",
               std::to_string(model.head_dim));

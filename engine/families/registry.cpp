@@ -45,12 +45,35 @@ std::string describe(const ModelSource& source) {
   return "model_type \"" + type->get<std::string>() + "\"";
 }
 
+// `license:` in the front matter of a folder's model card (README.md), or nothing.
+std::string card_licence(const fs::path& folder) {
+  constexpr std::uintmax_t kCardBytes = std::uintmax_t{1} << 20;
+  const fs::path path = folder / "README.md";
+  std::error_code error;
+  const std::uintmax_t size = folder.empty() ? 0 : fs::file_size(path, error);
+  if (error || size == 0 || size > kCardBytes) return {};
+  const std::string text = read_file(path, kCardBytes);
+  if (!text.starts_with("---\n")) return {};
+  const std::string_view front = std::string_view(text).substr(0, text.find("\n---", 3));
+  constexpr std::string_view kKey = "\nlicense:";
+  const std::size_t at = front.find(kKey);
+  if (at == std::string_view::npos) return {};
+  std::string_view value = front.substr(at + kKey.size(), 80);
+  value = value.substr(0, value.find('\n'));
+  const std::size_t begin = value.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return std::string(value.substr(begin, value.find_last_not_of(" \t\r") - begin + 1));
+}
+
 FamilySpec parse_source(const ModelSource& source, const std::string& file) {
   for (const Family& family : kFamilies) {
     if (family.detect(source)) {
       FamilySpec spec = family.parse(source);
       spec.family = family.name;
       spec.folder = source.folder;
+      if (std::string licence = card_licence(source.folder); !licence.empty()) {
+        spec.licence = std::move(licence);
+      }
       return spec;
     }
   }

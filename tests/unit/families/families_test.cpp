@@ -86,6 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"port", "/text_config/num_attention_heads", "1025", "num_attention_heads"},
         Bad{"port", "/text_config/num_key_value_heads", "3", "num_key_value_heads"},
         Bad{"port", "/text_config/head_dim", "15", "head_dim"},
+        Bad{"port", "/text_config/head_dim", "4098", "head_dim"},
         Bad{"port", "/text_config/intermediate_size", "0", "intermediate_size"},
         Bad{"port", "/text_config/vocab_size", "4194305", "vocab_size"},
         Bad{"port", "/text_config/rms_norm_eps", "-1e-6", "rms_norm_eps"},
@@ -222,6 +223,19 @@ TEST(Families, GenerationConfigSetsSampling) {
   EXPECT_DOUBLE_EQ(spec.sampling.top_p, 0.9);
   put_file(folder / "generation_config.json", R"({"top_p": 1.5})");
   EXPECT_THROW(load_family_spec(folder.path()), Error);
+}
+
+TEST(Families, TheModelCardNamesTheLicence) {
+  const TempFolder folder;
+  put_file(folder / "config.json", port_config().dump());
+  const std::string plain = load_family_spec(folder.path()).licence;
+  EXPECT_NE(plain.find("DeepSeek"), std::string::npos);
+  put_file(folder / "README.md", "---\nlanguage: en\nlicense:  mit \ntags: [a]\n---\n# Card\n");
+  EXPECT_EQ(load_family_spec(folder.path()).licence, "mit");
+  for (const char* text : {"# Card\nlicense: mit\n", "---\ntags: a\n---\nlicense: mit\n", "---", ""}) {
+    put_file(folder / "README.md", text);
+    EXPECT_EQ(load_family_spec(folder.path()).licence, plain) << text;
+  }
 }
 
 TEST(Families, PromptForms) {
