@@ -232,7 +232,8 @@ def small(pre, normalizer=None, decoder=None, size=330, alphabet=(), **model) ->
     if decoder is not None:
         tokenizer.decoder = decoder
     specials = ["[UNK]"] if model.get("unk_token") else []
-    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=specials, limit_alphabet=200,
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=specials,
+                                  limit_alphabet=max(200, len(alphabet)),
                                   initial_alphabet=list(alphabet), show_progress=False)
     tokenizer.train_from_iterator(corpus(), trainer)
     tokenizer.add_special_tokens([AddedToken("<s>", single_word=True), AddedToken("<pad>", rstrip=True)])

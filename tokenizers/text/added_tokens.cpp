@@ -60,6 +60,15 @@ const AddedToken* AddedTokenFinder::longest_at(std::string_view text, std::size_
   const AddedToken* best = nullptr;
   auto low = tokens_.begin(), high = tokens_.end();
   for (std::size_t depth = 0; at + depth < text.size() && low != high; ++depth) {
+    if (high - low == 1) {  // one candidate: compare what is left of it
+      const std::string& content = low->content;
+      const std::size_t length = std::min(content.size(), text.size() - at);
+      const auto stop = std::mismatch(content.begin() + static_cast<std::ptrdiff_t>(depth),
+                                      content.begin() + static_cast<std::ptrdiff_t>(length),
+                                      text.begin() + static_cast<std::ptrdiff_t>(at + depth));
+      scratch.spend(1 + static_cast<std::uint64_t>(stop.first - content.begin()) / 8);
+      return stop.first == content.end() ? &*low : best;
+    }
     scratch.spend(1);
     const auto byte = static_cast<unsigned char>(text[at + depth]);
     const auto byte_of = [depth](const AddedToken& token) {

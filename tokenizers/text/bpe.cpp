@@ -158,6 +158,10 @@ void BpeModel::encode(std::string_view word, std::vector<std::int32_t>& out) con
     }
   }
   const std::vector<std::int32_t> ids = characters(word);
+  if (ids.size() < 2) {
+    out.insert(out.end(), ids.begin(), ids.end());
+    return;
+  }
   expects(ids.size() < (std::size_t{1} << 30), "a word fits 32-bit positions");
   std::vector<Symbol> symbols(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {

@@ -44,6 +44,7 @@ void settle(std::vector<Span>& spans, SplitBehavior behavior) {
 std::vector<Words::Word> cut_words(const SplitWords& split, std::string_view text,
                                    const std::vector<Words::Word>& words, RegexScratch& scratch) {
   std::vector<Words::Word> out;
+  out.reserve(words.size() + 16);
   std::vector<Span> spans;
   for (const Words::Word& word : words) {
     spans.clear();
@@ -93,6 +94,7 @@ struct Apply {
     for (const SplitWords& cut : step.cut) (*this)(cut);
     Words letters;
     letters.text.reserve(words.text.size() * 3 / 2);
+    letters.words.reserve(words.words.size());
     for (const Words::Word& word : words.words) {
       const std::size_t begin = letters.text.size();
       for (char c : view(words, word)) letters.text += byte_letter(static_cast<unsigned char>(c));

@@ -97,6 +97,8 @@ void RegexScratch::fail_budget() const {
 
 struct Regex::Code {
   CodePtr code;
+  const std::uint8_t* first_bytes =
+      nullptr;  // bit set of the bytes a match may begin with, if known
 };
 
 Regex::Regex(std::unique_ptr<const Code> code) : code_(std::move(code)) {}
@@ -138,16 +140,26 @@ Regex Regex::compile_native(std::string_view pattern, const PatternPlace& place)
   }
   auto owned = std::make_unique<Code>();
   owned->code = std::move(code);
+  pcre2_pattern_info(owned->code.get(), PCRE2_INFO_FIRSTBITMAP, &owned->first_bytes);
   return Regex(std::move(owned));
 }
 
 void Regex::cut(std::string_view text, RegexScratch& scratch, std::vector<Span>& out) const {
   RegexScratch::State& state = *scratch.state_;
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  const std::uint8_t* first_bytes = code_->first_bytes;
   std::size_t done = 0;   // everything before is in `out`
   std::size_t start = 0;  // where the next search begins
   bool after_match = false;
   while (start <= text.size()) {
+    if (first_bytes != nullptr) {  // most words of a later pattern fail here, without a call
+      const auto may_begin = [&](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return (first_bytes[byte / 8] >> (byte % 8) & 1) != 0;
+      };
+      while (start < text.size() && !may_begin(text[start])) ++start;
+      if (start == text.size()) break;
+    }
     state.position = start;
     const int result = pcre2_match(code_->code.get(), subject, text.size(), start,
                                    PCRE2_NO_UTF_CHECK, state.data.get(), state.context.get());
