@@ -27,9 +27,13 @@ struct Origin {
 
 [[noreturn]] void refuse(const char* code, const fs::path& file, std::string where,
                          std::string expected, std::string found, std::string hint = {}) {
-  throw Error({.kind = ErrorKind::kModel, .code = code, .file = file.string(),
-               .where = std::move(where), .expected = std::move(expected),
-               .found = std::move(found), .hint = std::move(hint)});
+  throw Error({.kind = ErrorKind::kModel,
+               .code = code,
+               .file = file.string(),
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = std::move(hint)});
 }
 
 bool ends_with_any(const std::string& name, std::initializer_list<std::string_view> endings) {
@@ -58,8 +62,8 @@ std::string first_names(const std::vector<std::string>& names) {
 
 // The one file of a model folder to begin with, by the names that published folders use.
 fs::path choose_file(const fs::path& folder) {
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json",
-                           "pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                           "pytorch_model.bin.index.json"}) {
     if (file_exists(folder / name)) return folder / name;
   }
   std::vector<std::string> indexes, weights;
@@ -115,8 +119,8 @@ struct Checkpoint::Impl {
     metadata.merge(container.metadata);
   }
 
-  // Strided and misaligned tensors are copied. Many of them may share bytes, so that the copies could
-  // outgrow the file without bound; they may not.
+  // Strided and misaligned tensors are copied. Many of them may share bytes, so that the copies
+  // could outgrow the file without bound; they may not.
   void add_stored(const MappedFile& file, const StoredTensor& stored, std::uint64_t& copied) {
     const std::byte* data = file.bytes().data() + stored.begin;
     Origin origin{static_cast<int>(files.size()) - 1, stored.begin, stored.end - stored.begin};

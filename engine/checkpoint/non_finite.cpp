@@ -26,8 +26,8 @@ std::optional<NonFinite> search(const Bits* values, std::int64_t size, Bits mask
     const std::int64_t length = std::min(kBlock, size - begin);
     const Bits* block = values + begin;
     const auto is_bad = [mask](Bits bits) { return (bits & mask) == mask; };
-    const std::int64_t count = length == kBlock ? count_block(block, mask)
-                                                : std::count_if(block, block + length, is_bad);
+    const std::int64_t count =
+        length == kBlock ? count_block(block, mask) : std::count_if(block, block + length, is_bad);
     if (count > 0 && out.count == 0) {
       out.index = begin + (std::find_if(block, block + length, is_bad) - block);
     }
@@ -42,12 +42,16 @@ std::optional<NonFinite> find_non_finite(const ConstTensorView& view) {
   expects(view.device == Device{}, "the tensor lies in host memory");
   const std::int64_t size = view.shape.elements();
   switch (view.dtype) {
-    case DType::kF32: return search<std::uint32_t>(view.as<std::uint32_t>(), size, 0x7f800000u);
+    case DType::kF32:
+      return search<std::uint32_t>(view.as<std::uint32_t>(), size, 0x7f800000u);
     case DType::kF64:
       return search<std::uint64_t>(view.as<std::uint64_t>(), size, 0x7ff0000000000000u);
-    case DType::kBF16: return search<std::uint16_t>(view.as<std::uint16_t>(), size, 0x7f80u);
-    case DType::kF16: return search<std::uint16_t>(view.as<std::uint16_t>(), size, 0x7c00u);
-    default: return std::nullopt;
+    case DType::kBF16:
+      return search<std::uint16_t>(view.as<std::uint16_t>(), size, 0x7f80u);
+    case DType::kF16:
+      return search<std::uint16_t>(view.as<std::uint16_t>(), size, 0x7c00u);
+    default:
+      return std::nullopt;
   }
 }
 

@@ -18,8 +18,8 @@ enum class PickleRole : std::uint8_t {
   kOrderedDict,
   kSize,
   kNamespace,
-  kInert,             // a value of its own that says nothing about tensors
-  kUnsupported,       // known, harmless, and not an element type we hold
+  kInert,        // a value of its own that says nothing about tensors
+  kUnsupported,  // known, harmless, and not an element type we hold
 };
 
 struct PickleName {

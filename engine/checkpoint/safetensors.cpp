@@ -23,18 +23,29 @@ constexpr std::uint64_t kMaxMetadata = std::uint64_t{1} << 20;
 constexpr int kHeaderDepth = 3;
 
 constexpr std::array<std::pair<std::string_view, DType>, 10> kDTypes = {{
-    {"F32", DType::kF32}, {"BF16", DType::kBF16}, {"F16", DType::kF16}, {"F64", DType::kF64},
-    {"I8", DType::kI8}, {"U8", DType::kU8}, {"I16", DType::kI16}, {"I32", DType::kI32},
-    {"I64", DType::kI64}, {"BOOL", DType::kBool},
+    {"F32", DType::kF32},
+    {"BF16", DType::kBF16},
+    {"F16", DType::kF16},
+    {"F64", DType::kF64},
+    {"I8", DType::kI8},
+    {"U8", DType::kU8},
+    {"I16", DType::kI16},
+    {"I32", DType::kI32},
+    {"I64", DType::kI64},
+    {"BOOL", DType::kBool},
 }};
 constexpr std::array<std::string_view, 14> kUnsupported = {
     "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2",
-    "F4", "U16", "U32", "U64", "C64", "F8", "C128"};
+    "F4",      "U16",     "U32",     "U64",         "C64",         "F8",      "C128"};
 
 [[noreturn]] void refuse(const std::string& file, const char* code, std::string where,
                          std::string expected, std::string found) {
-  throw Error({.kind = ErrorKind::kModel, .code = code, .file = file, .where = std::move(where),
-               .expected = std::move(expected), .found = std::move(found)});
+  throw Error({.kind = ErrorKind::kModel,
+               .code = code,
+               .file = file,
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found)});
 }
 
 std::string span_text(std::uint64_t begin, std::uint64_t end) {
@@ -44,8 +55,7 @@ std::string span_text(std::uint64_t begin, std::uint64_t end) {
 class HeaderReader {
  public:
   HeaderReader(std::string_view header, const std::string& file)
-      : scanner_(header, file, {.max_bytes = kMaxHeader, .max_depth = kHeaderDepth},
-                 kLengthBytes),
+      : scanner_(header, file, {.max_bytes = kMaxHeader, .max_depth = kHeaderDepth}, kLengthBytes),
         file_(file) {}
 
   Container read() {
@@ -130,7 +140,9 @@ class HeaderReader {
     }
     if (!has_dtype || !has_shape || !has_offsets) {
       refuse(file_, "E_ST_FIELD", place(open, name), "dtype, shape and data_offsets",
-             std::string("no ") + (!has_dtype ? "dtype" : !has_shape ? "shape" : "data_offsets"));
+             std::string("no ") + (!has_dtype   ? "dtype"
+                                   : !has_shape ? "shape"
+                                                : "data_offsets"));
     }
     check_size(open, tensor);
     out_.tensors.push_back(std::move(tensor));
@@ -146,9 +158,10 @@ class HeaderReader {
       }
     }
     std::string known;
-    for (const auto& entry : kDTypes) known += (known.empty() ? "" : " ") + std::string(entry.first);
-    const bool published = std::find(kUnsupported.begin(), kUnsupported.end(), token.text) !=
-                           kUnsupported.end();
+    for (const auto& entry : kDTypes)
+      known += (known.empty() ? "" : " ") + std::string(entry.first);
+    const bool published =
+        std::find(kUnsupported.begin(), kUnsupported.end(), token.text) != kUnsupported.end();
     refuse(file_, published ? "E_ST_DTYPE_UNSUPPORTED" : "E_ST_DTYPE", place(token, tensor.name),
            "an element type of " + known,
            "\"" + std::string(token.text.substr(0, 40)) + "\"" +
@@ -211,11 +224,11 @@ class HeaderReader {
              "shape " + tensor.shape.to_string());
     }
     if (*bytes != tensor.end - tensor.begin) {
-      refuse(file_, "E_ST_SIZE", place(token, tensor.name),
-             std::to_string(*bytes) + " bytes for " + std::string(dtype_name(tensor.dtype)) + " " +
-                 tensor.shape.to_string(),
-             span_text(tensor.begin, tensor.end) + " = " +
-                 std::to_string(tensor.end - tensor.begin));
+      refuse(
+          file_, "E_ST_SIZE", place(token, tensor.name),
+          std::to_string(*bytes) + " bytes for " + std::string(dtype_name(tensor.dtype)) + " " +
+              tensor.shape.to_string(),
+          span_text(tensor.begin, tensor.end) + " = " + std::to_string(tensor.end - tensor.begin));
     }
   }
 
@@ -241,16 +254,15 @@ void check_layout(std::vector<StoredTensor>& tensors, std::uint64_t data_size,
              "a file that ends at byte " + std::to_string(data_size) + " of the data");
     }
     if (tensor.begin != covered && !plant("st_gap_unchecked")) {
-      refuse(file, tensor.begin > covered ? "E_ST_HOLE" : "E_ST_OVERLAP",
-             tensor_place(tensor.name),
+      refuse(file, tensor.begin > covered ? "E_ST_HOLE" : "E_ST_OVERLAP", tensor_place(tensor.name),
              "its first byte at " + std::to_string(covered) + ", where the one before ends",
              std::to_string(tensor.begin));
     }
     covered = tensor.end;
   }
   if (covered < data_size) {
-    refuse(file, "E_ST_TRAILING", "end of the file",
-           std::to_string(covered) + " bytes of tensors", std::to_string(data_size));
+    refuse(file, "E_ST_TRAILING", "end of the file", std::to_string(covered) + " bytes of tensors",
+           std::to_string(data_size));
   }
 }
 

@@ -23,17 +23,19 @@ constexpr std::array<unsigned char, 14> kOldMagic = {0x80, 0x02, 0x8a, 0x0a, 0x6
 
 [[noreturn]] void refuse(const std::string& file, const char* code, std::string where,
                          std::string expected, std::string found, std::string hint = {}) {
-  throw Error({.kind = ErrorKind::kModel, .code = code, .file = file, .where = std::move(where),
-               .expected = std::move(expected), .found = std::move(found),
+  throw Error({.kind = ErrorKind::kModel,
+               .code = code,
+               .file = file,
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found),
                .hint = std::move(hint)});
 }
 
 bool begins_with(std::span<const std::byte> bytes, std::span<const unsigned char> magic) {
   return bytes.size() >= magic.size() &&
          std::equal(magic.begin(), magic.end(), bytes.begin(),
-                    [](unsigned char want, std::byte have) {
-                      return std::byte{want} == have;
-                    });
+                    [](unsigned char want, std::byte have) { return std::byte{want} == have; });
 }
 
 bool is_zip(std::span<const std::byte> bytes) {
@@ -64,8 +66,7 @@ std::string find_prefix(const ZipEntries& entries, const std::string& file) {
   }
   if (entries.contains(prefix + "constants.pkl")) {
     refuse(file, "E_PT_TORCHSCRIPT", "archive", "a state dict written by torch.save",
-           "a TorchScript program",
-           "load it in PyTorch and save its state_dict()");
+           "a TorchScript program", "load it in PyTorch and save its state_dict()");
   }
   for (const auto& [name, entry] : entries) {
     if (entry.stored) continue;
@@ -86,12 +87,11 @@ const ZipEntry& find_storage(const ZipEntries& entries, const std::string& prefi
   const auto bytes = checked_mul(tensor.storage_size, dtype_size(tensor.dtype));
   const auto found = entries.find(name);
   if (found == entries.end() || !bytes || found->second.size != *bytes) {
-    refuse(file, "E_PT_STORAGE", tensor_place(tensor.name),
-           "the entry \"" + name.substr(0, 200) + "\" with " +
-               std::to_string(tensor.storage_size) + " elements of " +
-               std::string(dtype_name(tensor.dtype)),
-           found == entries.end() ? "no such entry"
-                                  : std::to_string(found->second.size) + " bytes");
+    refuse(
+        file, "E_PT_STORAGE", tensor_place(tensor.name),
+        "the entry \"" + name.substr(0, 200) + "\" with " + std::to_string(tensor.storage_size) +
+            " elements of " + std::string(dtype_name(tensor.dtype)),
+        found == entries.end() ? "no such entry" : std::to_string(found->second.size) + " bytes");
   }
   return found->second;
 }
@@ -104,8 +104,8 @@ bool looks_like_torch_file(std::span<const std::byte> bytes) {
 
 Container parse_torch_file(std::span<const std::byte> bytes, const std::string& file) {
   if (is_old_format(bytes)) {
-    refuse(file, "E_PT_OLD_FORMAT", "byte 0", "the zip format of torch.save (PyTorch 1.6 and later)",
-           "the format before it",
+    refuse(file, "E_PT_OLD_FORMAT", "byte 0",
+           "the zip format of torch.save (PyTorch 1.6 and later)", "the format before it",
            "load it with weights_only=True in PyTorch and save it again");
   }
   if (!is_zip(bytes)) {
@@ -128,8 +128,10 @@ Container parse_torch_file(std::span<const std::byte> bytes, const std::string& 
   for (PickledTensor& tensor : state.tensors) {
     const ZipEntry& storage = find_storage(entries, prefix, tensor, file);
     const std::uint64_t size = dtype_size(tensor.dtype);
-    StoredTensor stored{.name = std::move(tensor.name), .dtype = tensor.dtype,
-                        .shape = tensor.shape, .begin = storage.begin + tensor.offset * size,
+    StoredTensor stored{.name = std::move(tensor.name),
+                        .dtype = tensor.dtype,
+                        .shape = tensor.shape,
+                        .begin = storage.begin + tensor.offset * size,
                         .end = storage.begin + tensor.reach * size,
                         .strides = std::move(tensor.strides)};
     out.tensors.push_back(std::move(stored));

@@ -56,8 +56,12 @@ class ZipReader {
                            std::string found, std::string_view name = {}) const {
     std::string where = at_byte(offset);
     if (!name.empty()) where += ", entry \"" + std::string(name.substr(0, 120)) + "\"";
-    throw Error({.kind = ErrorKind::kModel, .code = code, .file = file_, .where = std::move(where),
-                 .expected = std::move(expected), .found = std::move(found)});
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = code,
+                 .file = file_,
+                 .where = std::move(where),
+                 .expected = std::move(expected),
+                 .found = std::move(found)});
   }
 
   std::uint64_t get(std::uint64_t at, int size) const { return read_le(bytes_, at, size); }

@@ -19,7 +19,8 @@ struct ZipEntry {
 
 // Entries by name; compressed ones are listed too, for whoever knows what they mean.
 // Errors (kModel): E_ZIP_END (no end record, or not at the very end), E_ZIP64,
-// E_ZIP_DIRECTORY, E_ZIP_COUNT, E_ZIP_NAME, E_ZIP_DUPLICATE, E_ZIP_FLAGS, E_ZIP_LOCAL (central and local header disagree), E_ZIP_RANGE, E_ZIP_OVERLAP.
+// E_ZIP_DIRECTORY, E_ZIP_COUNT, E_ZIP_NAME, E_ZIP_DUPLICATE, E_ZIP_FLAGS, E_ZIP_LOCAL (central and
+// local header disagree), E_ZIP_RANGE, E_ZIP_OVERLAP.
 std::map<std::string, ZipEntry, std::less<>> read_zip(std::span<const std::byte> bytes,
                                                       const std::string& file);
 

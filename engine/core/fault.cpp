@@ -16,20 +16,36 @@ namespace {
 std::atomic<std::uint64_t> g_calls{0};
 
 constexpr std::array<std::pair<std::string_view, IoOp>, 11> kOps = {{
-    {"open", IoOp::kOpen}, {"stat", IoOp::kStat}, {"map", IoOp::kMap}, {"read", IoOp::kRead},
-    {"write", IoOp::kWrite}, {"sync", IoOp::kSync}, {"rename", IoOp::kRename},
-    {"unlink", IoOp::kUnlink}, {"mkdir", IoOp::kMkdir}, {"list", IoOp::kList},
+    {"open", IoOp::kOpen},
+    {"stat", IoOp::kStat},
+    {"map", IoOp::kMap},
+    {"read", IoOp::kRead},
+    {"write", IoOp::kWrite},
+    {"sync", IoOp::kSync},
+    {"rename", IoOp::kRename},
+    {"unlink", IoOp::kUnlink},
+    {"mkdir", IoOp::kMkdir},
+    {"list", IoOp::kList},
     {"any", IoOp::kAny},
 }};
 
 constexpr std::array<std::pair<std::string_view, int>, 11> kErrors = {{
-    {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EROFS", EROFS}, {"EINTR", EINTR},
-    {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM},
-    {"EPERM", EPERM}, {"0", 0},
+    {"EIO", EIO},
+    {"ENOSPC", ENOSPC},
+    {"EDQUOT", EDQUOT},
+    {"EROFS", EROFS},
+    {"EINTR", EINTR},
+    {"EACCES", EACCES},
+    {"ENOENT", ENOENT},
+    {"EMFILE", EMFILE},
+    {"ENOMEM", ENOMEM},
+    {"EPERM", EPERM},
+    {"0", 0},
 }};
 
 constexpr std::array<std::pair<std::string_view, FaultPlan::Mode>, 3> kModes = {{
-    {"once", FaultPlan::Mode::kOnce}, {"sticky", FaultPlan::Mode::kSticky},
+    {"once", FaultPlan::Mode::kOnce},
+    {"sticky", FaultPlan::Mode::kSticky},
     {"short", FaultPlan::Mode::kShort},
 }};
 

@@ -1,7 +1,7 @@
 // Planned failures. The I/O layer asks here before every system call; a plan makes the n-th call of
-// a kind fail with a chosen errno, or transfer only a part. No production code installs a plan: test
-// objects do (tests/support/fault_scope.h), and builds with TESSERA_FAULTS read the environment
-// (TESSERA_FAULT=op:n:errno[:once|sticky|short], TESSERA_PLANT=name).
+// a kind fail with a chosen errno, or transfer only a part. No production code installs a plan:
+// test objects do (tests/support/fault_scope.h), and builds with TESSERA_FAULTS read the
+// environment (TESSERA_FAULT=op:n:errno[:once|sticky|short], TESSERA_PLANT=name).
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,17 @@
 namespace tessera {
 
 enum class IoOp : std::uint8_t {
-  kOpen, kStat, kMap, kRead, kWrite, kSync, kRename, kUnlink, kMkdir, kList, kAny
+  kOpen,
+  kStat,
+  kMap,
+  kRead,
+  kWrite,
+  kSync,
+  kRename,
+  kUnlink,
+  kMkdir,
+  kList,
+  kAny
 };
 
 struct FaultPlan {

@@ -114,8 +114,11 @@ std::int64_t mtime_ns(const struct stat& info) {
 }
 
 [[noreturn]] void fail_open(const fs::path& path, ErrorKind kind, const std::string& found) {
-  throw Error({.kind = kind, .code = "E_IO_OPEN", .file = path.string(),
-               .expected = "a readable file", .found = found});
+  throw Error({.kind = kind,
+               .code = "E_IO_OPEN",
+               .file = path.string(),
+               .expected = "a readable file",
+               .found = found});
 }
 
 std::string type_name(mode_t mode) {
@@ -142,7 +145,9 @@ std::string free_space(const fs::path& folder) {
 
 [[noreturn]] void fail_storage(const fs::path& path, const char* step, int error,
                                std::uint64_t needed) {
-  throw Error({.kind = ErrorKind::kStorage, .code = "E_IO_WRITE", .file = path.string(),
+  throw Error({.kind = ErrorKind::kStorage,
+               .code = "E_IO_WRITE",
+               .file = path.string(),
                .where = step,
                .expected = "room to write " + std::to_string(needed) + " bytes",
                .found = errno_text(error) + ", " + free_space(path.parent_path()) + " bytes free",
@@ -166,7 +171,8 @@ class TemporaryFile {
   explicit TemporaryFile(fs::path path) : path_(std::move(path)) {}
   ~TemporaryFile() {
     if (!armed_) return;
-    // The plain call is the second try: a planned fault must not leave rubbish in the user's folder.
+    // The plain call is the second try: a planned fault must not leave rubbish in the user's
+    // folder.
     if (layer_unlink(path_) != 0) ::unlink(path_.c_str());
   }
   TemporaryFile(const TemporaryFile&) = delete;
@@ -223,8 +229,11 @@ MappedFile::~MappedFile() {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)), bytes_(std::exchange(other.bytes_, {})),
-      inode_(other.inode_), size_(other.size_), mtime_ns_(other.mtime_ns_) {}
+    : path_(std::move(other.path_)),
+      bytes_(std::exchange(other.bytes_, {})),
+      inode_(other.inode_),
+      size_(other.size_),
+      mtime_ns_(other.mtime_ns_) {}
 
 bool MappedFile::changed_on_disk() const {
   struct stat info {};
@@ -247,7 +256,9 @@ std::string read_file(const fs::path& path, std::size_t max_bytes, ErrorKind kin
   struct stat info {};
   const FileHandle file = open_regular(path, kind, info);
   const auto refuse_size = [&](std::uint64_t size) {
-    throw Error({.kind = kind, .code = "E_IO_SIZE", .file = path.string(),
+    throw Error({.kind = kind,
+                 .code = "E_IO_SIZE",
+                 .file = path.string(),
                  .expected = "at most " + std::to_string(max_bytes) + " bytes",
                  .found = std::to_string(size)});
   };
@@ -262,8 +273,11 @@ std::string read_file(const fs::path& path, std::size_t max_bytes, ErrorKind kin
     text.resize(before + want);
     const ssize_t got = layer_read(file.get(), text.data() + before, want);
     if (got < 0) {
-      throw Error({.kind = kind, .code = "E_IO_READ", .file = path.string(),
-                   .where = "byte " + std::to_string(before), .expected = "readable bytes",
+      throw Error({.kind = kind,
+                   .code = "E_IO_READ",
+                   .file = path.string(),
+                   .where = "byte " + std::to_string(before),
+                   .expected = "readable bytes",
                    .found = errno_text(errno)});
     }
     text.resize(before + static_cast<std::size_t>(got));
@@ -304,8 +318,12 @@ void write_file_atomic(const fs::path& path, std::string_view text) {
 
 void ensure_output_folder(const fs::path& folder) {
   const auto fail = [&](const char* step, const std::string& found) {
-    throw Error({.kind = ErrorKind::kStorage, .code = "E_IO_FOLDER", .file = folder.string(),
-                 .where = step, .expected = "a folder that can be written", .found = found});
+    throw Error({.kind = ErrorKind::kStorage,
+                 .code = "E_IO_FOLDER",
+                 .file = folder.string(),
+                 .where = step,
+                 .expected = "a folder that can be written",
+                 .found = found});
   };
   fs::path prefix;
   for (const fs::path& part : folder) {
@@ -341,8 +359,11 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
     return handle == nullptr ? -1 : 0;
   });
   if (opened != 0) {
-    throw Error({.kind = ErrorKind::kModel, .code = "E_IO_LIST", .file = folder.string(),
-                 .expected = "a readable folder", .found = errno_text(errno)});
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_IO_LIST",
+                 .file = folder.string(),
+                 .expected = "a readable folder",
+                 .found = errno_text(errno)});
   }
   const std::unique_ptr<DIR, int (*)(DIR*)> closer(handle, &::closedir);
   std::vector<fs::path> out;

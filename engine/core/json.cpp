@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "engine/core/fault.h"
 #include "engine/core/json_scan.h"
 
 namespace tessera {
@@ -97,13 +98,20 @@ class TreeBuilder {
 
   Json make(const JsonToken& token) {
     switch (token.kind) {
-      case JsonKind::kObjectBegin: return Json::object();
-      case JsonKind::kArrayBegin: return Json::array();
-      case JsonKind::kString: return Json(std::string(token.text));
-      case JsonKind::kNumber: return parse_number(scanner_, token);
-      case JsonKind::kTrue: return Json(true);
-      case JsonKind::kFalse: return Json(false);
-      default: return Json(nullptr);
+      case JsonKind::kObjectBegin:
+        return Json::object();
+      case JsonKind::kArrayBegin:
+        return Json::array();
+      case JsonKind::kString:
+        return Json(std::string(token.text));
+      case JsonKind::kNumber:
+        return parse_number(scanner_, token);
+      case JsonKind::kTrue:
+        return Json(true);
+      case JsonKind::kFalse:
+        return Json(false);
+      default:
+        return Json(nullptr);
     }
   }
 
@@ -135,7 +143,8 @@ std::optional<std::int64_t> integer_within(const Json& value, std::int64_t low, 
     return std::nullopt;
   }
   const auto number = value.get<std::int64_t>();
-  if (number < low || number > high) return std::nullopt;
+  const bool planted = plant("json_range_off_by_one") && number > high && number - 1 == high;
+  if (number < low || (number > high && !planted)) return std::nullopt;
   return number;
 }
 
@@ -152,16 +161,23 @@ Json parse_json(std::string_view text, const std::string& file, const JsonLimits
 JsonReader::JsonReader(const Json& object, std::string file, std::string path, ErrorKind kind)
     : object_(&object), file_(std::move(file)), path_(std::move(path)), kind_(kind) {
   if (!object.is_object()) {
-    throw Error({.kind = kind_, .code = "E_JSON_TYPE", .file = file_,
-                 .where = path_.empty() ? "top level" : path_, .expected = "an object",
+    throw Error({.kind = kind_,
+                 .code = "E_JSON_TYPE",
+                 .file = file_,
+                 .where = path_.empty() ? "top level" : path_,
+                 .expected = "an object",
                  .found = describe(object)});
   }
 }
 
 void JsonReader::fail(std::string_view key, const char* code, std::string expected,
                       std::string found) const {
-  throw Error({.kind = kind_, .code = code, .file = file_, .where = join(path_, key),
-               .expected = std::move(expected), .found = std::move(found)});
+  throw Error({.kind = kind_,
+               .code = code,
+               .file = file_,
+               .where = join(path_, key),
+               .expected = std::move(expected),
+               .found = std::move(found)});
 }
 
 void JsonReader::fail(std::string_view key, std::string expected, std::string found) const {
@@ -221,8 +237,7 @@ double JsonReader::number(std::string_view key, double low, double high) const {
   return number;
 }
 
-double JsonReader::number_or(std::string_view key, double fallback, double low,
-                             double high) const {
+double JsonReader::number_or(std::string_view key, double fallback, double low, double high) const {
   return has(key) ? number(key, low, high) : fallback;
 }
 
@@ -310,7 +325,8 @@ void JsonReader::only(std::span<const std::string_view> known) const {
   for (const auto& item : object_->items()) {
     if (std::find(known.begin(), known.end(), item.key()) != known.end()) continue;
     std::string names;
-    for (const std::string_view name : known) names += (names.empty() ? "" : ", ") + std::string(name);
+    for (const std::string_view name : known)
+      names += (names.empty() ? "" : ", ") + std::string(name);
     fail(item.key(), "E_JSON_UNKNOWN", "one of the keys " + names, "an unknown key");
   }
 }

@@ -26,8 +26,8 @@ struct JsonLimits {
 // E_JSON_DEPTH, E_JSON_UTF8, E_JSON_DUPLICATE, E_JSON_NUMBER (no 64-bit integer, no finite double).
 Json parse_json(std::string_view text, const std::string& file, const JsonLimits& limits = {});
 
-// Reads fields of one JSON object with ranges; remembers file and path for messages, and borrows the
-// object. Errors: E_JSON_MISSING, E_JSON_TYPE, E_JSON_RANGE, E_JSON_CHOICE, E_JSON_UNKNOWN, and
+// Reads fields of one JSON object with ranges; remembers file and path for messages, and borrows
+// the object. Errors: E_JSON_MISSING, E_JSON_TYPE, E_JSON_RANGE, E_JSON_CHOICE, E_JSON_UNKNOWN, and
 // E_JSON_VALUE for what a caller of fail() refuses. The ..._or forms take null for absent.
 class JsonReader {
  public:

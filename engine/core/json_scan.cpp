@@ -16,17 +16,28 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::string_view json_kind_name(JsonKind kind) {
   switch (kind) {
-    case JsonKind::kObjectBegin: return "an object";
-    case JsonKind::kObjectEnd: return "the end of an object";
-    case JsonKind::kArrayBegin: return "an array";
-    case JsonKind::kArrayEnd: return "the end of an array";
-    case JsonKind::kKey: return "a key";
-    case JsonKind::kString: return "a string";
-    case JsonKind::kNumber: return "a number";
-    case JsonKind::kTrue: return "true";
-    case JsonKind::kFalse: return "false";
-    case JsonKind::kNull: return "null";
-    case JsonKind::kEnd: return "the end of the text";
+    case JsonKind::kObjectBegin:
+      return "an object";
+    case JsonKind::kObjectEnd:
+      return "the end of an object";
+    case JsonKind::kArrayBegin:
+      return "an array";
+    case JsonKind::kArrayEnd:
+      return "the end of an array";
+    case JsonKind::kKey:
+      return "a key";
+    case JsonKind::kString:
+      return "a string";
+    case JsonKind::kNumber:
+      return "a number";
+    case JsonKind::kTrue:
+      return "true";
+    case JsonKind::kFalse:
+      return "false";
+    case JsonKind::kNull:
+      return "null";
+    case JsonKind::kEnd:
+      return "the end of the text";
   }
   return "?";
 }
@@ -35,7 +46,9 @@ JsonScanner::JsonScanner(std::string_view text, std::string file, const JsonLimi
                          std::size_t base)
     : text_(text), file_(std::move(file)), limits_(limits), base_(base) {
   if (text.size() > limits.max_bytes) {
-    throw Error({.kind = limits.kind, .code = "E_JSON_SIZE", .file = file_,
+    throw Error({.kind = limits.kind,
+                 .code = "E_JSON_SIZE",
+                 .file = file_,
                  .expected = "at most " + std::to_string(limits.max_bytes) + " bytes of JSON",
                  .found = std::to_string(text.size())});
   }
@@ -47,14 +60,17 @@ std::string JsonScanner::place(std::size_t offset) const {
 
 void JsonScanner::fail(std::string code, std::size_t offset, std::string expected,
                        std::string found) const {
-  throw Error({.kind = limits_.kind, .code = std::move(code), .file = file_,
-               .where = place(offset), .expected = std::move(expected),
+  throw Error({.kind = limits_.kind,
+               .code = std::move(code),
+               .file = file_,
+               .where = place(offset),
+               .expected = std::move(expected),
                .found = std::move(found)});
 }
 
 void JsonScanner::skip_space() {
-  while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' ||
-                                text_[at_] == '\r')) {
+  while (at_ < text_.size() &&
+         (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r')) {
     ++at_;
   }
 }
@@ -66,9 +82,7 @@ std::string JsonScanner::here() const {
   return "'" + std::string(text_.substr(at_, decode_utf8(text_, at_).length)) + "'";
 }
 
-void JsonScanner::after_value() {
-  expect_ = stack_.empty() ? Expect::kDone : Expect::kCommaOrEnd;
-}
+void JsonScanner::after_value() { expect_ = stack_.empty() ? Expect::kDone : Expect::kCommaOrEnd; }
 
 JsonToken JsonScanner::next() {
   skip_space();
@@ -100,12 +114,18 @@ JsonToken JsonScanner::next() {
   if (c == ']' && expect_ == Expect::kValueOrEnd) return close(c);
   switch (c) {
     case '{':
-    case '[': return open(c);
-    case '"': return scalar(string(JsonKind::kString));
-    case 't': return scalar(literal("true", JsonKind::kTrue));
-    case 'f': return scalar(literal("false", JsonKind::kFalse));
-    case 'n': return scalar(literal("null", JsonKind::kNull));
-    default: return scalar(number());
+    case '[':
+      return open(c);
+    case '"':
+      return scalar(string(JsonKind::kString));
+    case 't':
+      return scalar(literal("true", JsonKind::kTrue));
+    case 'f':
+      return scalar(literal("false", JsonKind::kFalse));
+    case 'n':
+      return scalar(literal("null", JsonKind::kNull));
+    default:
+      return scalar(number());
   }
 }
 

@@ -13,7 +13,16 @@
 namespace tessera {
 
 enum class JsonKind : std::uint8_t {
-  kObjectBegin, kObjectEnd, kArrayBegin, kArrayEnd, kKey, kString, kNumber, kTrue, kFalse, kNull,
+  kObjectBegin,
+  kObjectEnd,
+  kArrayBegin,
+  kArrayEnd,
+  kKey,
+  kString,
+  kNumber,
+  kTrue,
+  kFalse,
+  kNull,
   kEnd  // the document is over
 };
 

@@ -11,8 +11,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Exhibit raw(std::string name, std::string code, std::vector<std::string> words, std::string text) {
-  return {.name = "cfg_" + std::move(name), .read_as = ReadAs::kConfig, .code = std::move(code),
-          .words = std::move(words), .files = {{"config.json", std::move(text)}}};
+  return {.name = "cfg_" + std::move(name),
+          .read_as = ReadAs::kConfig,
+          .code = std::move(code),
+          .words = std::move(words),
+          .files = {{"config.json", std::move(text)}}};
 }
 
 // One value of a good configuration replaced; `pointer` is a JSON pointer.
@@ -25,8 +28,8 @@ Exhibit edit(const char* base, std::string name, std::string code, std::vector<s
 
 void add_texts(std::vector<Exhibit>& out) {
   out.push_back(raw("empty", "E_JSON", {"byte 0"}, ""));
-  out.push_back(raw("cut", "E_JSON", {"the end of the text"},
-                    std::string(kSmallJanusConfig).substr(0, 200)));
+  out.push_back(
+      raw("cut", "E_JSON", {"the end of the text"}, std::string(kSmallJanusConfig).substr(0, 200)));
   out.push_back(raw("byte_order_mark", "E_JSON", {"byte order mark"},
                     "\xef\xbb\xbf" + std::string(kSmallJanusConfig)));
   out.push_back(raw("comment", "E_JSON", {"'/'"}, "// a config\n{}"));
@@ -39,8 +42,8 @@ void add_texts(std::vector<Exhibit>& out) {
   out.push_back(raw("over_1_mib", "E_IO_SIZE", {"1048576"},
                     std::string(kSmallJanusConfig) + std::string(1 << 20, ' ')));
   out.push_back(raw("a_list", "E_JSON_TYPE", {"an object"}, "[]"));
-  out.push_back(raw("infinite_number", "E_JSON_NUMBER", {"1e999"},
-                    R"({"model_type":"janus","x":1e999})"));
+  out.push_back(
+      raw("infinite_number", "E_JSON_NUMBER", {"1e999"}, R"({"model_type":"janus","x":1e999})"));
   out.push_back(raw("number_2_64", "E_JSON_NUMBER", {"18446744073709551616"},
                     R"({"model_type":"janus","x":18446744073709551616})"));
   out.push_back(raw("family_unknown", "E_FAMILY_UNKNOWN", {"janus, llamagen", "\"resnet\""},
@@ -76,8 +79,8 @@ void add_janus(std::vector<Exhibit>& out) {
   janus("kv_heads_no_divisor", "E_JSON_VALUE", {"num_key_value_heads", "divisor of 4", "found 3"},
         "/text_config/num_key_value_heads", 3);
   janus("vocab_2_22_plus_1", "E_JSON_RANGE", {"4194304"}, "/text_config/vocab_size", 4194305);
-  janus("activation_unknown", "E_JSON_VALUE", {"hidden_act", "\"relu\""},
-        "/text_config/hidden_act", "\"relu\"");
+  janus("activation_unknown", "E_JSON_VALUE", {"hidden_act", "\"relu\""}, "/text_config/hidden_act",
+        "\"relu\"");
   janus("eps_zero", "E_JSON_RANGE", {"rms_norm_eps"}, "/text_config/rms_norm_eps", 0.0);
   janus("theta_text", "E_JSON_TYPE", {"rope_theta"}, "/text_config/rope_theta", "1e4");
   janus("text_config_a_list", "E_JSON_TYPE", {"text_config", "an array"}, "/text_config",
@@ -102,8 +105,7 @@ void add_janus(std::vector<Exhibit>& out) {
 
 void add_others(std::vector<Exhibit>& out) {
   out.push_back(edit(kSmallOriginalConfig, "original_tower_unknown", "E_JSON_VALUE",
-                     {"model_name", "SigLIP"}, "/vision_config/params",
-                     {{"model_name", "clip"}}));
+                     {"model_name", "SigLIP"}, "/vision_config/params", {{"model_name", "clip"}}));
   out.push_back(edit(kSmallOriginalConfig, "original_cls", "E_JSON_VALUE", {"VQ-16", "VQ-8"},
                      "/gen_vision_config/cls", "VQ-8"));
   out.push_back(edit(kSmallOriginalConfig, "original_head_codes", "E_JSON_VALUE",

@@ -1,5 +1,5 @@
-// The museum of bad files: every exhibit is refused with its code, exit code 4 and a line that names
-// file, place, expected and found, within a second and 64 MiB.
+// The museum of bad files: every exhibit is refused with its code, exit code 4 and a line that
+// names file, place, expected and found, within a second and 64 MiB.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -36,9 +36,15 @@ void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 void open_exhibit(const Exhibit& exhibit, const std::filesystem::path& path) {
   switch (exhibit.read_as) {
-    case ReadAs::kCheckpoint: Checkpoint::open(path); return;
-    case ReadAs::kConfig: load_family_spec(path.parent_path()); return;
-    case ReadAs::kTokenizer: TextTokenizer::from_file(path); return;
+    case ReadAs::kCheckpoint:
+      Checkpoint::open(path);
+      return;
+    case ReadAs::kConfig:
+      load_family_spec(path.parent_path());
+      return;
+    case ReadAs::kTokenizer:
+      TextTokenizer::from_file(path);
+      return;
   }
 }
 

@@ -12,7 +12,9 @@ constexpr std::size_t kData = 28;
 
 Exhibit raw(std::string name, std::string code, std::vector<std::string> words,
             std::string contents) {
-  return {.name = "st_" + std::move(name), .code = std::move(code), .words = std::move(words),
+  return {.name = "st_" + std::move(name),
+          .code = std::move(code),
+          .words = std::move(words),
           .files = {{"m.safetensors", std::move(contents)}}};
 }
 
@@ -44,8 +46,8 @@ void add_container(std::vector<Exhibit>& out) {
   out.push_back(raw("seven_bytes", "E_ST_SHORT", {"found 7"}, std::string(7, '\0')));
   out.push_back(raw("length_zero", "E_ST_HEADER_SIZE", {"byte 0", "found 0"},
                     safetensors_file(good, kData, 0)));
-  out.push_back(raw("length_one", "E_ST_HEADER_SIZE", {"found 1"},
-                    safetensors_file(good, kData, 1)));
+  out.push_back(
+      raw("length_one", "E_ST_HEADER_SIZE", {"found 1"}, safetensors_file(good, kData, 1)));
   out.push_back(raw("length_past_the_end", "E_ST_HEADER_SIZE", {"found 5000"},
                     safetensors_file(good, kData, 5000)));
   out.push_back(raw("length_2_63", "E_ST_HEADER_SIZE", {"9223372036854775808"},
@@ -84,8 +86,8 @@ void add_json(std::vector<Exhibit>& out) {
                        "\"a\":{\"dtype\":\"F32\",\"shape\":[[2]],\"data_offsets\":[0,8]}"));
   out.push_back(header("million_brackets", "E_ST_GRAMMAR", {"an object", "an array"},
                        "\"a\":" + std::string(1'000'000, '[')));
-  out.push_back(header("tensor_is_a_number", "E_ST_GRAMMAR", {"an object", "a number"},
-                       "\"a\":1," + kB));
+  out.push_back(
+      header("tensor_is_a_number", "E_ST_GRAMMAR", {"an object", "a number"}, "\"a\":1," + kB));
   out.push_back(header("shape_is_a_number", "E_ST_GRAMMAR", {"an array"},
                        header_entry("a", "F32", "6", "[0,24]") + "," + kB));
   out.push_back(header("dtype_is_a_number", "E_ST_GRAMMAR", {"a string"},
@@ -171,12 +173,12 @@ void add_names(std::vector<Exhibit>& out) {
                        header_entry("\\u001b[31m", "F32", "[2,3]", "[0,24]"), 24));
   out.push_back(header("name_too_long", "E_ST_NAME", {"1025 bytes"},
                        header_entry(std::string(1025, 'n'), "F32", "[2,3]", "[0,24]"), 24));
-  out.push_back(header("too_many_tensors", "E_ST_COUNT", {"at most 100000"},
-                       many_tensors(100'001), 0));
+  out.push_back(
+      header("too_many_tensors", "E_ST_COUNT", {"at most 100000"}, many_tensors(100'001), 0));
   out.push_back(header("metadata_number", "E_ST_METADATA", {"a string"},
                        "\"__metadata__\":{\"k\":1}," + kA, 24));
-  out.push_back(header("metadata_is_a_list", "E_ST_GRAMMAR", {"an object"},
-                       "\"__metadata__\":[]," + kA, 24));
+  out.push_back(
+      header("metadata_is_a_list", "E_ST_GRAMMAR", {"an object"}, "\"__metadata__\":[]," + kA, 24));
   out.push_back(header("metadata_too_large", "E_ST_METADATA", {"1048576"},
                        "\"__metadata__\":{\"k\":\"" + std::string(1 << 20, 'v') + "\"}," + kA, 24));
   out.push_back(header("metadata_twice", "E_ST_DUPLICATE", {"__metadata__"},
@@ -205,7 +207,9 @@ const std::string kShard = safetensors_file("{" + header_entry("x", "U8", "[4]",
 
 Exhibit index(std::string name, std::string code, std::vector<std::string> words,
               std::string text) {
-  return {.name = "idx_" + std::move(name), .code = std::move(code), .words = std::move(words),
+  return {.name = "idx_" + std::move(name),
+          .code = std::move(code),
+          .words = std::move(words),
           .files = {{"model.safetensors.index.json", std::move(text)}, {"a.safetensors", kShard}}};
 }
 
@@ -238,15 +242,19 @@ std::vector<Exhibit> index_exhibits() {
   out.push_back(index("control_in_tensor_name", "E_IDX_TENSOR_NAME", {"control"},
                       map_of(R"("x\n":"a.safetensors")")));
   for (const auto& [name, shard] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"shard_climbs", "../a.safetensors"}, {"shard_absolute", "/etc/passwd"},
-           {"shard_in_folder", "sub/a.safetensors"}, {"shard_backslash", "sub\\\\a.safetensors"},
-           {"shard_hidden", ".a.safetensors"}, {"shard_empty", ""}, {"shard_dots", ".."},
+           {"shard_climbs", "../a.safetensors"},
+           {"shard_absolute", "/etc/passwd"},
+           {"shard_in_folder", "sub/a.safetensors"},
+           {"shard_backslash", "sub\\\\a.safetensors"},
+           {"shard_hidden", ".a.safetensors"},
+           {"shard_empty", ""},
+           {"shard_dots", ".."},
            {"shard_with_nul", "a.safetensors\\u0000"}}) {
     out.push_back(index(name, "E_IDX_SHARD_NAME", {"plain file name"},
                         map_of("\"x\":\"" + std::string(shard) + "\"")));
   }
-  out.push_back(index("too_many_shards", "E_IDX_SHARDS", {"at most 10000"},
-                      map_of(many_shards(10'001))));
+  out.push_back(
+      index("too_many_shards", "E_IDX_SHARDS", {"at most 10000"}, map_of(many_shards(10'001))));
   out.push_back(index("tensors_missing_and_surplus", "E_IDX_TENSORS",
                       {"1 missing: y (in a.safetensors)", "1 surplus: x"},
                       map_of(R"("y":"a.safetensors")")));

@@ -10,7 +10,9 @@ namespace {
 
 Exhibit raw(std::string name, std::string code, std::vector<std::string> words,
             std::string contents) {
-  return {.name = std::move(name), .code = std::move(code), .words = std::move(words),
+  return {.name = std::move(name),
+          .code = std::move(code),
+          .words = std::move(words),
           .files = {{"m.pt", std::move(contents)}}};
 }
 
@@ -34,8 +36,12 @@ Exhibit tensor(const std::string& name, std::string code, std::vector<std::strin
                std::vector<std::int64_t> stride, const char* type = "FloatStorage",
                const char* key = "0") {
   return raw("pt_" + name, std::move(code), std::move(words),
-             torch_archive(PickleText().op('}').text("a")
-                               .tensor(type, key, storage, offset, size, stride).op('s').stop()));
+             torch_archive(PickleText()
+                               .op('}')
+                               .text("a")
+                               .tensor(type, key, storage, offset, size, stride)
+                               .op('s')
+                               .stop()));
 }
 
 PickleText good_tensor(PickleText text) {
@@ -47,17 +53,17 @@ void add_zip(std::vector<Exhibit>& out) {
   const std::string whole = torch_archive(simple_pickle());
   out.push_back(raw("zip_empty_file", "E_PT_MAGIC", {"byte 0"}, ""));
   out.push_back(raw("zip_not_a_zip", "E_PT_MAGIC", {"zip archive"}, "hello hello hello hello"));
-  out.push_back(raw("zip_cut_by_one", "E_ZIP_END", {"end record", "cut"},
-                    whole.substr(0, whole.size() - 1)));
-  out.push_back(raw("zip_cut_in_half", "E_ZIP_END", {"end record"},
-                    whole.substr(0, whole.size() / 2)));
+  out.push_back(
+      raw("zip_cut_by_one", "E_ZIP_END", {"end record", "cut"}, whole.substr(0, whole.size() - 1)));
+  out.push_back(
+      raw("zip_cut_in_half", "E_ZIP_END", {"end record"}, whole.substr(0, whole.size() / 2)));
   out.push_back(raw("zip_magic_alone", "E_ZIP_END", {"22 bytes"}, whole.substr(0, 4)));
-  out.push_back(zip("text_after_the_end", "E_ZIP_END", {"added"},
-                    [](ZipPlan& plan) { plan.tail = "x"; }));
-  out.push_back(zip("comment", "E_ZIP_END", {"end record"},
-                    [](ZipPlan& plan) { plan.comment = "hello"; }));
-  out.push_back(zip("several_disks", "E_ZIP_END", {"one part"},
-                    [](ZipPlan& plan) { plan.disk = 1; }));
+  out.push_back(
+      zip("text_after_the_end", "E_ZIP_END", {"added"}, [](ZipPlan& plan) { plan.tail = "x"; }));
+  out.push_back(
+      zip("comment", "E_ZIP_END", {"end record"}, [](ZipPlan& plan) { plan.comment = "hello"; }));
+  out.push_back(
+      zip("several_disks", "E_ZIP_END", {"one part"}, [](ZipPlan& plan) { plan.disk = 1; }));
   out.push_back(zip("count_one_more", "E_ZIP_DIRECTORY", {"an entry"},
                     [](ZipPlan& plan) { plan.count = 5; }));
   out.push_back(zip("count_one_less", "E_ZIP_DIRECTORY", {"3 entries"},
@@ -77,9 +83,8 @@ void add_zip(std::vector<Exhibit>& out) {
                     [](ZipPlan& plan) { plan.locator_shift = 4; }));
   out.push_back(zip("encrypted", "E_ZIP_FLAGS", {"flags 2057", "x/data/0"},
                     [](ZipPlan& plan) { plan.items[2].flags |= 1; }));
-  out.push_back(zip("deflated", "E_ZIP_COMPRESSED", {"x/data/0", "stored"}, [](ZipPlan& plan) {
-    plan.items[2].method = plan.items[2].local_method = 8;
-  }));
+  out.push_back(zip("deflated", "E_ZIP_COMPRESSED", {"x/data/0", "stored"},
+                    [](ZipPlan& plan) { plan.items[2].method = plan.items[2].local_method = 8; }));
   out.push_back(zip("bomb_of_sizes", "E_ZIP_DIRECTORY", {"24 and 4294967294"},
                     [](ZipPlan& plan) { plan.items[2].unpacked = 0xfffffffe; }));
   out.push_back(zip("name_climbs", "E_ZIP_NAME", {"x/../data"},
@@ -88,12 +93,10 @@ void add_zip(std::vector<Exhibit>& out) {
                     [](ZipPlan& plan) { plan.items[2].name = "/etc/passwd"; }));
   out.push_back(zip("name_backslash", "E_ZIP_NAME", {"relative"},
                     [](ZipPlan& plan) { plan.items[2].name = "x\\data"; }));
-  out.push_back(zip("name_with_nul", "E_ZIP_NAME", {"control"}, [](ZipPlan& plan) {
-    plan.items[2].name = std::string("x/data/0\0", 9);
-  }));
-  out.push_back(zip("name_twice", "E_ZIP_DUPLICATE", {"x/version", "once"}, [](ZipPlan& plan) {
-    plan.items.push_back(plan.items[3]);
-  }));
+  out.push_back(zip("name_with_nul", "E_ZIP_NAME", {"control"},
+                    [](ZipPlan& plan) { plan.items[2].name = std::string("x/data/0\0", 9); }));
+  out.push_back(zip("name_twice", "E_ZIP_DUPLICATE", {"x/version", "once"},
+                    [](ZipPlan& plan) { plan.items.push_back(plan.items[3]); }));
   out.push_back(zip("two_names", "E_ZIP_LOCAL", {"x/data/0"},
                     [](ZipPlan& plan) { plan.items[2].local_name = "x/data/1"; }));
   out.push_back(zip("two_methods", "E_ZIP_LOCAL", {"local header"},
@@ -104,10 +107,9 @@ void add_zip(std::vector<Exhibit>& out) {
                     [](ZipPlan& plan) { plan.items[2].local_offset = 1; }));
   out.push_back(zip("local_header_past_the_end", "E_ZIP_RANGE", {"before the central directory"},
                     [](ZipPlan& plan) { plan.items[2].local_offset = 0x7fffffff; }));
-  out.push_back(zip("contents_past_the_end", "E_ZIP_RANGE", {"x/data/0", "2147483647"},
-                    [](ZipPlan& plan) {
-                      plan.items[2].packed = plan.items[2].unpacked = 0x7fffffff;
-                    }));
+  out.push_back(
+      zip("contents_past_the_end", "E_ZIP_RANGE", {"x/data/0", "2147483647"},
+          [](ZipPlan& plan) { plan.items[2].packed = plan.items[2].unpacked = 0x7fffffff; }));
   out.push_back(zip("contents_2_64", "E_ZIP_RANGE", {"18446744073709551615"}, [](ZipPlan& plan) {
     plan.items[2].wide = true;
     plan.items[2].packed = plan.items[2].unpacked = UINT64_MAX;
@@ -137,18 +139,24 @@ void add_opcodes(std::vector<Exhibit>& out) {
                        text().text("builtins").text("eval").op(0x93)));
   out.push_back(pickle("nearly_allowed", "E_PT_GLOBAL", {"torch._utils._rebuild_tensor_v2x"},
                        text().name("torch._utils", "_rebuild_tensor_v2x")));
-  out.push_back(pickle("name_with_escape_code", "E_PT_GLOBAL", {"\\u{001b}"},
-                       text().name("\x1b[31m", "x")));
-  out.push_back(pickle("getattr", "E_PT_GLOBAL", {"builtins.getattr"},
-                       text().name("builtins", "getattr")));
-  for (const auto& [name, code] : std::initializer_list<std::pair<const char*, unsigned char>>{
-           {"ext1", 0x82}, {"inst", 'i'}, {"obj", 'o'}, {"persid_text", 'P'}, {"long4", 0x8b},
-           {"int_text", 'I'}, {"newobj_ex", 0x92}, {"bytearray8", 0x96}, {"no_opcode", 0xff}}) {
+  out.push_back(
+      pickle("name_with_escape_code", "E_PT_GLOBAL", {"\\u{001b}"}, text().name("\x1b[31m", "x")));
+  out.push_back(
+      pickle("getattr", "E_PT_GLOBAL", {"builtins.getattr"}, text().name("builtins", "getattr")));
+  for (const auto& [name, code] :
+       std::initializer_list<std::pair<const char*, unsigned char>>{{"ext1", 0x82},
+                                                                    {"inst", 'i'},
+                                                                    {"obj", 'o'},
+                                                                    {"persid_text", 'P'},
+                                                                    {"long4", 0x8b},
+                                                                    {"int_text", 'I'},
+                                                                    {"newobj_ex", 0x92},
+                                                                    {"bytearray8", 0x96},
+                                                                    {"no_opcode", 0xff}}) {
     out.push_back(pickle(std::string("opcode_") + name, "E_PT_OPCODE",
                          {"opcode " + std::to_string(code), "byte 2"}, text().op(code)));
   }
-  out.push_back(pickle("protocol_0", "E_PT_PROTOCOL", {"2..5", "found 0"},
-                       text().op(0x80).op(0)));
+  out.push_back(pickle("protocol_0", "E_PT_PROTOCOL", {"2..5", "found 0"}, text().op(0x80).op(0)));
   out.push_back(pickle("protocol_6", "E_PT_PROTOCOL", {"found 6"}, text().op(0x80).op(6)));
   out.push_back(pickle("frame_past_the_end", "E_PT_TRUNCATED", {"frame"},
                        text().op(0x95).raw(std::string(8, '\x7f'))));
@@ -169,19 +177,19 @@ void add_machine(std::vector<Exhibit>& out) {
   out.push_back(pickle("two_values_left", "E_PT_STACK", {"one value"}, text().op('}').op('}')));
   out.push_back(pickle("mark_left", "E_PT_STACK", {"value"}, text().op('}').op('(')));
   out.push_back(pickle("tuple_without_mark", "E_PT_STACK", {"a mark"}, text().op('}').op('t')));
-  out.push_back(pickle("pop_below_mark", "E_PT_STACK", {"a value"},
-                       text().op('}').op('(').op('0')));
+  out.push_back(
+      pickle("pop_below_mark", "E_PT_STACK", {"a value"}, text().op('}').op('(').op('0')));
   out.push_back(pickle("key_without_value", "E_PT_STACK", {"a key alone"},
                        text().op('}').op('(').text("a").op('u')));
   out.push_back(pickle("memo_unset", "E_PT_MEMO", {"found 5"}, text().op('h').op(5)));
-  out.push_back(pickle("memo_hole", "E_PT_MEMO", {"found 1"},
-                       text().op('}').op('q').op(3).op('h').op(1)));
+  out.push_back(
+      pickle("memo_hole", "E_PT_MEMO", {"found 1"}, text().op('}').op('q').op(3).op('h').op(1)));
   out.push_back(pickle("memo_slot_huge", "E_PT_MEMO", {"4294967295"},
                        text().op('}').op('r').raw("\xff\xff\xff\xff")));
-  out.push_back(pickle("stack_too_deep", "E_PT_STACK", {"100000"},
-                       text().raw(std::string(100'001, 'N'))));
-  out.push_back(pickle("too_many_marks", "E_PT_STACK", {"marks"},
-                       text().raw(std::string(100'001, '('))));
+  out.push_back(
+      pickle("stack_too_deep", "E_PT_STACK", {"100000"}, text().raw(std::string(100'001, 'N'))));
+  out.push_back(
+      pickle("too_many_marks", "E_PT_STACK", {"marks"}, text().raw(std::string(100'001, '('))));
   std::string endless;
   for (int i = 0; i < 5'000'100; ++i) endless += "N0";
   out.push_back(pickle("too_many_steps", "E_PT_STEPS", {"10000000"}, text().raw(endless)));
@@ -202,43 +210,55 @@ void add_machine(std::vector<Exhibit>& out) {
   out.push_back(pickle("call_of_a_storage_class", "E_PT_CALL", {"torch.FloatStorage"},
                        text().name("torch", "FloatStorage").op(')').op('R')));
   out.push_back(pickle("rebuilder_of_rebuilders", "E_PT_CALL", {"calls another"},
-                       text().name("torch._tensor", "_rebuild_from_type_v2").op('(')
-                           .name("torch._tensor", "_rebuild_from_type_v2").op('N').op(')')
-                           .op('t').op('R')));
+                       text()
+                           .name("torch._tensor", "_rebuild_from_type_v2")
+                           .op('(')
+                           .name("torch._tensor", "_rebuild_from_type_v2")
+                           .op('N')
+                           .op(')')
+                           .op('t')
+                           .op('R')));
   out.push_back(pickle("attributes_of_a_number", "E_PT_TYPE", {"attributes"},
                        text().integer(1).op('}').op('b')));
   out.push_back(pickle("persistent_id_not_a_tuple", "E_PT_TYPE", {"storage", "a string"},
                        text().text("x").op('Q')));
-  out.push_back(pickle("persistent_id_too_short", "E_PT_CALL", {"arguments"},
-                       text().op('(').text("storage").name("torch", "FloatStorage").text("0")
-                           .op('t').op('Q')));
+  out.push_back(pickle(
+      "persistent_id_too_short", "E_PT_CALL", {"arguments"},
+      text().op('(').text("storage").name("torch", "FloatStorage").text("0").op('t').op('Q')));
   out.push_back(pickle("persistent_id_other_word", "E_PT_STORAGE_ID", {"\"storage\""},
-                       text().op('(').text("module").name("torch", "FloatStorage").text("0")
-                           .text("cpu").integer(6).op('t').op('Q')));
+                       text()
+                           .op('(')
+                           .text("module")
+                           .name("torch", "FloatStorage")
+                           .text("0")
+                           .text("cpu")
+                           .integer(6)
+                           .op('t')
+                           .op('Q')));
   out.push_back(pickle("storage_size_negative", "E_PT_STORAGE_ID", {"size -1"},
                        text().storage("FloatStorage", "0", -1)));
   out.push_back(pickle("storage_of_strings", "E_PT_GLOBAL", {"torch.StringStorage"},
                        text().storage("StringStorage", "0", 6)));
-  out.push_back(pickle("root_is_a_tensor", "E_PT_NO_TENSORS", {"a dict", "a tensor"},
-                       good_tensor(text())));
+  out.push_back(
+      pickle("root_is_a_tensor", "E_PT_NO_TENSORS", {"a dict", "a tensor"}, good_tensor(text())));
   out.push_back(pickle("root_is_empty", "E_PT_NO_TENSORS", {"state_dict"}, text().op('}')));
   out.push_back(pickle("name_is_a_number", "E_PT_NAME", {"an integer"},
                        good_tensor(text().op('}').integer(7)).op('s')));
-  out.push_back(pickle("name_twice", "E_PT_DUPLICATE", {"\"a\""},
-                       good_tensor(good_tensor(text().op('}').text("a")).op('s').text("a"))
-                           .op('s')));
+  out.push_back(
+      pickle("name_twice", "E_PT_DUPLICATE", {"\"a\""},
+             good_tensor(good_tensor(text().op('}').text("a")).op('s').text("a")).op('s')));
 }
 
 void add_tensors(std::vector<Exhibit>& out) {
   out.push_back(tensor("offset_past_the_storage", "E_PT_STRIDE", {"storage of 6", "element 1"}, 6,
                        1, {2, 3}, {3, 1}));
   out.push_back(tensor("stride_past_the_storage", "E_PT_STRIDE", {"to 7"}, 6, 0, {2, 3}, {4, 1}));
-  out.push_back(tensor("offset_2_63", "E_PT_STRIDE", {"9223372036854775807"}, 6, INT64_MAX, {2},
-                       {1}));
+  out.push_back(
+      tensor("offset_2_63", "E_PT_STRIDE", {"9223372036854775807"}, 6, INT64_MAX, {2}, {1}));
   out.push_back(tensor("offset_negative", "E_PT_SHAPE", {"offset -1"}, 6, -1, {2}, {1}));
   out.push_back(tensor("stride_negative", "E_PT_SHAPE", {"and -3"}, 6, 3, {2, 3}, {-3, 1}));
-  out.push_back(tensor("stride_wraps", "E_PT_STRIDE", {"storage of 6"}, 6, 0, {3, 3},
-                       {INT64_MAX, 1}));
+  out.push_back(
+      tensor("stride_wraps", "E_PT_STRIDE", {"storage of 6"}, 6, 0, {3, 3}, {INT64_MAX, 1}));
   out.push_back(tensor("stride_zero", "E_PT_STRIDE", {"contiguous"}, 6, 0, {1'000'000, 6}, {0, 1}));
   out.push_back(tensor("size_negative", "E_PT_SHAPE", {"-2"}, 6, 0, {-2, 3}, {3, 1}));
   out.push_back(tensor("size_wraps", "E_PT_SHAPE", {"2^61"}, 6, 0,
@@ -250,12 +270,12 @@ void add_tensors(std::vector<Exhibit>& out) {
   out.push_back(tensor("fewer_strides", "E_PT_SHAPE", {"1 strides"}, 6, 0, {2, 3}, {1}));
   out.push_back(tensor("storage_missing", "E_PT_STORAGE", {"x/data/7", "no such entry"}, 6, 0, {2},
                        {1}, "FloatStorage", "7"));
-  out.push_back(tensor("storage_one_short", "E_PT_STORAGE", {"7 elements", "24 bytes"}, 7, 0, {7},
-                       {1}));
-  out.push_back(tensor("storage_2_62", "E_PT_STORAGE", {"24 bytes"}, std::int64_t{1} << 62, 0, {2},
-                       {1}));
-  out.push_back(tensor("storage_of_another_type", "E_PT_STORAGE", {"f64"}, 6, 0, {6}, {1},
-                       "DoubleStorage"));
+  out.push_back(
+      tensor("storage_one_short", "E_PT_STORAGE", {"7 elements", "24 bytes"}, 7, 0, {7}, {1}));
+  out.push_back(
+      tensor("storage_2_62", "E_PT_STORAGE", {"24 bytes"}, std::int64_t{1} << 62, 0, {2}, {1}));
+  out.push_back(
+      tensor("storage_of_another_type", "E_PT_STORAGE", {"f64"}, 6, 0, {6}, {1}, "DoubleStorage"));
   out.push_back(tensor("complex", "E_PT_DTYPE", {"ComplexFloatStorage"}, 6, 0, {6}, {1},
                        "ComplexFloatStorage"));
   out.push_back(zip("pickle_crc", "E_PT_CRC", {"CRC-32"}, [](ZipPlan& plan) {

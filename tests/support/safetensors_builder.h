@@ -23,8 +23,8 @@ inline std::string safetensors_file(std::string_view header, std::size_t data_by
 // `"name":{"dtype":...,"shape":...,"data_offsets":...}`
 inline std::string header_entry(std::string_view name, std::string_view dtype,
                                 std::string_view shape, std::string_view offsets) {
-  return "\"" + std::string(name) + "\":{\"dtype\":\"" + std::string(dtype) + "\",\"shape\":" +
-         std::string(shape) + ",\"data_offsets\":" + std::string(offsets) + "}";
+  return "\"" + std::string(name) + "\":{\"dtype\":\"" + std::string(dtype) +
+         "\",\"shape\":" + std::string(shape) + ",\"data_offsets\":" + std::string(offsets) + "}";
 }
 
 }  // namespace tessera

@@ -35,7 +35,8 @@ class TempFolder {
 
 // Plain file access that bypasses the I/O layer, so that planned faults do not touch it.
 inline void put_file(const std::filesystem::path& path, std::string_view text) {
-  std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+  std::ofstream(path, std::ios::binary)
+      .write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
 inline std::string get_file(const std::filesystem::path& path) {

@@ -149,7 +149,13 @@ class PickleText {
     return op('t');
   }
   PickleText& storage(std::string_view type, std::string_view key, std::int64_t size) {
-    return op('(').text("storage").name("torch", type).text(key).text("cpu").integer(size).op('t')
+    return op('(')
+        .text("storage")
+        .name("torch", type)
+        .text(key)
+        .text("cpu")
+        .integer(size)
+        .op('t')
         .op('Q');
   }
   // A call of _rebuild_tensor_v2.
@@ -169,8 +175,12 @@ class PickleText {
 // {"a": tensor of floats [rows, cols]} over a storage of rows * cols elements.
 inline std::string simple_pickle(std::int64_t rows = 2, std::int64_t cols = 3) {
   const std::int64_t size[] = {rows, cols}, stride[] = {cols, 1};
-  return PickleText().op('}').text("a").tensor("FloatStorage", "0", rows * cols, 0, size, stride)
-      .op('s').stop();
+  return PickleText()
+      .op('}')
+      .text("a")
+      .tensor("FloatStorage", "0", rows * cols, 0, size, stride)
+      .op('s')
+      .stop();
 }
 
 inline ZipPlan torch_plan(const std::string& pickle, std::size_t storage_bytes = 24) {

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr DType kAllTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kF64, DType::kI8,
-                               DType::kU8, DType::kI16, DType::kI32, DType::kI64, DType::kBool};
+                               DType::kU8,  DType::kI16,  DType::kI32, DType::kI64, DType::kBool};
 
 std::map<std::string, Tensor> sample_tensors() {
   std::map<std::string, Tensor> out;
@@ -92,9 +92,8 @@ TEST(Checkpoint, WritingLeavesNothingBehindWhenTheDiskFails) {
 TEST(Checkpoint, MisalignedTensorsAreCopiedToAlignedMemory) {
   TempFolder folder;
   // One byte first, so that every float of the second tensor lies at an odd address.
-  std::string header =
-      R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-      R"("f":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})";
+  std::string header = R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                       R"("f":{"dtype":"F32","shape":[2],"data_offsets":[1,9]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   std::string file(8, '\0');
   file[0] = static_cast<char>(header.size());
@@ -113,8 +112,9 @@ TEST(Checkpoint, JoinsTheShardsOfAnIndex) {
   TempFolder folder;
   write_one(folder / "a.safetensors", "x", 1);
   write_one(folder / "b.safetensors", "y", 2);
-  put_file(folder / "model.safetensors.index.json",
-           R"({"metadata":{"total_size":32},"weight_map":{"x":"a.safetensors","y":"b.safetensors"}})");
+  put_file(
+      folder / "model.safetensors.index.json",
+      R"({"metadata":{"total_size":32},"weight_map":{"x":"a.safetensors","y":"b.safetensors"}})");
   const Checkpoint read = Checkpoint::open(folder.path());
   EXPECT_EQ(read.tensors().size(), 2u);
   EXPECT_EQ(read.file_of("y"), (folder / "b.safetensors").string());
@@ -124,14 +124,17 @@ TEST(Checkpoint, JoinsTheShardsOfAnIndex) {
 TEST(Checkpoint, AnIndexMustListExactlyWhatTheShardsHold) {
   TempFolder folder;
   std::map<std::string, Tensor> many;
-  for (int i = 0; i < 15; ++i) many.emplace("t" + std::to_string(10 + i), patterned(DType::kU8, {1}));
+  for (int i = 0; i < 15; ++i)
+    many.emplace("t" + std::to_string(10 + i), patterned(DType::kU8, {1}));
   const Checkpoint made = Checkpoint::from_tensors("", std::move(many));
   write_safetensors(folder / "a.safetensors", views_of(made));
-  put_file(folder / "i.index.json", R"({"weight_map":{"t10":"a.safetensors","u":"a.safetensors"}})");
+  put_file(folder / "i.index.json",
+           R"({"weight_map":{"t10":"a.safetensors","u":"a.safetensors"}})");
   const Error error = error_of([&] { Checkpoint::open(folder / "i.index.json"); });
   EXPECT_EQ(error.info().code, "E_IDX_TENSORS");
   EXPECT_NE(error.info().found.find("1 missing: u (in a.safetensors); 14 surplus: t11, "),
-            std::string::npos) << error.info().found;
+            std::string::npos)
+      << error.info().found;
   EXPECT_NE(error.info().found.find("t20 and 4 more"), std::string::npos) << error.info().found;
 }
 

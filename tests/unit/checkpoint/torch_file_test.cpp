@@ -28,14 +28,15 @@ struct Good {
 };
 
 class GoodTorchFile : public ::testing::TestWithParam<Good> {};
-INSTANTIATE_TEST_SUITE_P(
-    Goldens, GoodTorchFile,
-    ::testing::Values(Good{"dtypes_protocol2", ""}, Good{"dtypes_protocol3", ""},
-                      Good{"dtypes_protocol4", ""}, Good{"dtypes_protocol5", ""},
-                      Good{"ordered_dict", ""}, Good{"parameters", "state_dict"},
-                      Good{"shared_storage", "module"}, Good{"strided", ""},
-                      Good{"training", "model"}, Good{"without_crc", "model"}),
-    [](const auto& row) { return std::string(row.param.name); });
+INSTANTIATE_TEST_SUITE_P(Goldens, GoodTorchFile,
+                         ::testing::Values(Good{"dtypes_protocol2", ""},
+                                           Good{"dtypes_protocol3", ""},
+                                           Good{"dtypes_protocol4", ""},
+                                           Good{"dtypes_protocol5", ""}, Good{"ordered_dict", ""},
+                                           Good{"parameters", "state_dict"},
+                                           Good{"shared_storage", "module"}, Good{"strided", ""},
+                                           Good{"training", "model"}, Good{"without_crc", "model"}),
+                         [](const auto& row) { return std::string(row.param.name); });
 
 TEST_P(GoodTorchFile, HoldsTheValuesThatPytorchSaved) {
   const std::string name = GetParam().name;

@@ -117,20 +117,27 @@ TEST(Checked, NeverWraps) {
 }
 
 TEST(Error, LineNamesFilePlaceExpectedFoundHint) {
-  const Error error({.kind = ErrorKind::kModel, .code = "E_X", .file = "a.json", .where = "byte 3",
-                     .expected = "b", .found = "c", .hint = "d"});
+  const Error error({.kind = ErrorKind::kModel,
+                     .code = "E_X",
+                     .file = "a.json",
+                     .where = "byte 3",
+                     .expected = "b",
+                     .found = "c",
+                     .hint = "d"});
   EXPECT_STREQ(error.what(), "a.json: byte 3: expected b, found c (d)");
   EXPECT_EQ(error.exit_code(), 4);
 }
 
 TEST(Error, LineHoldsNoControlBytesAndIsCut) {
   std::string hostile = "x\x1b[31m\n\x7f\xff\xc2\x9b\xe2\x80\xae";
-  EXPECT_EQ(escape_for_terminal(hostile), "x\\u{001b}[31m\\u{000a}\\u{007f}\\xff\\u{009b}\\u{202e}");
+  EXPECT_EQ(escape_for_terminal(hostile),
+            "x\\u{001b}[31m\\u{000a}\\u{007f}\\xff\\u{009b}\\u{202e}");
   const std::string line = format_error({.file = std::string(5000, 'f')});
   EXPECT_EQ(line.size(), 1024u);
   EXPECT_EQ(line.substr(1021), "...");
   for (std::size_t cut = 4; cut < 40; ++cut) {
-    const std::string piece = escape_for_terminal("\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4" + hostile, cut);
+    const std::string piece =
+        escape_for_terminal("\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4" + hostile, cut);
     EXPECT_LE(piece.size(), cut);
     EXPECT_TRUE(is_valid_utf8(piece));
   }

@@ -91,8 +91,7 @@ TEST(AtomicWrite, AnInterruptedCallIsRepeated) {
 }
 
 TEST(AtomicWrite, ShortWritesAreContinued) {
-  const Outcome out =
-      write_under({IoOp::kWrite, 1, 0, FaultPlan::Mode::kShort}, atomic_writer);
+  const Outcome out = write_under({IoOp::kWrite, 1, 0, FaultPlan::Mode::kShort}, atomic_writer);
   EXPECT_EQ(out.hits, 1u);
   EXPECT_FALSE(out.failed);
   EXPECT_EQ(out.trouble, "");

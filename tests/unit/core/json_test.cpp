@@ -84,7 +84,8 @@ TEST(Json, RefusesEachBadTextWithItsCodeAndPlace) {
 TEST(Json, ReadsValues) {
   const Json value = parse_json(
       " {\"i\": -3, \"u\": 18446744073709551615, \"d\": 1.5e3, \"s\": \"\\u00e4\\ud83d\\ude42\\n\","
-      " \"tiny\": 1e-999, \"a\": [true, false, null, {}, []], \"z\": -0}\r\n", "f");
+      " \"tiny\": 1e-999, \"a\": [true, false, null, {}, []], \"z\": -0}\r\n",
+      "f");
   EXPECT_EQ(value["i"].get<std::int64_t>(), -3);
   EXPECT_EQ(value["u"].get<std::uint64_t>(), UINT64_MAX);
   EXPECT_EQ(value["d"].get<double>(), 1500.0);
