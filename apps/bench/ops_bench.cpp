@@ -72,7 +72,7 @@ class OpsBench {
   ThreadPool& pool() { return backend_.threads(); }
 
   void mem_read() {
-    const double rate = probe_.gigabytes_per_second(9);
+    const double rate = probe_.gigabytes_per_second(8);
     Json object = report_.start("mem.read");
     object["bytes"] = probe_.bytes();
     object["gbs"] = rate;
@@ -155,12 +155,12 @@ class OpsBench {
                    const std::vector<LinearWeight>& copies, double& two_rows) {
     const Tensor x = random_tensor({rows, size.k}, 4, 1.0f, pool());
     Tensor out = Tensor::host(DType::kF32, {rows, size.n});
-    const double before = probe_.gigabytes_per_second(2);
+    const double before = probe_.gigabytes_per_second(1);
     std::size_t turn = 0;
     const Timing timing = measure(options_, [&] {
       ops::linear(backend_, x.view(), copies[turn++ % copies.size()], {}, out.view());
     });
-    const double after = probe_.gigabytes_per_second(2);
+    const double after = probe_.gigabytes_per_second(1);
     if (rows == 2) two_rows = timing.median();
     const std::size_t bytes = copies[0].packed.bytes();
     const double eff = static_cast<double>(bytes) / (timing.median() * 1e9 * (before + after) / 2);
@@ -233,7 +233,7 @@ class OpsBench {
     }
     const Tensor q = random_tensor({2 * window, shape.heads, shape.dim}, 8, 1.0f, pool());
     Tensor out = Tensor::host(DType::kF32, q.shape());
-    const double before = probe_.gigabytes_per_second(2);
+    const double before = probe_.gigabytes_per_second(1);
     std::size_t turn = 0;
     const Timing timing = measure(options_, [&] {
       const Tensor* kv = &layers[4 * (turn++ % (layers.size() / 4))];
@@ -242,7 +242,7 @@ class OpsBench {
       ops::attention(backend_, {.q = q.view(), .out = out.view(), .segments = segments,
                                 .scale = 1.0f / std::sqrt(static_cast<float>(shape.dim))});
     });
-    const double after = probe_.gigabytes_per_second(2);
+    const double after = probe_.gigabytes_per_second(1);
     const double eff = static_cast<double>(bytes) / (timing.median() * 1e9 * (before + after) / 2);
     Json object = report_.start("attn.window");
     object["model"] = {{"kv_dtype", dtype_name(storage)}};
