@@ -2,14 +2,17 @@
 // the picture of a scene file. Beside each picture stands a JSON file with everything known about
 // it.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
+#include "apps/pipeline/output_names.h"
 #include "engine/core/error.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
@@ -71,27 +74,9 @@ int parse_side(const std::string& text) {
   return side;
 }
 
-// "scene_%04d.png" with the picture's index in place of the one %d or %0Nd.
-std::string numbered_name(const std::string& pattern, std::uint64_t index) {
-  const std::size_t percent = pattern.find('%');
-  if (percent == std::string::npos) return pattern;
-  std::size_t end = percent + 1;
-  while (end < pattern.size() && pattern[end] >= '0' && pattern[end] <= '9') ++end;
-  std::size_t width = 0;
-  std::from_chars(pattern.data() + percent + 1, pattern.data() + end, width);
-  const bool padded = end == percent + 1 || pattern[percent + 1] == '0';
-  if (end == pattern.size() || pattern[end] != 'd' || !padded || width > 20 ||
-      pattern.find('%', end) != std::string::npos) {
-    refuse("--output", "a file name with at most one %d or %04d", "'" + pattern + "'");
-  }
-  std::string number = std::to_string(index);
-  if (number.size() < width) number.insert(0, width - number.size(), '0');
-  return pattern.substr(0, percent) + number + pattern.substr(end + 1);
-}
-
 void refuse_existing(const fs::path& path, bool overwrite) {
   if (overwrite || !file_exists(path)) return;
-  throw Error{{.kind = ErrorKind::kUsage,
+  throw Error{{.kind = ErrorKind::kStorage,
                .code = "E_OUTPUT_EXISTS",
                .file = path.string(),
                .expected = "a name that is free",
@@ -159,7 +144,8 @@ int run_scene(const Session& session, const SceneFlags& flags) {
   const int side = parse_side(flags.size);
   const fs::path folder = flags.output_dir;
   const bool pictures = flags.pictures || !flags.sheet;
-  if (pictures && flags.count > 1 && flags.output.find('%') == std::string::npos) {
+  const NamePattern pattern(flags.output);
+  if (pictures && flags.count > 1 && !pattern.numbered()) {
     refuse("--output", "a pattern such as scene_%04d.png for more than one picture",
            "'" + flags.output + "'");
   }
@@ -170,7 +156,7 @@ int run_scene(const Session& session, const SceneFlags& flags) {
   const auto first = static_cast<std::uint64_t>(flags.start);
   const auto count = static_cast<std::uint64_t>(flags.count);
   const auto path_of = [&](std::uint64_t index) {
-    return (folder / numbered_name(flags.output, index)).lexically_normal();
+    return (folder / pattern.name(static_cast<std::int64_t>(index))).lexically_normal();
   };
   if (pictures) {
     for (std::uint64_t i = 0; i < count; ++i) {

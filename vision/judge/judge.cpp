@@ -137,11 +137,11 @@ std::vector<ConvStep> judge_steps(const JudgeConfig& config) {
   return steps;
 }
 
-Judge::Judge(Backend& backend, const std::filesystem::path& folder)
-    : Judge(backend,
-            parse_judge_config(read_file(folder / "config.json", kMaxConfigBytes),
-                               (folder / "config.json").string()),
-            Checkpoint::open(folder / "model.safetensors")) {}
+Judge Judge::open(Backend& backend, const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "config.json";
+  const JudgeConfig config = parse_judge_config(read_file(file, kMaxConfigBytes), file.string());
+  return {backend, config, Checkpoint::open(folder / "model.safetensors")};
+}
 
 Judge::Judge(Backend& backend, const JudgeConfig& config, const Checkpoint& checkpoint)
     : backend_(backend), config_(config), body_(load_body(backend, config, checkpoint)) {

@@ -46,7 +46,7 @@ class Judge {
  public:
   // A folder with config.json and model.safetensors. The backend must outlive the judge. Error
   // kModel.
-  Judge(Backend& backend, const std::filesystem::path& folder);
+  static Judge open(Backend& backend, const std::filesystem::path& folder);
   Judge(Backend& backend, const JudgeConfig& config, const Checkpoint& checkpoint);
 
   const JudgeConfig& config() const { return config_; }

@@ -58,7 +58,7 @@ TEST(JudgeGolden, EqualsTheTrainingCode) {
   const Checkpoint golden = Checkpoint::open(kGolden);
   for (const auto isa : {CpuOptions::Isa::kAuto, CpuOptions::Isa::kReference}) {
     const auto backend = make_backend("cpu", {.threads = 2, .isa = isa});
-    const Judge judge(*backend, kModel);
+    const Judge judge = Judge::open(*backend, kModel);
     // The reference loops are slow: one picture is enough for them.
     const std::int64_t pictures = isa == CpuOptions::Isa::kReference ? 1 : 8;
     const double features = deviation(judge, golden, "features", pictures);
@@ -89,7 +89,7 @@ TEST(JudgeGolden, NoticesAWrongTensor) {
 
 TEST(JudgeGolden, ReadsTrueRenders) {
   const auto backend = make_backend("cpu", {.threads = 2});
-  const Judge judge(*backend, kModel);
+  const Judge judge = Judge::open(*backend, kModel);
   constexpr int kScenes = 60;
   int right = 0;
   int mismatched = 0;
@@ -110,7 +110,7 @@ TEST(JudgeGolden, ReadsTrueRenders) {
 // Twice the size, every pixel doubled: the judge averages back to the same picture.
 TEST(JudgeGolden, LargerPicturesAreAveragedDown) {
   const auto backend = make_backend("cpu", {.threads = 1});
-  const Judge judge(*backend, kModel);
+  const Judge judge = Judge::open(*backend, kModel);
   const Checkpoint golden = Checkpoint::open(kGolden);
   const Image small = golden_image(golden, 0);
   Image large(small.width * 2, small.height * 2);

@@ -42,7 +42,9 @@ TEST_F(CliGenerate, JsonHasTheContractsFields) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::size_t at = 0;
     for (const auto& [name, value] : lines[i].items()) {
-      if (at < contract.size()) EXPECT_EQ(name, contract[at]);
+      if (at < contract.size()) {
+        EXPECT_EQ(name, contract[at]);
+      }
       ++at;
     }
     EXPECT_GE(at, contract.size());
