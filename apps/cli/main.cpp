@@ -1,6 +1,7 @@
 // The `tessera` program: parses the command line, settles flags, runs one sub-command, and turns
 // what went wrong into one line on stderr (or one JSON object on stdout) and an exit code:
 // 0 done, 1 error, 2 usage, 3 some items failed, 4 model, 5 memory, 6 storage, 130/143 by signal.
+#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -34,6 +35,15 @@ void install_signal_handlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+}
+
+// Buffers of a megabyte or more are taken from the system one by one and given back when freed. The
+// C library would raise this limit on its own after the first one and keep holes of freed memory,
+// and a run would take more than the memory plan says.
+void keep_memory_predictable() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  mallopt(M_TRIM_THRESHOLD, 1 << 20);
+  mallopt(M_ARENA_MAX, 1);
 }
 
 int report(const Session& session, const ErrorInfo& info) {
@@ -70,12 +80,28 @@ Error usage_error(const CLI::App& root, const CLI::ParseError& error) {
                 .found = error.what()});
 }
 
+// The first word must be a sub-command; the parser itself would only say that one is missing.
+void check_command(const CLI::App& root, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::string names;
+  for (const CLI::App* command : root.get_subcommands(nullptr)) {
+    if (command->get_name() == argv[1]) return;
+    names += (names.empty() ? "" : ", ") + command->get_name();
+  }
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_COMMAND",
+               .where = "command line",
+               .expected = "one of " + names,
+               .found = argv[1]});
+}
+
 int run_program(int argc, char** argv, Session& session) {
   CLI::App root("Tessera paints pictures with autoregressive models.", "tessera");
   root.set_version_flag("--version", "tessera " TESSERA_VERSION);
   root.require_subcommand(1);
   root.fallthrough(false);
   add_commands(root, session);
+  check_command(root, argc, argv);
   try {
     root.parse(argc, argv);
   } catch (const CLI::Success& success) {
@@ -97,6 +123,7 @@ int main(int argc, char** argv) {
   session.stop_signal = &tessera::received_signal;
   tessera::read_report_flags_early(session, argc, argv);
   tessera::install_signal_handlers();
+  tessera::keep_memory_predictable();
   try {
     return tessera::run_program(argc, argv, session);
   } catch (const tessera::Error& error) {

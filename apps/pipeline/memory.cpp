@@ -17,6 +17,10 @@ namespace tessera {
 
 namespace {
 
+// Program, libraries, text tokenizer and small blocks, as measured with test:null and the bundled
+// model, where it is what remains beside the plan's other parts.
+constexpr std::size_t kProgramBytes = std::size_t{17} << 19;
+
 DType dtype_of(const Checkpoint* checkpoint, const std::string& name) {
   const ConstTensorView* view = checkpoint != nullptr ? checkpoint->find(name) : nullptr;
   return view != nullptr && view->dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
@@ -71,6 +75,7 @@ MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
                                                    .window = 1,
                                                    .guided = request.guidance,
                                                    .kv = request.storage});
+  plan.process = kProgramBytes;
   plan.vq_weights = vq_weight_bytes(spec.vq, backend, stored_vq_dtype(model), VqHalves::kDecoder);
   plan.vq_scratch =
       vq_decode_scratch_bytes(spec.vq, backend, static_cast<int>(spec.model.grid_rows),

@@ -79,7 +79,6 @@ TEST_F(CliSettings, TellingCommandsSpeakJson) {
   for (const std::vector<std::string>& args :
        {std::vector<std::string>{"models", "--json"},
         {"inspect", "-m", "test:tiny", "--memory", "--tensors", "--json"},
-        {"inspect", "-m", "random:janus-pro:1B", "--memory", "--json"},
         {"generate", "--list-devices", "--json"}}) {
     const ProgramResult result = run(args);
     EXPECT_EQ(result.exit_code, 0) << args[0] << result.err;
