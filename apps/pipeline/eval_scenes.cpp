@@ -1,3 +1,4 @@
+// The parts of an evaluation in order: judge on true renders, tokenizer, painted prompts, floor.
 #include "apps/pipeline/eval_scenes.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Bootstrap by addressed random numbers, and the tables that an evaluation prints.
 #include "apps/pipeline/eval_statistics.h"
 
 #include <algorithm>

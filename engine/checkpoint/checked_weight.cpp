@@ -1,3 +1,4 @@
+// Looks a weight up and refuses, by name, whatever a network could not compute with.
 #include "engine/checkpoint/checked_weight.h"
 
 #include "engine/checkpoint/non_finite.h"

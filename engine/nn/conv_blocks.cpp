@@ -1,3 +1,5 @@
+// Runs step lists. Each step reads its map at one end of the arena and leaves its result at the other
+// (or adds in place), so a dry run of the same code tells the memory that the real one will take.
 #include "engine/nn/conv_blocks.h"
 
 #include <algorithm>

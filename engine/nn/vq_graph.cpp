@@ -1,3 +1,4 @@
+// Writes the VQGAN graph of a spec as steps, in execution order, under either naming scheme.
 #include "engine/nn/vq_graph.h"
 
 namespace tessera {

@@ -1,3 +1,4 @@
+// What every visual tokenizer shares: previews, and bytes to the range of the networks.
 #include "tokenizers/visual/visual_tokenizer.h"
 
 #include <algorithm>

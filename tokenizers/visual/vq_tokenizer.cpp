@@ -1,3 +1,5 @@
+// Joins encoder, codebook and decoder. The codebook is normalised once, when it is loaded, so encode
+// and decode see the same unit vectors.
 #include "tokenizers/visual/vq_tokenizer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Compares what was seen with what was asked for, place by place from the left.
 #include "vision/judge/attributes.h"
 
 #include <algorithm>

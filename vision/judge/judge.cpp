@@ -1,3 +1,4 @@
+// The judge's configuration, its convolutions through engine/nn, and its small heads on the host.
 #include "vision/judge/judge.h"
 
 #include <algorithm>
