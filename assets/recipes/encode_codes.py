@@ -51,8 +51,8 @@ def main():
 
 
 def load_coded(stem: Path):
-    """captions and codes of every encoded part of one dumped set"""
-    stem, captions, codes = Path(stem), [], []
+    """captions, scenes and codes of every encoded part of one dumped set"""
+    stem, captions, truth, codes = Path(stem), [], [], []
     _, scenes = load_scenes(stem, with_pixels=False)
     parts = []
     for path in stem.parent.glob(f"{stem.name}.*.codes.npy"):
@@ -61,9 +61,10 @@ def load_coded(stem: Path):
     for lo, hi, path in sorted(parts):
         codes.append(np.load(path))
         captions += [s["caption"] for s in scenes[lo:hi]]
+        truth += [s["scene"] for s in scenes[lo:hi]]
     if not codes:
         raise FileNotFoundError(f"no codes beside {stem}; run encode_codes.py first")
-    return captions, np.concatenate(codes)
+    return captions, truth, np.concatenate(codes)
 
 
 if __name__ == "__main__":

@@ -350,10 +350,13 @@ class JanusLm(nn.Module):
             rows = torch.cat((rows, pictures), 1)
         return rows
 
-    def hidden(self, rows, mask, cos, sin, caches=None, parts: int = 1):
+    def hidden(self, rows, mask, cos, sin, caches=None, parts: int = 1, tap: int = 0):
+        """normed rows of the last layer; with `tap`, also the raw rows after that many layers"""
+        tapped = None
         for i, layer in enumerate(self.language_model.layers):
             rows = layer(rows, cos, sin, mask, caches[i] if caches else None, parts)
-        return self.language_model.norm(rows)
+            tapped = rows if i + 1 == tap else tapped
+        return (self.language_model.norm(rows), tapped) if tap else self.language_model.norm(rows)
 
 
 def causal_mask(pad_left, length: int, dtype):

@@ -1,0 +1,111 @@
+"""Which solid each picture code shows: a training-only target, computed from the scene itself.
+
+Silhouettes are the convex hulls of projected outline points under the world's fixed camera
+(docs/world.md), painted far to near. Slots count solids from left to right, 1 to 4; 0 is none.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image, ImageDraw
+from torch import nn
+
+from training_common import ATTRIBUTES, MAX_SOLIDS
+
+EYE, LOOK_AT, TAN_HALF = np.array([0, 10.5, -12.5]), np.array([0, 0.4, 0.3]), 0.222
+FORWARD = (LOOK_AT - EYE) / np.linalg.norm(LOOK_AT - EYE)
+UP = np.array([0.0, FORWARD[2], -FORWARD[1]])
+RADIUS = {"sphere": 1.0, "cube": 0.78, "cylinder": 0.8, "cone": 1.05}
+HEIGHT = {"sphere": 2.0, "cube": 1.56, "cylinder": 1.8, "cone": 2.1}
+RING = np.array([[math.cos(a), math.sin(a)] for a in np.linspace(0, 2 * math.pi, 16, endpoint=False)])
+
+
+def outline(kind: str) -> np.ndarray:
+    """points around a large solid at the origin, [N, 3]"""
+    r, h = RADIUS[kind], HEIGHT[kind]
+    if kind == "cube":
+        c, s = 0.90630779, 0.42261826
+        corners = [(x, z) for x in (-r, r) for z in (-r, r)]
+        return np.array([(c * x - s * z, y, s * x + c * z) for x, z in corners for y in (0, h)])
+    low = np.stack((RING[:, 0] * r, np.zeros(16), RING[:, 1] * r), 1)
+    if kind == "cone":
+        return np.concatenate((low, [[0, h, 0]]))
+    if kind == "cylinder":
+        return np.concatenate((low, low + [0, h, 0]))
+    side = np.cross(FORWARD, [1.0, 0, 0])
+    return [0, r, 0] + r * (RING[:, :1] * [1.0, 0, 0] + RING[:, 1:] * side)
+
+
+OUTLINES = {kind: outline(kind) for kind in RADIUS}
+
+
+def convex_hull(points):
+    points = sorted(map(tuple, points))
+    def half(order):
+        chain = []
+        for p in order:
+            while len(chain) > 1 and ((chain[-1][0] - chain[-2][0]) * (p[1] - chain[-2][1])
+                                      - (chain[-1][1] - chain[-2][1]) * (p[0] - chain[-2][0])) <= 0:
+                chain.pop()
+            chain.append(p)
+        return chain[:-1]
+    return half(points) + half(points[::-1])
+
+
+def slots_of(scene: dict, pixels: int = 64, places: int = 16) -> np.ndarray:
+    """u8 [places * places]: the slot that covers most of a place's covered pixels"""
+    canvas = Image.new("L", (pixels, pixels))
+    draw = ImageDraw.Draw(canvas)
+    order = sorted(range(len(scene["solids"])), key=lambda k: -scene["solids"][k]["z"])
+    for k in order:
+        solid = scene["solids"][k]
+        scale = 1.0 if solid["size"] == "large" else 0.6
+        offset = OUTLINES[solid["kind"]] * scale + [solid["x"], 0, solid["z"]] - EYE
+        depth = offset @ FORWARD * TAN_HALF
+        u, v = offset[:, 0] / depth, offset @ UP / depth
+        hull = convex_hull(np.stack(((u + 1) * pixels / 2 - 0.5, (1 - v) * pixels / 2 - 0.5), 1))
+        draw.polygon(hull, fill=k + 1)
+    step = pixels // places
+    cells = np.asarray(canvas).reshape(places, step, places, step).transpose(0, 2, 1, 3)
+    cells = cells.reshape(places * places, step * step)
+    counts = np.stack([(cells == k).sum(1) for k in range(1, MAX_SOLIDS + 1)], 1)
+    return np.where(counts.sum(1) >= step, counts.argmax(1) + 1, 0).astype(np.uint8)
+
+
+def layout_targets(scenes) -> torch.Tensor:
+    """[B, 256, 5]: slot (0 none), then kind, colour, size, material (-1 where there is no solid)"""
+    out = np.full((len(scenes), 256, 5), -1, np.int64)
+    for i, scene in enumerate(scenes):
+        slots = slots_of(scene)
+        out[i, :, 0] = slots
+        table = np.array([[values.index(solid[name]) for name, values in ATTRIBUTES.items()]
+                          for solid in scene["solids"]])
+        out[i, slots > 0, 1:] = table[slots[slots > 0] - 1]
+    return torch.from_numpy(out)
+
+
+class LayoutHead(nn.Module):
+    """Reads, from a middle layer's row, the solid of the code just seen and of the code to come."""
+
+    SIZES = [MAX_SOLIDS + 1] + [len(values) for values in ATTRIBUTES.values()]
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.seen, self.next = nn.Linear(width, sum(self.SIZES)), nn.Linear(width, sum(self.SIZES))
+        for head in (self.seen, self.next):
+            nn.init.normal_(head.weight, std=0.1 * width**-0.5)
+            nn.init.zeros_(head.bias)
+
+    def forward(self, rows, targets):
+        """rows [B, 1 + 255, D] (last prompt row, then codes but the last); nats a covered place"""
+        rows = F.rms_norm(rows, rows.shape[-1:])
+        covered = (targets[..., 0] > 0).sum().clamp(min=1)
+        total = 0.0
+        for head, x, t in ((self.next, rows, targets), (self.seen, rows[:, 1:], targets[:, :-1])):
+            parts = head(x).float().flatten(0, 1).split(self.SIZES, -1)
+            for k, logits in enumerate(parts):
+                total = total + F.cross_entropy(logits, t[..., k].flatten(), ignore_index=-1, reduction="sum")
+        return total / (2 * covered)
