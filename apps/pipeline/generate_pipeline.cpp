@@ -73,7 +73,8 @@ struct GeneratePipeline::State {
         name(std::move(shown)),
         opened(std::move(opened_model)),
         backend(make_backend(given.device, {.threads = given.threads})),
-        storage(given.storage.value_or(stored_dtype(opened))) {
+        storage(given.storage.value_or(stored_dtype(opened))),
+        vq_storage(stored_vq_dtype(opened)) {
     expects(options.batch_size >= 1, "a batch has pictures");
     check_geometry(options, opened.spec, name);
     if (opened.spec.prompt.kind == PromptKind::kText) load_text_tokenizer();
@@ -98,7 +99,7 @@ struct GeneratePipeline::State {
   std::string name;
   OpenedModel opened;
   std::unique_ptr<Backend> backend;
-  DType storage;
+  DType storage, vq_storage;
   std::optional<TextTokenizer> text;
   PromptForm form;
   std::int32_t pad = 0, begin_image = 0;
@@ -331,7 +332,7 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
 
 MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> requests) const {
   const DecodeLimits limits = state_->limits_for(requests);
-  return plan_generation(state_->opened, backend(),
+  return plan_generation(spec(), state_->vq_storage, backend(),
                          {.storage = storage(),
                           .images = limits.items,
                           .guidance = limits.guided,
@@ -341,12 +342,15 @@ MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> reques
 void GeneratePipeline::load() {
   State& state = *state_;
   if (state.model) return;
-  state.vq =
-      std::make_unique<VqTokenizer>(*state.backend, spec().vq, *state.opened.vq_weights,
-                                    stored_vq_dtype(state.opened), TokenizerHalves::kDecoder);
-  state.model.emplace(load_image_model(state.opened, *state.backend, state.storage));
-  if (state.opened.weights != nullptr) state.opened.weights->verify_unchanged();
-  state.opened.vq_weights->verify_unchanged();
+  OpenedModel& opened = state.opened;
+  state.vq = std::make_unique<VqTokenizer>(*state.backend, spec().vq, *opened.vq_weights,
+                                           state.vq_storage, TokenizerHalves::kDecoder);
+  opened.vq_weights->verify_unchanged();
+  opened.vq_weights.reset();  // a file of its own is done with before the next one is read
+  state.model.emplace(load_image_model(opened, *state.backend, state.storage));
+  if (opened.weights != nullptr) opened.weights->verify_unchanged();
+  opened.weights.reset();
+  opened.source.reset();
 }
 
 bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateListener& listener) {

@@ -66,7 +66,11 @@ DType stored_vq_dtype(const OpenedModel& model) {
 
 MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
                            const MemoryRequest& request) {
-  const FamilySpec& spec = model.spec;
+  return plan_generation(model.spec, stored_vq_dtype(model), backend, request);
+}
+
+MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backend& backend,
+                           const MemoryRequest& request) {
   MemoryPlan plan = plan_memory(spec, backend, request);
   // The decode loop runs the prompts one picture at a time, and knows its own buffers.
   plan.activations = DecodeLoop::activation_bytes(spec.model, backend,
@@ -76,7 +80,7 @@ MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
                                                    .guided = request.guidance,
                                                    .kv = request.storage});
   plan.process = kProgramBytes;
-  plan.vq_weights = vq_weight_bytes(spec.vq, backend, stored_vq_dtype(model), VqHalves::kDecoder);
+  plan.vq_weights = vq_weight_bytes(spec.vq, backend, vq_storage, VqHalves::kDecoder);
   plan.vq_scratch =
       vq_decode_scratch_bytes(spec.vq, backend, static_cast<int>(spec.model.grid_rows),
                               static_cast<int>(spec.model.grid_cols));

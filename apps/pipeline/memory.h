@@ -16,6 +16,8 @@ DType stored_dtype(const OpenedModel& model);
 DType stored_vq_dtype(const OpenedModel& model);
 
 // plan_memory() of the family library with the VQ decoder's part filled in.
+MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backend& backend,
+                           const MemoryRequest& request);
 MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
                            const MemoryRequest& request);
 
