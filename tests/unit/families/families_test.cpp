@@ -1,5 +1,5 @@
 // Configurations: what each field's bad value gets (exit 4, JSON path, range, value), how folders
-// are recognised, made-up models. Published checkpoints by name are in tests/golden/names.
+// are recognised. Published checkpoints by name are in tests/golden/names.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -7,7 +7,6 @@
 
 #include "engine/core/json.h"
 #include "engine/families/open_model.h"
-#include "engine/families/random_weights.h"
 #include "engine/families/test_models.h"
 #include "tests/support/temp_folder.h"
 
@@ -232,7 +231,8 @@ TEST(Families, TheModelCardNamesTheLicence) {
   EXPECT_NE(plain.find("DeepSeek"), std::string::npos);
   put_file(folder / "README.md", "---\nlanguage: en\nlicense:  mit \ntags: [a]\n---\n# Card\n");
   EXPECT_EQ(load_family_spec(folder.path()).licence, "mit");
-  for (const char* text : {"# Card\nlicense: mit\n", "---\ntags: a\n---\nlicense: mit\n", "---", ""}) {
+  for (const char* text :
+       {"# Card\nlicense: mit\n", "---\ntags: a\n---\nlicense: mit\n", "---", ""}) {
     put_file(folder / "README.md", text);
     EXPECT_EQ(load_family_spec(folder.path()).licence, plain) << text;
   }
@@ -246,49 +246,6 @@ TEST(Families, PromptForms) {
             "<|User|>: a cat\n\n<|Assistant|>:<begin_of_image>");
   EXPECT_EQ(spec.prompt.forms[1].before + "a cat" + spec.prompt.forms[1].after,
             "User: a cat\n\nAssistant:<begin_of_image>");
-}
-
-TEST(MadeUpModels, AreSeededAndWhole) {
-  const auto backend = make_backend("cpu", {.threads = 1});
-  for (const std::string name : {"test:tiny", "test:null"}) {
-    OpenedModel first = open_model(name);
-    const OpenedModel second = open_model(name);
-    EXPECT_EQ(first.weights->total_bytes(), second.weights->total_bytes());
-    for (const auto& [tensor, view] : first.weights->tensors()) {
-      const ConstTensorView* other = second.weights->find(tensor);
-      ASSERT_NE(other, nullptr);
-      EXPECT_EQ(std::memcmp(view.data, other->data, view.bytes()), 0) << tensor;
-    }
-    EXPECT_NO_THROW(load_image_model(first, *backend, DType::kBF16));
-    EXPECT_FALSE(first.tokenizer_json.empty());
-  }
-  for (const char* name : {"test:", "test:big", "random:", "random:llamagen", "random:llamagen:M",
-                           "random:janus-pro:3B", "random:emu3:8B"}) {
-    try {
-      open_model(name);
-      ADD_FAILURE() << name;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.exit_code(), 4);
-      EXPECT_NE(error.info().expected.find("test:tiny"), std::string::npos);
-    }
-  }
-}
-
-TEST(RandomWeights, HaveTheirMomentsAndDependOnName) {
-  const Tensor a = random_weight("some.weight", Shape{300, 400}, {.seed = 1, .matrix_std = 0.02f});
-  const Tensor b = random_weight("other.weight", Shape{300, 400}, {.seed = 1, .matrix_std = 0.02f});
-  const Tensor c = random_weight("some.weight", Shape{300, 400}, {.seed = 2, .matrix_std = 0.02f});
-  double mean = 0, square = 0, cross = 0, seeds = 0;
-  for (int i = 0; i < 120000; ++i) {
-    mean += a.f32()[i];
-    square += a.f32()[i] * a.f32()[i];
-    cross += a.f32()[i] * b.f32()[i];
-    seeds += a.f32()[i] * c.f32()[i];
-  }
-  EXPECT_NEAR(mean / 120000, 0, 3 * 0.02 / std::sqrt(120000.0));
-  EXPECT_NEAR(std::sqrt(square / 120000), 0.02, 0.0002);
-  EXPECT_NEAR(cross / square, 0, 0.015);
-  EXPECT_NEAR(seeds / square, 0, 0.015);
 }
 
 }  // namespace

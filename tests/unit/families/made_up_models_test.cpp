@@ -1,0 +1,58 @@
+// Models without files: seeded, whole, and refused by name when there is no such model.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "engine/families/open_model.h"
+#include "engine/families/random_weights.h"
+#include "engine/families/test_models.h"
+
+namespace tessera {
+namespace {
+
+TEST(MadeUpModels, AreSeededAndWhole) {
+  const auto backend = make_backend("cpu", {.threads = 1});
+  for (const std::string name : {"test:tiny", "test:null"}) {
+    OpenedModel first = open_model(name);
+    const OpenedModel second = open_model(name);
+    EXPECT_EQ(first.weights->total_bytes(), second.weights->total_bytes());
+    for (const auto& [tensor, view] : first.weights->tensors()) {
+      const ConstTensorView* other = second.weights->find(tensor);
+      ASSERT_NE(other, nullptr);
+      EXPECT_EQ(std::memcmp(view.data, other->data, view.bytes()), 0) << tensor;
+    }
+    EXPECT_NO_THROW(load_image_model(first, *backend, DType::kBF16));
+    EXPECT_FALSE(first.tokenizer_json.empty());
+  }
+  for (const char* name : {"test:", "test:big", "random:", "random:llamagen", "random:llamagen:M",
+                           "random:janus-pro:3B", "random:emu3:8B"}) {
+    try {
+      open_model(name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 4);
+      EXPECT_NE(error.info().expected.find("test:tiny"), std::string::npos);
+    }
+  }
+}
+
+TEST(RandomWeights, HaveTheirMomentsAndDependOnName) {
+  const Tensor a = random_weight("some.weight", Shape{300, 400}, {.seed = 1, .matrix_std = 0.02f});
+  const Tensor b = random_weight("other.weight", Shape{300, 400}, {.seed = 1, .matrix_std = 0.02f});
+  const Tensor c = random_weight("some.weight", Shape{300, 400}, {.seed = 2, .matrix_std = 0.02f});
+  double mean = 0, square = 0, cross = 0, seeds = 0;
+  for (int i = 0; i < 120000; ++i) {
+    mean += a.f32()[i];
+    square += a.f32()[i] * a.f32()[i];
+    cross += a.f32()[i] * b.f32()[i];
+    seeds += a.f32()[i] * c.f32()[i];
+  }
+  EXPECT_NEAR(mean / 120000, 0, 3 * 0.02 / std::sqrt(120000.0));
+  EXPECT_NEAR(std::sqrt(square / 120000), 0.02, 0.0002);
+  EXPECT_NEAR(cross / square, 0, 0.015);
+  EXPECT_NEAR(seeds / square, 0, 0.015);
+}
+
+}  // namespace
+}  // namespace tessera
