@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "text"
 
 
+CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co").split()
+
+
 # ------------------------------------------------------------------------------ published patterns
 def span(ranges: str) -> str:
     """'41-5A B5' -> the characters of a regex class, from hex code points."""
@@ -144,6 +147,15 @@ def template(tokenizer: Tokenizer, bos: str) -> processors.TemplateProcessing:
                                          special_tokens=[(bos, tokenizer.token_to_id(bos))])
 
 
+def with_unmerged(tokenizer: Tokenizer, words: list[str]) -> Tokenizer:
+    """Adds words to the vocabulary that no merge makes: what ignore_merges is for."""
+    file = json.loads(tokenizer.to_str())
+    vocab = file["model"]["vocab"]
+    for word in words:
+        vocab.setdefault(word, len(vocab))
+    return Tokenizer.from_str(json.dumps(file))
+
+
 def deepseek_llm() -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.Sequence([])
@@ -170,6 +182,7 @@ def llama3() -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([isolated(LLAMA3), byte_level(False)])
     tokenizer.decoder = decoders.ByteLevel()
     train(tokenizer, 1000, [], byte_alphabet())
+    tokenizer = with_unmerged(tokenizer, ["Ġpainting", "zebra", "ä¸ŃæĸĩĠ", "Ġcube", "Ġcubes", "!!!!", "12", "2024"])
     tokenizer.add_special_tokens(["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>",
                                   "<|end_header_id|>", "<|eot_id|>"])
     tokenizer.post_processor = processors.Sequence(
@@ -295,6 +308,7 @@ def specials_of(tokenizer: Tokenizer) -> list[str]:
 
 
 FIXED = [
+    "a painting zebra zebras painting paintings 2024 12 124 !!!!", " painting", "zebra", "中文 cubes 2024",
     "", " ", "\n", "a", "  a", "a  ", "   leading spaces", "\n\n\nlines\n\n", "\r\n\r\nCR LF\r\n", "\t\ttabs\t",
     "a small red cube left of a big green sphere", "12345678901234567890", "3.14159, 1,000,000 and 2^10", "007 0x1F ½ ² Ⅷ ٣٤٥ १२३ ๑๒๓ 三",
     "It's they'RE I'LL we'Ve I'M he'D don'T 'ſ", "你好，世界！这是一个小红色立方体。", "中文 with English 混合 text 123", "こんにちは、カメラ ﾊﾝｶｸ",
@@ -357,11 +371,47 @@ def compact(row: dict) -> dict:
     return row
 
 
+# Where words begin and end is seen here and not in the ids: a small vocabulary has few merges across.
+SPLIT_TEXTS = FIXED + [
+    "a--b-c--", "--a", "  a  b ", "12ab345 6", "a1b22c333", "中a中中b", "aabbaab", "x=1;;y=2", "a\n\nb\r\n c",
+    "a\u1c89b\u1c8a \ua7cb\ua7da's", "\U00031350\U0002ebf0中 \U0001fae8🙂", "\U00011f50\U0001e4f01\U00011de0\U00016ff4 2",
+    "a\u0897b \u0cf3c\u1b4e.\u2427\u2fff", "a\u180eb \u0085\u180e\u2028x", "a²b ⅧⅣ½ x\u203fy\u200dz", "ǅ\u02b0\u0300Ab ÀÉ'S x'ſ",
+    "can't CAN'T I'LL'VE 'tis '' s'", "1234567 12 3", "oxox xx", "\u3001\u30fb\u30fc中",
+]
+
+
+def behaviours() -> list:
+    names = ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
+    pre = pre_tokenizers.Split
+    return ([pre(Regex("-|a+"), name, invert) for name in names for invert in (False, True)]
+            + [pre(" ", name) for name in names] + [isolated(rf"\p{{{c}}}+") for c in CATEGORIES]
+            + [isolated(rf"\{c}+") for c in "swdhSWDv"] + [isolated(rf"\p{{{c}}}+") for c in ("Han", "Latin", "Common")]
+            + [isolated("^.|.$"), isolated(r"a{1,2}+|[^\s\p{L}-]{,2}x"), isolated(r"(?i:[a-cſK]+)")])
+
+
+def words_of(pre, text: str) -> list[str]:
+    return [word for word, _ in pre.pre_tokenize_str(text)]
+
+
+def write_words(tokenizers: dict[str, Tokenizer]) -> None:
+    lines = []
+    for pre in [t.pre_tokenizer for t in tokenizers.values() if t.pre_tokenizer] + behaviours():
+        holder = Tokenizer(models.BPE())
+        holder.pre_tokenizer = pre
+        rows = [[text, words_of(pre, text)] for text in SPLIT_TEXTS if len(text) < 60]
+        rows = [row for row in rows if len(row[1]) > 1 or row[0] != "".join(row[1])]
+        lines.append(json.dumps({"pre_tokenizer": json.loads(holder.to_str())["pre_tokenizer"], "rows": rows},
+                                ensure_ascii=False, separators=(",", ":")))
+    (GOLDEN / "words.jsonl").write_text("\n".join(lines) + "\n")
+
+
 def write_golden() -> None:
     GOLDEN.mkdir(parents=True, exist_ok=True)
     disagreements = GOLDEN / "kept_strings.json"
     kept = json.loads(disagreements.read_text()) if disagreements.exists() else []
-    for name, tokenizer in all_tokenizers().items():
+    tokenizers = all_tokenizers()
+    write_words(tokenizers)
+    for name, tokenizer in tokenizers.items():
         text = json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, separators=(",", ":"))
         (GOLDEN / f"{name}.tokenizer.json").write_text(text + "\n")
         rng = random.Random(name)
@@ -381,11 +431,13 @@ def write_generated(count: int, out: Path) -> None:
         specials = specials_of(tokenizer)
         with open(out / f"{name}.strings.jsonl", "w") as lines:
             for _ in range(count):
-                lines.write(json.dumps(record(tokenizer, random_string(rng, specials))) + "\n")
+                row = record(tokenizer, random_string(rng, specials))
+                if tokenizer.pre_tokenizer:
+                    row["words"] = words_of(tokenizer.pre_tokenizer, row["text"])
+                lines.write(json.dumps(row) + "\n")
 
 
 # ---------------------------------------------------------------------------------- Unicode tables
-CATEGORIES = ("Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co").split()
 SCRIPTS = ("Latin Greek Cyrillic Armenian Hebrew Arabic Syriac Thaana Devanagari Bengali Gurmukhi Gujarati "
            "Oriya Tamil Telugu Kannada Malayalam Sinhala Thai Lao Tibetan Myanmar Georgian Hangul Ethiopic "
            "Cherokee Khmer Mongolian Hiragana Katakana Bopomofo Han Braille Common Inherited").split()

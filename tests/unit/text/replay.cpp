@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "tokenizers/text/component_json.h"
+#include "tokenizers/text/json_node.h"
 #include "tokenizers/text/tokenizer.h"
 
 namespace tessera {
@@ -25,10 +27,48 @@ void compare(ReplayResult& result, const std::string& what, const nlohmann::json
                                  got.dump(-1, ' ', true) + ", want " + want.dump(-1, ' ', true));
 }
 
+PreTokenizer pre_tokenizer_of(const std::string& json_text) {
+  const Json json = parse_json(json_text, "pre-tokeniser", {std::size_t{1} << 20, 32});
+  const std::string file = "pre-tokeniser";
+  return read_pre_tokenizer(JsonNode(json, file, "$"));
+}
+
+std::vector<std::string> words_of(const PreTokenizer& pre_tokenizer, const std::string& text) {
+  RegexScratch scratch(text.size(), "pre-tokeniser");
+  const Words words = pre_tokenize(pre_tokenizer, text, true, scratch);
+  std::vector<std::string> out;
+  for (const Words::Word& word : words.words) {
+    out.push_back(words.text.substr(word.begin, word.end - word.begin));
+  }
+  return out;
+}
+
 }  // namespace
+
+ReplayResult replay_words(const std::filesystem::path& file) {
+  std::ifstream lines(file);
+  if (!lines) throw std::runtime_error("no words");
+  ReplayResult result;
+  for (std::string line; std::getline(lines, line);) {
+    const auto entry = nlohmann::json::parse(line);
+    const std::string description = entry.at("pre_tokenizer").dump();
+    const PreTokenizer pre_tokenizer = pre_tokenizer_of(description);
+    for (const auto& row : entry.at("rows")) {
+      ++result.strings;
+      const nlohmann::json named = {{"text", row[0]}};
+      compare(result, description.substr(0, 300) + " words", named,
+              words_of(pre_tokenizer, row[0].get<std::string>()), row[1]);
+    }
+  }
+  return result;
+}
 
 ReplayResult replay(const std::filesystem::path& folder, const std::string& name) {
   const TextTokenizer tokenizer = TextTokenizer::from_file(folder / (name + std::string(kSuffix)));
+  std::ifstream tokenizer_file(folder / (name + std::string(kSuffix)));
+  const auto description = nlohmann::json::parse(tokenizer_file).at("pre_tokenizer");
+  const PreTokenizer pre_tokenizer =
+      description.is_null() ? PreTokenizer{} : pre_tokenizer_of(description.dump());
   std::ifstream lines(folder / (name + ".strings.jsonl"));
   if (!lines) throw std::runtime_error("no strings for " + name);
   ReplayResult result;
@@ -43,6 +83,9 @@ ReplayResult replay(const std::filesystem::path& folder, const std::string& name
     compare(result, "ids", row, tokenizer.encode(text), want);
     compare(result, "plain ids", row, tokenizer.encode(text, false), field("plain", want));
     const nlohmann::json decoded = field("decoded", text);
+    if (row.contains("words")) {
+      compare(result, "words", row, words_of(pre_tokenizer, text), row.at("words"));
+    }
     compare(result, "decoded text", row, tokenizer.decode(want), decoded);
     compare(result, "raw text", row, tokenizer.decode(want, false), field("raw", decoded));
   }

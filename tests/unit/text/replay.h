@@ -1,5 +1,6 @@
 // Compares a tokenizer with what the reference recorded: one JSON line a string, {text, ids, plain,
-// decoded, raw}; a field that is left out equals the one it is derived from.
+// decoded, raw}; a field that is left out equals the one it is derived from. "words", if there, is
+// how the pre-tokeniser alone cuts the text.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,10 @@ struct ReplayResult {
 
 // Reads NAME.tokenizer.json and NAME.strings.jsonl of `folder`.
 ReplayResult replay(const std::filesystem::path& folder, const std::string& name);
+
+// The words of a pre-tokeniser (as JSON) for each text of its rows, [[text, [word ...]] ...]; one
+// JSON line {pre_tokenizer, rows} each.
+ReplayResult replay_words(const std::filesystem::path& file);
 
 // The names in `folder`, sorted.
 std::vector<std::string> replay_names(const std::filesystem::path& folder);

@@ -19,5 +19,12 @@ TEST(TextTokenizerGolden, EveryRecordedStringAgrees) {
   }
 }
 
+TEST(TextTokenizerGolden, EveryPreTokenizerCutsTheSameWords) {
+  const ReplayResult result = replay_words(kGolden + "/words.jsonl");
+  EXPECT_GE(result.strings, 1500u);
+  EXPECT_EQ(result.disagreement_count, 0u);
+  for (const std::string& line : result.disagreements) ADD_FAILURE() << line;
+}
+
 }  // namespace
 }  // namespace tessera
