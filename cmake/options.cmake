@@ -1,6 +1,6 @@
 # Build switches and the compiler flags every target shares.
 option(TESSERA_TESTS "build the tests" ON)
-option(TESSERA_FUZZ "build the libFuzzer targets (needs clang)" OFF)
+option(TESSERA_FUZZ "build the fuzz targets beside the program (needs clang) and test with them" OFF)
 option(TESSERA_FAULTS "let tests switch single input checks off and plant faults" OFF)
 set(TESSERA_CUDA "AUTO" CACHE STRING "CUDA backend: AUTO, ON or OFF")
 set(TESSERA_SANITIZE "" CACHE STRING "sanitizers for every target, for instance address,undefined")
@@ -19,7 +19,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 add_compile_options(-Wall -Wextra -Wshadow -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno
                     -fstack-protector-strong -fstack-clash-protection -fcf-protection
                     $<$<CONFIG:Release>:-U_FORTIFY_SOURCE> $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>)
-add_compile_definitions(_GLIBCXX_ASSERTIONS)
+add_compile_definitions(_GLIBCXX_ASSERTIONS $<$<BOOL:${TESSERA_FAULTS}>:TESSERA_FAULTS>)
 add_link_options(-Wl,-z,relro,-z,now)
 
 if(TESSERA_SANITIZE)
@@ -32,7 +32,7 @@ if(TESSERA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${TESSERA_CCACHE})
 endif()
 find_program(TESSERA_MOLD mold)
-if(TESSERA_MOLD AND NOT TESSERA_FUZZ)
+if(TESSERA_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# run_target.sh PROGRAM EXECUTIONS [PLANTED-DEFECT...]
+# Fuzzes from the program's own seeds, with a fixed seed of its random numbers: first as it is, where
+# nothing may be found, then with each planted defect switched on, where something must be found.
+# Prints executions and edges. Exit status 1 if any of that is not so.
+set -euo pipefail
+program=$1
+executions=$2
+shift 2
+name=$(basename "$program")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+# fuzz DEFECT: runs into $work/log; its exit status.
+fuzz() {
+  rm -rf "$work/corpus"
+  mkdir "$work/corpus"
+  TESSERA_FUZZ_SEEDS="$work/corpus" "$program"
+  TESSERA_PLANT=$1 "$program" -seed=7 -runs="$executions" -max_len=4096 -timeout=10 \
+    -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$work/" "$work/corpus" \
+    >"$work/log" 2>&1
+}
+executed() { sed -n 's/^stat::number_of_executed_units: *//p' "$work/log" | tail -n 1; }
+edges() { grep -oE 'cov: [0-9]+' "$work/log" | tail -n 1 | cut -d' ' -f2; }
+complain() {
+  echo "$name: $1"
+  tail -n 60 "$work/log"
+  for input in "$work"/crash-* "$work"/timeout-* "$work"/oom-* "$work"/leak-*; do
+    if [ -e "$input" ]; then
+      echo "input, base64:"
+      base64 "$input"
+    fi
+  done
+  failures=1
+}
+
+start=$SECONDS
+if ! fuzz ''; then
+  complain "found a defect that nobody planted"
+elif [ "$(executed)" -lt "$executions" ]; then
+  complain "ran $(executed) of $executions executions"
+else
+  echo "$name: $(executed) executions, $(edges) edges, nothing found, $((SECONDS - start)) s"
+fi
+for defect in "$@"; do
+  start=$SECONDS
+  if fuzz "$defect"; then
+    complain "did not find the planted defect $defect in $(executed) executions"
+  elif ! grep -qE 'oracle failed|ERROR: AddressSanitizer|runtime error' "$work/log"; then
+    complain "stopped for another reason than the planted defect $defect"
+  else
+    how=$(grep -oE 'oracle failed: .*|AddressSanitizer: [a-z-]+|runtime error: .*' "$work/log" |
+          head -n 1)
+    echo "$name: planted $defect found after $(executed) executions ($how)"
+  fi
+  rm -f "$work"/crash-*
+done
+exit "$failures"
