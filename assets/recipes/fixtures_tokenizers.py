@@ -386,6 +386,8 @@ def behaviours() -> list:
     return ([pre(Regex("-|a+"), name, invert) for name in names for invert in (False, True)]
             + [pre(" ", name) for name in names] + [isolated(rf"\p{{{c}}}+") for c in CATEGORIES]
             + [isolated(rf"\{c}+") for c in "swdhSWDv"] + [isolated(rf"\p{{{c}}}+") for c in ("Han", "Latin", "Common")]
+            + [pre_tokenizers.Sequence([pre(Regex("[- ]"), name), pre_tokenizers.Metaspace(prepend_scheme="first")])
+               for name in names]
             + [isolated("^.|.$"), isolated(r"a{1,2}+|[^\s\p{L}-]{,2}x"), isolated(r"(?i:[a-cſK]+)")])
 
 
