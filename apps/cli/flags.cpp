@@ -16,6 +16,7 @@ namespace tessera {
 
 namespace {
 
+constexpr std::int64_t kMaxSide = 16384;  // pixels
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 
 std::string first_long_name(const std::string& names) {
@@ -295,6 +296,34 @@ void add_device_flags(CLI::App& app, DeviceFlags& flags) {
   choice_flag(app, "--dtype", flags.dtype, {"auto", "f32", "bf16"},
               "how weights are stored; auto: as the checkpoint stores them")
       ->group("Device");
+}
+
+void add_size_flags(CLI::App& app, SizeFlags& flags) {
+  integer_flag(app, "-W,--width", flags.width, 1, kMaxSide, "pixels");
+  integer_flag(app, "-H,--height", flags.height, 1, kMaxSide, "pixels");
+  text_flag(app, "--size", flags.size, "WIDTHxHEIGHT");
+}
+
+void settle_size(SizeFlags& flags) {
+  if (!flags.size) return;
+  const std::string& text = *flags.size;
+  const auto side = [&](const std::string& part) {
+    std::int64_t value = 0;
+    const char* end = part.data() + part.size();
+    const auto [rest, status] = std::from_chars(part.data(), end, value);
+    if (status != std::errc{} || rest != end || value < 1 || value > kMaxSide) {
+      refuse("--size", "WIDTHxHEIGHT with sides from 1 to 16384", "'" + text + "'");
+    }
+    return value;
+  };
+  const std::size_t cross = std::min(text.find('x'), text.size());
+  const std::int64_t width = side(text.substr(0, cross));
+  const std::int64_t height = side(text.substr(std::min(cross + 1, text.size())));
+  if ((flags.width && *flags.width != width) || (flags.height && *flags.height != height)) {
+    refuse("--size", "one size", "another --width or --height");
+  }
+  flags.width = width;
+  flags.height = height;
 }
 
 std::string environment_name(const std::string& long_name) {

@@ -42,6 +42,15 @@ struct DeviceFlags {
 };
 void add_device_flags(CLI::App& app, DeviceFlags& flags);
 
+// -W, -H and --size WxH, pixels. settle_size() turns --size into the other two; Error kUsage when
+// it is malformed or contradicts them.
+struct SizeFlags {
+  std::optional<std::int64_t> width, height;
+  std::optional<std::string> size;
+};
+void add_size_flags(CLI::App& app, SizeFlags& flags);
+void settle_size(SizeFlags& flags);
+
 // Fills every flag of `command` that the command line left open, from the environment and from the
 // config file (--config, TESSERA_CONFIG, or tessera/config.toml in the user's config folder). Keys
 // outside a section hold for every sub-command that has the flag; [generate] for that one alone.

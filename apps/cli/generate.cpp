@@ -33,8 +33,8 @@ constexpr std::int64_t kSheetGap = 4;  // pixels
 struct GenerateFlags {
   std::optional<std::string> model, prompt, negative_prompt, prompt_file, from_image, sheet,
       preview;
-  std::optional<std::int64_t> width, height, seed;
-  std::optional<std::string> size;
+  std::optional<std::int64_t> seed;
+  SizeFlags size;
   std::string output = "out_%04d.png";
   std::string output_dir;
   bool overwrite = false;
@@ -50,28 +50,6 @@ struct GenerateFlags {
                          std::string found, std::string hint = "") {
   throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
                std::move(found), std::move(hint)});
-}
-
-void parse_size(GenerateFlags& flags) {
-  if (!flags.size) return;
-  const std::string& text = *flags.size;
-  const std::size_t cross = text.find('x');
-  const auto number = [&](const std::string& part) {
-    const bool digits = !part.empty() && part.size() <= 5 &&
-                        part.find_first_not_of("0123456789") == std::string::npos;
-    const std::int64_t value = digits ? std::stoll(part) : 0;
-    if (value < 1 || value > 16384) {
-      refuse("E_FLAG_VALUE", "--size", "WIDTHxHEIGHT with sides from 1 to 16384", "'" + text + "'");
-    }
-    return value;
-  };
-  const std::int64_t width = number(text.substr(0, cross));
-  const std::int64_t height = number(cross == std::string::npos ? "" : text.substr(cross + 1));
-  if ((flags.width && *flags.width != width) || (flags.height && *flags.height != height)) {
-    refuse("E_FLAG_CONFLICT", "--size", "one size", "another --width or --height");
-  }
-  flags.width = width;
-  flags.height = height;
 }
 
 // What the record of a picture says, under whatever was given by flag.
@@ -98,8 +76,8 @@ void take_from_image(GenerateFlags& flags) {
   if (facts.negative_prompt) fill(flags.negative_prompt, *facts.negative_prompt);
   fill(flags.model, facts.model);
   fill(flags.seed, static_cast<std::int64_t>(facts.seed));
-  fill(flags.width, facts.width);
-  fill(flags.height, facts.height);
+  fill(flags.size.width, facts.width);
+  fill(flags.size.height, facts.height);
   fill(flags.sampling.guidance, facts.law.guidance);
   fill(flags.sampling.temperature, facts.law.temperature);
   fill(flags.sampling.top_k, facts.law.top_k);
@@ -140,8 +118,8 @@ PipelineOptions pipeline_options(const GenerateFlags& flags) {
   options.threads = static_cast<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = flags.batch_size;
-  options.width = flags.width.value_or(0);
-  options.height = flags.height.value_or(0);
+  options.width = flags.size.width.value_or(0);
+  options.height = flags.size.height.value_or(0);
   return options;
 }
 
@@ -276,7 +254,7 @@ void prove_writable(const fs::path& file) {
 
 int run_generate(const Session& session, GenerateFlags flags) {
   if (flags.list_devices) return print_devices(session);
-  parse_size(flags);
+  settle_size(flags.size);
   take_from_image(flags);
   const std::vector<std::string> prompts = prompts_of(flags);
   const auto count = prompts.size() * static_cast<std::size_t>(flags.batch_count);
@@ -359,9 +337,7 @@ void add_generate(CLI::App& root, Session& session) {
   text_flag(*app, "--prompt-file", flags->prompt_file, "one prompt a line, # for comments");
   text_flag(*app, "--from-image", flags->from_image,
             "paint again what this picture records; other flags win");
-  integer_flag(*app, "-W,--width", flags->width, 1, 16384, "pixels");
-  integer_flag(*app, "-H,--height", flags->height, 1, 16384, "pixels");
-  text_flag(*app, "--size", flags->size, "WIDTHxHEIGHT");
+  add_size_flags(*app, flags->size);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   add_sampling_flags(*app, flags->sampling);
   add_output_flags(*app, *flags);

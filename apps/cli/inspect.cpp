@@ -21,6 +21,7 @@ struct InspectFlags {
   std::int64_t batch_size = 1;
   std::optional<double> guidance;
   std::optional<std::string> prompt;
+  SizeFlags size;
   DeviceFlags device;
 };
 
@@ -103,13 +104,16 @@ Json plan_json(const MemoryPlan& plan) {
           {"total", plan.total()}};
 }
 
-int run_inspect(const Session& session, const InspectFlags& flags) {
+int run_inspect(const Session& session, InspectFlags flags) {
+  settle_size(flags.size);
   PipelineOptions options;
   options.model = flags.model.value_or("");
   options.device = flags.device.device;
   options.threads = static_cast<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = flags.batch_size;
+  options.width = flags.size.width.value_or(0);
+  options.height = flags.size.height.value_or(0);
   const GeneratePipeline pipeline(options);
   Json out = config_json(pipeline);
   if (flags.memory) out["memory"] = plan_json(plan_of(pipeline, flags));
@@ -144,6 +148,7 @@ void add_inspect(CLI::App& root, Session& session) {
   integer_flag(*app, "--batch-size", flags->batch_size, 1, 256, "--memory: pictures at once");
   number_flag(*app, "--cfg-scale", flags->guidance, 1, kMaxGuidance, "--memory: 1 = one branch");
   text_flag(*app, "-p,--prompt", flags->prompt, "--memory: the prompt; default 32 tokens");
+  add_size_flags(*app, flags->size);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);
   app->callback([&session, flags] {
