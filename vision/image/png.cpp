@@ -1,4 +1,4 @@
-// libpng's simplified interface for pixels: it needs no setjmp. Text chunks are put between the
+// libpng's png_image interface for pixels: it needs no setjmp. Text chunks are put between the
 // header and the pixels by hand.
 #include "vision/image/png.h"
 
