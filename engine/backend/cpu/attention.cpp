@@ -1,4 +1,5 @@
-// Attention: one task is a sequence's key and value head with up to 16 query rows that share it.
+// Attention: one task is a few neighbouring key and value heads of one sequence with up to 16 query
+// rows over all of them. How rows and heads are grouped changes no result.
 #include <algorithm>
 
 #include "engine/backend/cpu/cpu_backend.h"
@@ -9,10 +10,26 @@ namespace {
 
 struct Heads {
   std::int64_t heads, kv_heads, group, dim;
+  std::int64_t wanted;  // tasks that keep all threads busy, over all segments
 };
 
-std::int64_t task_count(const AttentionSegment& segment, const Heads& heads) {
-  return heads.kv_heads * divide_up(segment.rows * heads.group, kQueryRows);
+// How the rows of a segment are cut into tasks.
+struct Cut {
+  std::int64_t rows;         // query rows of one key head
+  std::int64_t row_tiles;    // tasks along them
+  std::int64_t head_groups;  // tasks along the heads
+
+  std::int64_t tasks() const { return row_tiles * head_groups; }
+};
+
+Cut cut_segment(const AttentionSegment& segment, const Heads& heads) {
+  Cut cut{};
+  cut.rows = segment.rows * heads.group;
+  cut.row_tiles = divide_up(cut.rows, kQueryRows);
+  const std::int64_t at_once = std::max<std::int64_t>(1, kQueryRows / std::max<std::int64_t>(cut.rows, 1));
+  cut.head_groups = std::min(std::max(divide_up(heads.kv_heads, at_once), heads.wanted), heads.kv_heads);
+  if (cut.rows > kFewRows) cut.head_groups = heads.kv_heads;  // each copies its head's keys
+  return cut;
 }
 
 const void* head_start(const ConstTensorView& cache, std::int64_t kv_head, std::int64_t dim) {
@@ -21,45 +38,63 @@ const void* head_start(const ConstTensorView& cache, std::int64_t kv_head, std::
 }
 
 void run_task(const AttentionArgs& args, const AttentionSegment& segment, const Heads& heads,
-              std::int64_t index, const Kernels& kernels) {
-  const std::int64_t tiles = divide_up(segment.rows * heads.group, kQueryRows);
-  const std::int64_t kv_head = index / tiles;
-  const std::int64_t first = index % tiles * kQueryRows;
+              std::int64_t index, const Kernels& kernels, float* scratch) {
+  const Cut cut = cut_segment(segment, heads);
+  const std::int64_t group = index / cut.row_tiles;
+  const std::int64_t tile = index % cut.row_tiles;
+  const std::int64_t first_head = heads.kv_heads * group / cut.head_groups;
+  const std::int64_t first = cut.rows * tile / cut.row_tiles;
   AttentionTask task;
-  task.rows = static_cast<int>(std::min<std::int64_t>(kQueryRows, segment.rows * heads.group - first));
-  for (int i = 0; i < task.rows; ++i) {
-    const std::int64_t row = (first + i) / heads.group;
-    const std::int64_t head = kv_head * heads.group + (first + i) % heads.group;
-    const std::int64_t at = ((segment.row_begin + row) * heads.heads + head) * heads.dim;
-    task.q[i] = args.q.f32() + at;
-    task.out[i] = args.out.f32() + at;
-    task.visible[i] = segment.causal ? segment.first_visible + row + 1 : segment.first_visible;
+  task.heads = static_cast<int>(heads.kv_heads * (group + 1) / cut.head_groups - first_head);
+  task.rows = static_cast<int>(cut.rows * (tile + 1) / cut.row_tiles - first);
+  for (int head = 0; head < task.heads; ++head) {
+    for (int i = 0; i < task.rows; ++i) {
+      const std::int64_t row = (first + i) / heads.group;
+      const std::int64_t q_head = (first_head + head) * heads.group + (first + i) % heads.group;
+      const std::int64_t at = ((segment.row_begin + row) * heads.heads + q_head) * heads.dim;
+      const int entry = head * task.rows + i;
+      task.q[entry] = args.q.f32() + at;
+      task.out[entry] = args.out.f32() + at;
+      task.visible[entry] = segment.first_visible + (segment.causal ? row + 1 : 0);
+    }
   }
-  task.keys = head_start(segment.keys, kv_head, heads.dim);
-  task.values = head_start(segment.values, kv_head, heads.dim);
+  task.keys = head_start(segment.keys, first_head, heads.dim);
+  task.values = head_start(segment.values, first_head, heads.dim);
   task.kv_stride = heads.kv_heads * heads.dim;
   task.head_dim = heads.dim;
   task.scale = args.scale;
   task.bf16 = segment.keys.dtype == DType::kBF16;
+  task.scratch = scratch;
   kernels.attention(task);
 }
 
 }  // namespace
 
+std::size_t CpuBackend::attention_scratch_bytes(std::int64_t, std::int64_t,
+                                                std::int64_t head_dim) const {
+  return static_cast<std::size_t>(attention_scratch_floats(head_dim) * pool_.threads()) *
+         sizeof(float);
+}
+
 void CpuBackend::attention(const AttentionArgs& args) {
   if (args.segments.empty()) return;
   const std::int64_t kv_heads = args.segments[0].keys.shape[1];
-  const Heads heads{args.q.shape[1], kv_heads, args.q.shape[1] / kv_heads, args.q.shape[2]};
+  const auto segments = static_cast<std::int64_t>(args.segments.size());
+  const Heads heads{args.q.shape[1], kv_heads, args.q.shape[1] / kv_heads, args.q.shape[2],
+                    pool_.threads() == 1 ? 1 : divide_up(3 * pool_.threads(), segments)};
+  ensure_scratch(static_cast<std::size_t>(attention_scratch_floats(heads.dim)));
   std::int64_t tasks = 0;
-  for (const AttentionSegment& segment : args.segments) tasks += task_count(segment, heads);
-  pool_.parallel_for(tasks, 1, [&](std::int64_t task, std::int64_t end, int) {
+  for (const AttentionSegment& segment : args.segments) tasks += cut_segment(segment, heads).tasks();
+  pool_.parallel_for(tasks, 1, [&](std::int64_t task, std::int64_t end, int worker) {
     for (; task < end; ++task) {
       std::int64_t index = task;
       std::size_t at = 0;
-      while (index >= task_count(args.segments[at], heads)) {
-        index -= task_count(args.segments[at++], heads);
+      for (std::int64_t skip = cut_segment(args.segments[0], heads).tasks(); index >= skip;
+           skip = cut_segment(args.segments[at], heads).tasks()) {
+        index -= skip;
+        ++at;
       }
-      run_task(args, args.segments[at], heads, index, kernels_);
+      run_task(args, args.segments[at], heads, index, kernels_, scratch(worker));
     }
   });
 }

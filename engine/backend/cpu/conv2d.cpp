@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kMaxRuns = 16;                               // kernel taps summed in one chain
 constexpr std::int64_t kStripFloats = std::int64_t{1} << 20;  // 4 MB of input a strip, if it can
-constexpr std::int64_t kPanelFloats = kBlock * kLanes;     // one expanded panel block
+constexpr std::int64_t kPanelFloats = kBlock * kLanes;        // one expanded panel block
+constexpr std::int64_t kPixels = 384;  // output pixels that meet all weights while they are in cache
 
 struct Geometry {
   std::int64_t out_rows, out_columns;
@@ -195,7 +196,13 @@ void CpuBackend::conv2d(const Conv2dArgs& args) {
         fill_strip(args, g, kernels_, strip.row * args.stride, g.input_rows(args, strip.rows), copy);
         strip.pixels = copy;
       }
-      multiply_strip(args, g, kernels_, strip, expanded);
+      const std::int64_t last = strip.row + strip.rows;
+      const std::int64_t at_once = std::max<std::int64_t>(1, kPixels / g.out_columns);
+      for (; strip.row < last; strip.row += strip.rows) {
+        strip.rows = std::min(at_once, last - strip.row);
+        multiply_strip(args, g, kernels_, strip, expanded);
+        strip.pixels += strip.rows * args.stride * row_floats;
+      }
     }
   });
 }

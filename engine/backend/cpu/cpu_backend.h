@@ -32,9 +32,8 @@ class CpuBackend final : public Backend {
   std::size_t packed_conv_bytes(const Shape& kernel, DType storage) const override;
   void reserve_scratch(std::size_t bytes) override;
   std::size_t conv_scratch_bytes(const Conv2dArgs& args) const override;
-  std::size_t attention_scratch_bytes(std::int64_t, std::int64_t, std::int64_t) const override {
-    return 0;  // the state of a task fits the stack
-  }
+  std::size_t attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
+                                      std::int64_t head_dim) const override;
 
   void linear(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
               TensorView out) override;

@@ -11,7 +11,8 @@ namespace tessera::cpu {
 inline constexpr int kLanes = 16;       // columns of a weight panel, lanes of a sum
 inline constexpr int kBlock = 256;      // inputs summed in one chain before the total takes them
 inline constexpr int kKeyBlock = 64;    // keys of one online-softmax step, aligned to position 0
-inline constexpr int kQueryRows = 16;   // query rows that one attention task may hold
+inline constexpr int kFewRows = 4;       // query rows up to which memory decides, not arithmetic
+inline constexpr int kQueryRows = 16;   // query rows over all heads of one attention task
 
 // One block of a product: out[r, c] (+)= sum over runs and k of a[r, offset + k] * b[k, c].
 // b holds panels of 16 columns, [inputs][16] each, `b_stride` elements apart.
@@ -34,19 +35,32 @@ struct TileArgs {
 // c + 8 are neighbours, so that a shift and a mask expand a 32-byte load.
 constexpr int panel_slot(int column) { return column < 8 ? 2 * column : 2 * (column - 8) + 1; }
 
-// Query rows that share one key and value head of one sequence.
+// Neighbouring key and value heads of one sequence, and the query rows that see each of them. Entry
+// head * rows + row is one query row; at most kQueryRows entries.
 struct AttentionTask {
   const float* q[kQueryRows];         // [head_dim] each
   float* out[kQueryRows];             // [head_dim] each
   std::int64_t visible[kQueryRows];   // keys [0, visible) are seen, at least one
-  int rows = 0;
-  const void* keys = nullptr;         // position p at p * kv_stride elements
+  int heads = 0;
+  int rows = 0;                       // of each head
+  const void* keys = nullptr;         // head h of position p at p * kv_stride + h * head_dim
   const void* values = nullptr;
-  std::int64_t kv_stride = 0;
+  std::int64_t kv_stride = 0;         // elements
   std::int64_t head_dim = 0;
   float scale = 1.0f;
   bool bf16 = false;
+  float* scratch = nullptr;           // attention_scratch_floats(head_dim), 64-byte aligned
 };
+
+// Floats between two rows of one head in the scratch of an attention task: a gap keeps the rows out
+// of each other's cache sets.
+constexpr std::int64_t attention_pitch(std::int64_t head_dim) {
+  return (head_dim + kLanes - 1) / kLanes * kLanes + kLanes;
+}
+// Queries, sums, and one block of keys and values.
+constexpr std::int64_t attention_scratch_floats(std::int64_t head_dim) {
+  return (2 * kQueryRows + 2 * kKeyBlock) * attention_pitch(head_dim);
+}
 
 struct Kernels {
   const char* name;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "engine/backend/cpu/kernels/kernels.h"
+
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -26,6 +28,8 @@ namespace {
 }
 
 #if defined(__AVX512F__)
+
+constexpr int kVectorLanes = 16;  // of one register
 
 struct V16 {
   __m512 v;
@@ -93,6 +97,8 @@ inline float reduce_add(V16 x) {
 }
 
 #elif defined(__AVX2__)
+
+constexpr int kVectorLanes = 8;  // of one register
 
 struct V16 {
   __m256 lo, hi;
@@ -176,6 +182,8 @@ inline float reduce_add(V16 x) {
 
 #else
 
+constexpr int kVectorLanes = 1;  // of one register
+
 struct V16 {
   float v[16];
 };
@@ -250,13 +258,31 @@ inline float reduce_add(V16 x) {
 
 #endif
 
-// The first n lanes of p, n in 1..16.
+// The first n lanes of p, n in 1..16; kWhole says at compile time that n is 16.
+template <bool kWhole, typename T>
+inline V16 load_lanes(const T* p, std::int64_t n) {
+  if constexpr (kWhole) {
+    return load(p);
+  } else {
+    return load_partial(p, n);
+  }
+}
+template <bool kWhole>
+inline void store_lanes(float* p, V16 x, std::int64_t n) {
+  if constexpr (kWhole) {
+    store(p, x);
+  } else {
+    store_partial(p, x, n);
+  }
+}
+
+// The same where n is known at run time only, n >= 1.
 template <typename T>
 inline V16 load_some(const T* p, std::int64_t n) {
-  return n >= 16 ? load(p) : load_partial(p, n);
+  return n >= kLanes ? load(p) : load_partial(p, n);
 }
 inline void store_some(float* p, V16 x, std::int64_t n) {
-  if (n >= 16) {
+  if (n >= kLanes) {
     store(p, x);
   } else {
     store_partial(p, x, n);
