@@ -2,6 +2,7 @@
 // names file, place, expected and found, within a second and 64 MiB.
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <fstream>
 #include <set>
 
@@ -72,17 +73,20 @@ std::string complaints(const Exhibit& exhibit, const Error& error,
   return out.empty() ? out : out + "in: " + line;
 }
 
+// CPU time, so that a busy machine does not fail a fast refusal.
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
 std::string visit(const Exhibit& exhibit) {
   TempFolder folder;
   for (const auto& [name, contents] : exhibit.files) put_file(folder / name, contents);
   reset_peak();
   const long memory = memory_kib("VmRSS");
-  const double start = monotonic_seconds();
+  const double start = cpu_seconds();
   try {
     open_exhibit(exhibit, folder / exhibit.files.front().first);
     return "accepted";
   } catch (const Error& error) {
-    const double seconds = monotonic_seconds() - start;
+    const double seconds = cpu_seconds() - start;
     const long growth = memory_kib("VmHWM") - memory;
     std::string out = complaints(exhibit, error, folder.path());
     if (kInstrumented) return out;
