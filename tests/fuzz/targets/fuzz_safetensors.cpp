@@ -83,6 +83,34 @@ void check_index(std::string_view text, const ShardIndex& accepted) {
   }
 }
 
+// Moves a tensor whole, or lists it once more under another name.
+void move_or_repeat(std::string& header, Choice& choice) {
+  static constexpr std::string_view kKey = "\"data_offsets\":[";
+  std::vector<std::size_t> places;
+  for (std::size_t at = header.find(kKey); at != std::string::npos;
+       at = header.find(kKey, at + 1)) {
+    places.push_back(at);
+  }
+  if (places.empty()) return;
+  const std::size_t begin = places[choice.below(places.size())] + kKey.size();
+  const std::size_t end = std::min(header.find(']', begin), header.size() - 1);
+  if (choice.one_in(2)) {
+    const char* text = header.c_str() + begin;
+    char* comma = nullptr;
+    const std::uint64_t first = std::strtoull(text, &comma, 10);
+    const std::uint64_t last = std::strtoull(*comma == ',' ? comma + 1 : comma, nullptr, 10);
+    const std::uint64_t shift = choice.below(17) - 8;
+    header.replace(begin, end - begin,
+                   std::to_string(first + shift) + "," + std::to_string(last + shift));
+    return;
+  }
+  const std::size_t dtype = header.rfind("{\"dtype\"", begin);
+  const std::size_t close = header.find('}', end);
+  if (dtype == std::string::npos || close == std::string::npos) return;
+  const std::string name = "n" + std::to_string(choice.below(100));
+  header.insert(close + 1, ",\"" + name + "\":" + header.substr(dtype, close + 1 - dtype));
+}
+
 // Changes one number of the header and mends its length, or its text, or the data behind it.
 std::string mutate(std::string_view input, Choice& choice) {
   const bool index = input.starts_with("{");
@@ -98,12 +126,14 @@ std::string mutate(std::string_view input, Choice& choice) {
     for (std::size_t i = 1; i < header.size(); ++i) {
       if (std::isdigit(header[i]) && !std::isalnum(header[i - 1])) numbers.push_back(i);
     }
-    const std::size_t kind = choice.below(8);
+    const std::size_t kind = choice.below(9);
     if (kind < 4 && !numbers.empty()) {
       const std::size_t at = numbers[choice.below(numbers.size())];
       const std::size_t digits = header.find_first_not_of("0123456789", at) - at;
       const std::uint64_t value = std::strtoull(header.c_str() + at, nullptr, 10);
       header.replace(at, digits, std::to_string(other_number(value, choice)));
+    } else if (kind == 8) {
+      move_or_repeat(header, choice);
     } else if (kind == 4) {
       static constexpr std::string_view kWords[] = {
           "F32",          "BF16",       "U8", "I64", "F8_E4M3", "dtype", "shape",
