@@ -54,16 +54,10 @@ void examine_machine(std::vector<Finding>& out) {
 }
 
 void examine_devices(std::vector<Finding>& out) {
-  bool cuda = false;
   for (const DeviceInfo& device : list_devices()) {
-    cuda = cuda || device.name.starts_with("cuda");
     out.push_back({device.usable ? Health::kGood : Health::kNote, "device " + device.name,
                    device.usable ? device.description : device.description + "; " + device.why_not,
                    ""});
-  }
-  if (!cuda) {
-    out.push_back({Health::kNote, "device cuda", "this build or machine has none",
-                   "with an NVIDIA device: install the CUDA toolkit and build again"});
   }
 }
 

@@ -6,6 +6,10 @@ namespace tessera {
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> devices;
   devices.push_back({.name = "cpu", .description = describe_cpu()});
+  devices.push_back({.name = "cuda",
+                     .description = "CUDA toolkit at build time: " TESSERA_CUDA_TOOLKIT,
+                     .usable = false,
+                     .why_not = "this version computes on the CPU only"});
   return devices;
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMaxRuns = 16;                               // kernel taps summed in one chain
 constexpr std::int64_t kStripFloats = std::int64_t{1} << 20;  // 4 MB of input a strip, if it can
+constexpr std::int64_t kAllStripsFloats = std::int64_t{5} << 20;  // 20 MB for all workers' strips
 constexpr std::int64_t kPanelFloats = kBlock * kLanes;        // one expanded panel block
 constexpr std::int64_t kPixels = 384;  // output pixels that meet all weights while they are in cache
 
@@ -42,7 +43,8 @@ Geometry plan(const Conv2dArgs& args, int threads) {
   g.direct = args.scale.empty() && !args.swish && args.upsample == 1 && args.pad_top == 0 &&
              args.pad_left == 0 && args.pad_bottom == 0 && args.pad_right == 0;
   const std::int64_t row_floats = g.in_columns * weight.c_in;
-  const std::int64_t fitting = (kStripFloats / row_floats - weight.kh) / args.stride + 1;
+  const std::int64_t share = std::min(kStripFloats, kAllStripsFloats / threads);
+  const std::int64_t fitting = (share / row_floats - weight.kh) / args.stride + 1;
   const std::int64_t fair = divide_up(g.out_rows, 3 * threads);
   g.strip_rows = std::max<std::int64_t>(1, std::min(fitting, fair));
   g.strips = divide_up(g.out_rows, g.strip_rows);
