@@ -23,16 +23,18 @@ std::string Shape::to_string() const {
 }
 
 Buffer allocate_host(std::size_t bytes) {
-  const bool huge = bytes >= 4 * kHugePage;
+  const bool huge = bytes >= kHugePage;
   const std::size_t alignment = huge ? kHugePage : kAlignment;
   void* memory = bytes <= SIZE_MAX / 2
-                     ? std::aligned_alloc(alignment, round_up(std::max<std::size_t>(bytes, 1), alignment))
+                     ? std::aligned_alloc(alignment, round_up(std::max<std::size_t>(bytes, 1), kAlignment))
                      : nullptr;
   if (memory == nullptr) {
     throw Error({.kind = ErrorKind::kMemory, .code = "E_HOST_MEMORY", .where = "host memory",
                  .expected = std::to_string(bytes) + " bytes", .found = "allocation refused"});
   }
-  if (huge) madvise(memory, bytes, MADV_HUGEPAGE);
+  // Weights stream faster from large pages. Only those that lie inside as a whole: a page that
+  // reaches past the end would hold memory that no plan counts.
+  if (huge) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   return Buffer(memory, +[](void* p) { std::free(p); });
 }
 
