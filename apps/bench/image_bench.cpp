@@ -19,6 +19,7 @@ using Json = nlohmann::ordered_json;
 struct Run {
   double prefill = 0;                // seconds until the first token
   std::vector<double> steps;         // seconds of each pass after it
+  double cpu = 0;                    // processor seconds of those passes
   std::vector<std::int32_t> tokens;
   double step_seconds() const {
     double sum = 0;
@@ -51,16 +52,19 @@ DecodeItem make_item(const OpenedModel& opened, const ImageModel& model,
 Run decode(DecodeLoop& loop, const DecodeItem& item, std::int64_t tokens) {
   Run run;
   double last = monotonic_seconds();
+  double cpu_begin = 0;
   const auto results = loop.run({&item, 1}, nullptr, [&](const PassEvent& event) {
     const double time = monotonic_seconds();
     if (event.pass == 1) {
       run.prefill = time - last;
+      cpu_begin = process_cpu_seconds();
     } else {
       run.steps.push_back(time - last);
     }
     last = time;
     return event.pass < tokens ? Flow::kContinue : Flow::kStop;
   });
+  run.cpu = process_cpu_seconds() - cpu_begin;
   if (results[0].status == DecodeStatus::kFailed) throw Error(results[0].error);
   run.tokens = results[0].tokens;
   return run;
@@ -125,6 +129,7 @@ void run_image_bench(const BenchOptions& options, const ImageBenchOptions& image
     Timing timing;
     timing.warmup = 1;
     timing.seconds = run.steps;
+    timing.cpu_seconds = run.cpu / static_cast<double>(run.steps.size());
     std::sort(timing.seconds.begin(), timing.seconds.end());
     const bool last = i + 1 == image.runs;
     const double vq = last && image.decode_pixels ? decode_vq(opened, backend, image, run.tokens) : 0;

@@ -27,12 +27,6 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-double process_cpu_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 // The value of a "key : value" line of a file of the system, empty if it is not there.
 std::string system_value(const char* file, const std::string& key) {
   std::ifstream in(file);
@@ -61,6 +55,12 @@ std::string today() {
 }
 
 }  // namespace
+
+double process_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 bool BenchOptions::wants(const std::string& name) const {
   return only.empty() || std::find(only.begin(), only.end(), name) != only.end();

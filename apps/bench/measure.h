@@ -34,6 +34,9 @@ struct Timing {
   double median() const { return quantile(0.5); }
 };
 
+// Processor time of this process so far, all threads, in seconds.
+double process_cpu_seconds();
+
 Timing measure(const BenchOptions& options, FunctionRef<void()> body);
 
 // Reads a buffer much larger than the caches with all threads of the pool, in chunks taken
