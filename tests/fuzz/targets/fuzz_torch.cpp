@@ -95,9 +95,26 @@ std::vector<std::pair<std::size_t, int>> zip_fields(std::string_view text) {
   return out;
 }
 
+// An entry a little longer or shorter than it was, in both sizes of its central header.
+bool resize_entry(std::string& text, Choice& choice) {
+  std::vector<std::size_t> places;
+  for (std::size_t at = text.find("PK\1\2"); at != std::string::npos;
+       at = text.find("PK\1\2", at + 1)) {
+    if (at + 28 <= text.size()) places.push_back(at + 20);
+  }
+  if (places.empty()) return false;
+  const std::size_t at = places[choice.below(places.size())];
+  const std::uint64_t size = read_le(std::as_bytes(std::span(text)), at, 4);
+  std::string value;
+  append_le(value, size + choice.below(9) - 4, 4);
+  text.replace(at, 8, value + value);
+  return true;
+}
+
 std::string mutate_zip(std::string text, Choice& choice) {
   const auto fields = zip_fields(text);
   if (fields.empty()) return {};
+  if (choice.one_in(4) && resize_entry(text, choice)) return text;
   for (std::size_t edits = 1 + choice.below(2); edits > 0; --edits) {
     // Sizes and offsets are worth more tries than flags.
     auto [at, bytes] = fields[choice.below(fields.size())];
