@@ -17,9 +17,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Run {
-  double prefill = 0;                // seconds until the first token
-  std::vector<double> steps;         // seconds of each pass after it
-  double cpu = 0;                    // processor seconds of those passes
+  double prefill = 0;         // seconds until the first token
+  std::vector<double> steps;  // seconds of each pass after it
+  double cpu = 0;             // processor seconds of those passes
   std::vector<std::int32_t> tokens;
   double step_seconds() const {
     double sum = 0;
@@ -74,9 +74,9 @@ Run decode(DecodeLoop& loop, const DecodeItem& item, std::int64_t tokens) {
 // picture tokens.
 double live_kv_bytes(const ImageModelConfig& config, std::int64_t prompt, std::int64_t steps,
                      DType kv) {
-  const double row = 2.0 * static_cast<double>(config.transformer.layers *
-                                               config.transformer.kv_width()) *
-                     static_cast<double>(dtype_size(kv));
+  const double row =
+      2.0 * static_cast<double>(config.transformer.layers * config.transformer.kv_width()) *
+      static_cast<double>(dtype_size(kv));
   double rows = 0;
   for (std::int64_t step = 1; step <= steps; ++step) rows += static_cast<double>(prompt + step);
   return 2 * row * rows;
@@ -85,7 +85,8 @@ double live_kv_bytes(const ImageModelConfig& config, std::int64_t prompt, std::i
 double decode_vq(const OpenedModel& opened, Backend& backend, const ImageBenchOptions& image,
                  const std::vector<std::int32_t>& tokens) {
   const FamilySpec& spec = opened.spec;
-  const VqTokenizer vq(backend, spec.vq, *opened.vq_weights, image.storage, TokenizerHalves::kDecoder);
+  const VqTokenizer vq(backend, spec.vq, *opened.vq_weights, image.storage,
+                       TokenizerHalves::kDecoder);
   std::vector<std::int32_t> codes(static_cast<std::size_t>(spec.model.image_tokens()));
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = tokens[i % tokens.size()];
   const int rows = static_cast<int>(spec.model.grid_rows);
@@ -102,8 +103,7 @@ double decode_vq(const OpenedModel& opened, Backend& backend, const ImageBenchOp
 
 }  // namespace
 
-void run_image_bench(const BenchOptions& options, const ImageBenchOptions& image, Backend& backend,
-                     BenchReport& report) {
+void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchReport& report) {
   OpenedModel opened = open_model(image.model);
   const MemoryRequest request{.storage = image.storage, .prompt_tokens = image.prompt_tokens};
   check_memory(plan_generation(opened, backend, request), image.model);
@@ -132,17 +132,21 @@ void run_image_bench(const BenchOptions& options, const ImageBenchOptions& image
     timing.cpu_seconds = run.cpu / static_cast<double>(run.steps.size());
     std::sort(timing.seconds.begin(), timing.seconds.end());
     const bool last = i + 1 == image.runs;
-    const double vq = last && image.decode_pixels ? decode_vq(opened, backend, image, run.tokens) : 0;
+    const double vq =
+        last && image.decode_pixels ? decode_vq(opened, backend, image, run.tokens) : 0;
 
     Json object = report.start("image.plain");
-    object["model"] = {{"family", opened.spec.family}, {"size", opened.spec.size},
-                       {"dims", std::to_string(model.config().transformer.layers) + "x" +
-                                    std::to_string(model.config().transformer.width)},
-                       {"params_read", weight_bytes / static_cast<double>(dtype_size(image.storage))},
-                       {"dtype", dtype_name(image.storage)}, {"kv_dtype", dtype_name(kv)},
-                       {"weights", image.model}};
-    object["shape"] = {{"b", 1}, {"c", 2}, {"w", 1}, {"S", prompt + tokens / 2},
-                       {"V", model.config().codes}};
+    object["model"] = {
+        {"family", opened.spec.family},
+        {"size", opened.spec.size},
+        {"dims", std::to_string(model.config().transformer.layers) + "x" +
+                     std::to_string(model.config().transformer.width)},
+        {"params_read", weight_bytes / static_cast<double>(dtype_size(image.storage))},
+        {"dtype", dtype_name(image.storage)},
+        {"kv_dtype", dtype_name(kv)},
+        {"weights", image.model}};
+    object["shape"] = {
+        {"b", 1}, {"c", 2}, {"w", 1}, {"S", prompt + tokens / 2}, {"V", model.config().codes}};
     object["impl"] = backend.name();
     BenchReport::add_timing(object, timing);
     object["tokens"] = tokens;
@@ -153,18 +157,25 @@ void run_image_bench(const BenchOptions& options, const ImageBenchOptions& image
     object["probe_gbs"] = {{"before", before}, {"after", after}};
     object["gbs"] = rate;
     object["eff"] = eff;
+    // With one thread, what the share is while this process has the processor: the figure of a busy
+    // machine. It still suffers from memory traffic of others.
+    const double eff_cpu = eff * seconds / run.cpu;
+    const bool alone = backend.threads().threads() == 1;
+    if (alone) object["eff_cpu"] = eff_cpu;
     object["tok_s"] = static_cast<double>(tokens - 1) / seconds;
     object["split_us"] = {{"prefill", run.prefill * 1e6}, {"steps", seconds * 1e6}};
     if (vq > 0) object["split_us"]["vq"] = vq * 1e6;
     object["seed"] = item.seed;
     object["quality"] = nullptr;
     report.emit(object);
-    report.add_row("image.plain",
-                   opened.spec.title + ", " + std::string(dtype_name(image.storage)) + ", run " +
-                       std::to_string(i + 1),
-                   fixed_digits(timing.median() * 1e3, 2) + " ms a token",
-                   fixed_digits(rate, 2) + " of " + fixed_digits((before + after) / 2, 2) + " GB/s",
-                   fixed_digits(eff * 100, 1) + " %");
+    report.add_row(
+        "image.plain",
+        opened.spec.title + ", " + std::string(dtype_name(image.storage)) + ", run " +
+            std::to_string(i + 1),
+        fixed_digits(timing.median() * 1e3, 2) + " ms a token",
+        fixed_digits(rate, 2) + " of " + fixed_digits((before + after) / 2, 2) + " GB/s",
+        fixed_digits(eff * 100, 1) + " %" +
+            (alone ? ", " + fixed_digits(eff_cpu * 100, 1) + " % of processor time" : ""));
     if (vq > 0) {
       report.add_row("image.vq", opened.spec.title + ", " + std::string(dtype_name(image.storage)),
                      fixed_digits(vq * 1e3, 0) + " ms", "", "");

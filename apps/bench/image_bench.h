@@ -10,14 +10,13 @@ namespace tessera {
 struct ImageBenchOptions {
   std::string model = "random:llamagen:B";  // as open_model() takes it
   DType storage = DType::kF32;
-  std::int64_t tokens = 64;                 // picture tokens to decode, at least 2
-  std::int64_t prompt_tokens = 32;          // of a text prompt
-  std::int64_t runs = 3;                    // decodings after one that warms up
+  std::int64_t tokens = 64;         // picture tokens to decode, at least 2
+  std::int64_t prompt_tokens = 32;  // of a text prompt
+  std::int64_t runs = 3;            // decodings after one that warms up
   bool decode_pixels = true;
 };
 
 // Error kModel, kMemory. Emits "image.plain".
-void run_image_bench(const BenchOptions& options, const ImageBenchOptions& image, Backend& backend,
-                     BenchReport& report);
+void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchReport& report);
 
 }  // namespace tessera

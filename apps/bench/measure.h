@@ -14,12 +14,12 @@
 namespace tessera {
 
 struct BenchOptions {
-  int threads = 0;                 // 0 = one per core
+  int threads = 0;  // 0 = one per core
   CpuOptions::Isa isa = CpuOptions::Isa::kAuto;
   int min_reps = 5;
-  double min_seconds = 0.25;       // a measurement runs at least this long
-  std::vector<std::string> only;   // names of measurements; empty = all
-  std::string git;                 // commit that was measured, if the caller knows it
+  double min_seconds = 0.25;      // a measurement runs at least this long
+  std::vector<std::string> only;  // names of measurements; empty = all
+  std::string git;                // commit that was measured, if the caller knows it
 
   bool wants(const std::string& name) const;
 };
@@ -27,8 +27,8 @@ struct BenchOptions {
 // Seconds of the repetitions of one measurement, warm-up excluded.
 struct Timing {
   int warmup = 0;
-  std::vector<double> seconds;     // ascending
-  double cpu_seconds = 0;          // processor time of one repetition, all threads, mean
+  std::vector<double> seconds;  // ascending
+  double cpu_seconds = 0;       // processor time of one repetition, all threads, mean
 
   double quantile(double q) const;
   double median() const { return quantile(0.5); }

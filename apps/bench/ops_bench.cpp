@@ -26,21 +26,23 @@ struct Size {
 
 // One layer's products at the dimensions of LlamaGen-B, LlamaGen-L and Janus-Pro-1B, and the heads.
 constexpr Size kSizes[] = {
-    {"llamagen-b.qkv", 2304, 768},        {"llamagen-b.down", 768, 2048},
-    {"llamagen-l.qkv", 3072, 1024},       {"llamagen-l.gate_up", 5632, 1024},
-    {"llamagen-l.down", 1024, 2816},      {"janus-pro-1b.qkv", 6144, 2048},
-    {"janus-pro-1b.out", 2048, 2048},     {"janus-pro-1b.gate_up", 11264, 2048},
-    {"janus-pro-1b.down", 2048, 5632},    {"janus-pro-1b.head", 16384, 2048},
+    {"llamagen-b.qkv", 2304, 768},     {"llamagen-b.down", 768, 2048},
+    {"llamagen-l.qkv", 3072, 1024},    {"llamagen-l.gate_up", 5632, 1024},
+    {"llamagen-l.down", 1024, 2816},   {"janus-pro-1b.qkv", 6144, 2048},
+    {"janus-pro-1b.out", 2048, 2048},  {"janus-pro-1b.gate_up", 11264, 2048},
+    {"janus-pro-1b.down", 2048, 5632}, {"janus-pro-1b.head", 16384, 2048},
 };
 
 // Uniform with the variance of N(0, std^2): cheap to draw, and bandwidth cannot tell.
-void fill_random(float* out, std::int64_t count, std::uint64_t stream, float std, ThreadPool& pool) {
+void fill_random(float* out, std::int64_t count, std::uint64_t stream, float std,
+                 ThreadPool& pool) {
   const auto key = philox_key(stream, 0);
   const float width = std * 3.4641016f;
   pool.parallel_for((count + 3) / 4, 1 << 14, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const PhiloxBlock block = philox4x32({static_cast<std::uint32_t>(i), 0,
-                                            static_cast<std::uint32_t>(Purpose::kWeights), 0}, key);
+      const PhiloxBlock block = philox4x32(
+          {static_cast<std::uint32_t>(i), 0, static_cast<std::uint32_t>(Purpose::kWeights), 0},
+          key);
       for (std::int64_t j = 0; j < 4 && 4 * i + j < count; ++j) {
         out[4 * i + j] = (uniform_open(block[static_cast<std::size_t>(j)]) - 0.5f) * width;
       }
@@ -69,6 +71,9 @@ class OpsBench {
   }
 
  private:
+  struct GemmShape {
+    std::int64_t m, n, k;
+  };
   ThreadPool& pool() { return backend_.threads(); }
 
   void mem_read() {
@@ -86,15 +91,18 @@ class OpsBench {
     const Tensor x = random_tensor({kSide, kSide}, 1, 1.0f, pool());
     const Tensor w = random_tensor({kSide, kSide}, 2, 0.02f, pool());
     Tensor out = Tensor::host(DType::kF32, {kSide, kSide});
-    own_product("gemm.peak", "2048^3", x, w, DType::kF32, out);
     library_ = GemmLibrary::open(pool().threads());
-    if (library_) {
-      const Timing timing = measure(options_, [&] {
-        library_->product(kSide, kSide, kSide, x.f32(), w.f32(), out.f32());
-      });
-      library_rate_ = gemm_record("gemm.peak", "2048^3", {kSide, kSide, kSide}, DType::kF32,
-                                  library_->name(), timing);
-    }
+    if (library_) library_product("gemm.peak", "2048^3", x, w, out);
+    own_product("gemm.peak", "2048^3", x, w, DType::kF32, out);
+  }
+
+  void library_product(const std::string& name, const std::string& what, const Tensor& x,
+                       const Tensor& w, Tensor& out) {
+    const GemmShape shape{x.shape()[0], w.shape()[0], w.shape()[1]};
+    const Timing timing = measure(options_, [&] {
+      library_->product(shape.m, shape.n, shape.k, x.f32(), w.f32(), out.f32());
+    });
+    gemm_record(name, what, shape, DType::kF32, library_->name(), timing);
   }
 
   void own_product(const std::string& name, const std::string& what, const Tensor& x,
@@ -103,16 +111,13 @@ class OpsBench {
     const LinearWeight packed = backend_.pack_linear({&view, 1}, storage);
     const Timing timing =
         measure(options_, [&] { ops::linear(backend_, x.view(), packed, {}, out.view()); });
-    own_rate_ = gemm_record(name, what, {x.shape()[0], packed.n, packed.k}, storage,
-                            backend_.name(), timing);
+    gemm_record(name, what, {x.shape()[0], packed.n, packed.k}, storage, backend_.name(), timing);
   }
 
-  struct GemmShape {
-    std::int64_t m, n, k;
-  };
-  double gemm_record(const std::string& name, const std::string& what, GemmShape shape,
-                     DType storage, const std::string& impl, const Timing& timing) {
-    const double flops = 2.0 * static_cast<double>(shape.m * shape.n) * static_cast<double>(shape.k);
+  void gemm_record(const std::string& name, const std::string& what, GemmShape shape, DType storage,
+                   const std::string& impl, const Timing& timing) {
+    const double flops =
+        2.0 * static_cast<double>(shape.m * shape.n) * static_cast<double>(shape.k);
     const double rate = flops / timing.median() * 1e-9;
     Json object = report_.start(name);
     object["shape"] = {{"M", shape.m}, {"N", shape.n}, {"K", shape.k}};
@@ -122,15 +127,25 @@ class OpsBench {
     BenchReport::add_timing(object, timing);
     object["flops"] = flops;
     object["tflops"] = rate * 1e-3;
+    // With one thread the rate while this process has the processor, for busy machines.
+    const double rate_cpu = flops / timing.cpu_seconds * 1e-9;
+    const bool alone = pool().threads() == 1;
+    if (alone) object["tflops_cpu"] = rate_cpu * 1e-3;
     std::string share;
-    if (impl == backend_.name() && library_rate_ > 0) {
+    if (impl != backend_.name()) {
+      library_rate_ = std::max(library_rate_, rate);
+      library_rate_cpu_ = std::max(library_rate_cpu_, rate_cpu);
+    } else if (library_rate_ > 0) {
       object["share_of_library"] = rate / library_rate_;
       share = percent(rate / library_rate_) + " of " + library_->name();
+      if (alone) {
+        object["share_of_library_cpu"] = rate_cpu / library_rate_cpu_;
+        share += ", " + percent(rate_cpu / library_rate_cpu_) + " by processor time";
+      }
     }
     report_.emit(object);
     report_.add_row(name, what + ", " + std::string(dtype_name(storage)) + ", " + impl,
                     milliseconds(timing.median()), fixed_digits(rate, 1) + " Gflop/s", share);
-    return rate;
   }
 
   void linear_skinny() {
@@ -165,8 +180,8 @@ class OpsBench {
     const std::size_t bytes = copies[0].packed.bytes();
     const double eff = static_cast<double>(bytes) / (timing.median() * 1e9 * (before + after) / 2);
     Json object = report_.start("linear.skinny");
-    object["model"] = {{"layer", size.layer}, {"dtype", dtype_name(storage)},
-                       {"weights", "random:3"}};
+    object["model"] = {
+        {"layer", size.layer}, {"dtype", dtype_name(storage)}, {"weights", "random:3"}};
     object["shape"] = {{"M", rows}, {"N", size.n}, {"K", size.k}};
     object["impl"] = backend_.name();
     BenchReport::add_timing(object, timing);
@@ -193,14 +208,7 @@ class OpsBench {
         const Tensor x = random_tensor({rows, size.k}, 6, 1.0f, pool());
         Tensor out = Tensor::host(DType::kF32, {rows, size.n});
         const std::string what = std::string(size.layer) + ", " + std::to_string(rows) + " rows";
-        if (library_) {
-          const Timing timing = measure(options_, [&] {
-            library_->product(rows, size.n, size.k, x.f32(), w.f32(), out.f32());
-          });
-          const double rate = gemm_record("linear.prefill", what, {rows, size.n, size.k},
-                                          DType::kF32, library_->name(), timing);
-          library_rate_ = std::max(library_rate_, rate);
-        }
+        if (library_) library_product("linear.prefill", what, x, w, out);
         for (const DType storage : {DType::kF32, DType::kBF16}) {
           own_product("linear.prefill", what, x, w, storage, out);
         }
@@ -223,10 +231,12 @@ class OpsBench {
   }
 
   // Two sequences (guidance) of `window` rows, keys and values of several layers in turn.
-  void attn_case(const WindowShape& shape, DType storage, std::int64_t cached, std::int64_t window) {
+  void attn_case(const WindowShape& shape, DType storage, std::int64_t cached,
+                 std::int64_t window) {
     const std::int64_t live = cached + window;
     const Shape cache_shape{live, shape.kv_heads, shape.dim};
-    const std::size_t bytes = 4 * static_cast<std::size_t>(cache_shape.elements()) * dtype_size(storage);
+    const std::size_t bytes =
+        4 * static_cast<std::size_t>(cache_shape.elements()) * dtype_size(storage);
     std::vector<Tensor> layers;
     for (std::size_t held = 0; held < kRotate; held += bytes) {
       for (int part = 0; part < 4; ++part) layers.push_back(random_cache(cache_shape, storage));
@@ -237,17 +247,21 @@ class OpsBench {
     std::size_t turn = 0;
     const Timing timing = measure(options_, [&] {
       const Tensor* kv = &layers[4 * (turn++ % (layers.size() / 4))];
-      const AttentionSegment segments[] = {{kv[0].view(), kv[1].view(), 0, window, cached, true},
-                                           {kv[2].view(), kv[3].view(), window, window, cached, true}};
-      ops::attention(backend_, {.q = q.view(), .out = out.view(), .segments = segments,
+      const AttentionSegment segments[] = {
+          {kv[0].view(), kv[1].view(), 0, window, cached, true},
+          {kv[2].view(), kv[3].view(), window, window, cached, true}};
+      ops::attention(backend_, {.q = q.view(),
+                                .out = out.view(),
+                                .segments = segments,
                                 .scale = 1.0f / std::sqrt(static_cast<float>(shape.dim))});
     });
     const double after = probe_.gigabytes_per_second(1);
     const double eff = static_cast<double>(bytes) / (timing.median() * 1e9 * (before + after) / 2);
     Json object = report_.start("attn.window");
     object["model"] = {{"kv_dtype", dtype_name(storage)}};
-    object["shape"] = {{"b", 1}, {"c", 2}, {"w", window}, {"S", cached}, {"H", shape.heads},
-                       {"KV", shape.kv_heads}, {"hd", shape.dim}};
+    object["shape"] = {{"b", 1},         {"c", 2},           {"w", window},
+                       {"S", cached},    {"H", shape.heads}, {"KV", shape.kv_heads},
+                       {"hd", shape.dim}};
     object["impl"] = backend_.name();
     BenchReport::add_timing(object, timing);
     object["bytes"] = bytes;
@@ -281,10 +295,14 @@ class OpsBench {
 
   // The distinct convolutions of a 16-fold VQ decoder for 384 pixels.
   void conv_vq() {
-    for (const ConvShape& shape : {ConvShape{"mid", 24, 512, 512, 3, 1}, {"up0", 24, 512, 512, 3, 2},
-                                   {"level1", 48, 512, 256, 3, 1}, {"level2", 96, 256, 256, 3, 1},
-                                   {"level3", 192, 256, 128, 3, 1}, {"level4", 384, 128, 128, 3, 1},
-                                   {"out", 384, 128, 3, 3, 1}, {"shortcut", 192, 256, 128, 1, 1}}) {
+    for (const ConvShape& shape : {ConvShape{"mid", 24, 512, 512, 3, 1},
+                                   {"up0", 24, 512, 512, 3, 2},
+                                   {"level1", 48, 512, 256, 3, 1},
+                                   {"level2", 96, 256, 256, 3, 1},
+                                   {"level3", 192, 256, 128, 3, 1},
+                                   {"level4", 384, 128, 128, 3, 1},
+                                   {"out", 384, 128, 3, 3, 1},
+                                   {"shortcut", 192, 256, 128, 1, 1}}) {
       for (const DType storage : {DType::kF32, DType::kBF16}) conv_case(shape, storage);
     }
   }
@@ -313,7 +331,7 @@ class OpsBench {
     const double rate = flops / timing.median() * 1e-9;
     Json object = report_.start("conv.vq");
     object["model"] = {{"layer", shape.layer}, {"dtype", dtype_name(storage)}};
-    object["shape"] = {{"H", shape.side}, {"W", shape.side}, {"c_in", shape.c_in},
+    object["shape"] = {{"H", shape.side},      {"W", shape.side},   {"c_in", shape.c_in},
                        {"c_out", shape.c_out}, {"k", shape.kernel}, {"upsample", shape.upsample}};
     object["impl"] = backend_.name();
     BenchReport::add_timing(object, timing);
@@ -338,7 +356,7 @@ class OpsBench {
   BenchReport& report_;
   ReadProbe probe_;
   std::unique_ptr<GemmLibrary> library_;
-  double library_rate_ = 0, own_rate_ = 0;  // 10^9 operations a second, best and last
+  double library_rate_ = 0, library_rate_cpu_ = 0;  // best so far, 10^9 operations a second
 };
 
 }  // namespace

@@ -52,7 +52,7 @@ int run_bench(const BenchFlags& flags) {
     image.tokens = flags.tokens;
     image.runs = flags.runs;
     image.decode_pixels = !flags.no_pixels;
-    run_image_bench(options, image, *backend, report);
+    run_image_bench(image, *backend, report);
   }
   std::fputs(report.markdown().c_str(), stderr);
   return 0;

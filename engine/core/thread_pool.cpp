@@ -20,13 +20,15 @@
 namespace tessera {
 
 namespace {
-constexpr int kSpins = 4000;  // about 40-100 microseconds of `pause`
+constexpr int kSpins = 4000;                    // about 40-100 microseconds of `pause`
 constexpr std::uint32_t kClosed = 0xffffffffu;  // a chunk number past every job's last
 
 constexpr std::uint64_t make_ticket(std::uint32_t job, std::uint32_t chunk) {
   return std::uint64_t{job} << 32 | chunk;
 }
-constexpr std::uint32_t chunk_of(std::uint64_t ticket) { return static_cast<std::uint32_t>(ticket); }
+constexpr std::uint32_t chunk_of(std::uint64_t ticket) {
+  return static_cast<std::uint32_t>(ticket);
+}
 }  // namespace
 
 struct ThreadPool::State {

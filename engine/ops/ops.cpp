@@ -124,9 +124,9 @@ void check_segment(Backend& backend, const AttentionArgs& args, const AttentionS
           "attention: values are like keys");
   expects(keys.shape[1] == args.segments[0].keys.shape[1],
           "attention: all segments have the same heads");
-  expects(keys.shape[1] > 0 && args.q.shape[1] % keys.shape[1] == 0 &&
-              keys.shape[2] == args.q.shape[2],
-          "attention: query heads share key heads evenly");
+  expects(
+      keys.shape[1] > 0 && args.q.shape[1] % keys.shape[1] == 0 && keys.shape[2] == args.q.shape[2],
+      "attention: query heads share key heads evenly");
   expects(segment.row_begin >= 0 && segment.rows >= 0 &&
               segment.row_begin + segment.rows <= args.q.shape[0],
           "attention: the segment's rows are in the batch");
@@ -170,15 +170,17 @@ void conv2d(Backend& backend, const Conv2dArgs& args) {
   const std::int64_t width =
       args.in.shape[1] * args.upsample + args.pad_left + args.pad_right - weight.kw;
   expects(height >= 0 && width >= 0, "conv2d: the kernel fits the padded input");
-  expects(args.out.shape == Shape({height / args.stride + 1, width / args.stride + 1, weight.c_out}),
-          "conv2d: out is [H', W', c_out]");
+  expects(
+      args.out.shape == Shape({height / args.stride + 1, width / args.stride + 1, weight.c_out}),
+      "conv2d: out is [H', W', c_out]");
   expects(args.out.data != args.in.data, "conv2d: out is not in");
   expects(args.scale.empty() == args.shift.empty(), "conv2d: scale and shift come together");
   if (!args.scale.empty()) {
     expects_vector(backend, args.scale, weight.c_in, "conv2d: scale is [c_in]");
     expects_vector(backend, args.shift, weight.c_in, "conv2d: shift is [c_in]");
   }
-  if (!args.bias.empty()) expects_vector(backend, args.bias, weight.c_out, "conv2d: bias is [c_out]");
+  if (!args.bias.empty())
+    expects_vector(backend, args.bias, weight.c_out, "conv2d: bias is [c_out]");
   backend.conv2d(args);
 }
 

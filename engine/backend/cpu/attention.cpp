@@ -26,8 +26,10 @@ Cut cut_segment(const AttentionSegment& segment, const Heads& heads) {
   Cut cut{};
   cut.rows = segment.rows * heads.group;
   cut.row_tiles = divide_up(cut.rows, kQueryRows);
-  const std::int64_t at_once = std::max<std::int64_t>(1, kQueryRows / std::max<std::int64_t>(cut.rows, 1));
-  cut.head_groups = std::min(std::max(divide_up(heads.kv_heads, at_once), heads.wanted), heads.kv_heads);
+  const std::int64_t at_once =
+      std::max<std::int64_t>(1, kQueryRows / std::max<std::int64_t>(cut.rows, 1));
+  cut.head_groups =
+      std::min(std::max(divide_up(heads.kv_heads, at_once), heads.wanted), heads.kv_heads);
   if (cut.rows > kFewRows) cut.head_groups = heads.kv_heads;  // each copies its head's keys
   return cut;
 }
@@ -84,7 +86,8 @@ void CpuBackend::attention(const AttentionArgs& args) {
                     pool_.threads() == 1 ? 1 : divide_up(3 * pool_.threads(), segments)};
   ensure_scratch(static_cast<std::size_t>(attention_scratch_floats(heads.dim)));
   std::int64_t tasks = 0;
-  for (const AttentionSegment& segment : args.segments) tasks += cut_segment(segment, heads).tasks();
+  for (const AttentionSegment& segment : args.segments)
+    tasks += cut_segment(segment, heads).tasks();
   pool_.parallel_for(tasks, 1, [&](std::int64_t task, std::int64_t end, int worker) {
     for (; task < end; ++task) {
       std::int64_t index = task;

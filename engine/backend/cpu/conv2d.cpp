@@ -12,20 +12,21 @@ namespace tessera::cpu {
 
 namespace {
 
-constexpr int kMaxRuns = 16;                               // kernel taps summed in one chain
+constexpr int kMaxRuns = 16;                                  // kernel taps summed in one chain
 constexpr std::int64_t kStripFloats = std::int64_t{1} << 20;  // 4 MB of input a strip, if it can
 constexpr std::int64_t kAllStripsFloats = std::int64_t{5} << 20;  // 20 MB for all workers' strips
-constexpr std::int64_t kPanelFloats = kBlock * kLanes;        // one expanded panel block
-constexpr std::int64_t kPixels = 384;  // output pixels that meet all weights while they are in cache
+constexpr std::int64_t kPanelFloats = kBlock * kLanes;            // one expanded panel block
+constexpr std::int64_t kPixels =
+    384;  // output pixels that meet all weights while they are in cache
 
 struct Geometry {
   std::int64_t out_rows, out_columns;
-  std::int64_t in_columns;    // of the strip: upsampled and padded
-  std::int64_t strip_rows;    // output rows of one task
+  std::int64_t in_columns;  // of the strip: upsampled and padded
+  std::int64_t strip_rows;  // output rows of one task
   std::int64_t strips;
   std::int64_t panels, groups;
-  bool direct;                // the input is read where it is
-  std::size_t strip_floats;   // of one worker's copy
+  bool direct;               // the input is read where it is
+  std::size_t strip_floats;  // of one worker's copy
 
   std::int64_t input_rows(const Conv2dArgs& args, std::int64_t rows) const {
     return (rows - 1) * args.stride + args.weight->kh;
@@ -96,8 +97,8 @@ void fill_strip(const Conv2dArgs& args, const Geometry& g, const Kernels& kernel
 }
 
 struct Strip {
-  const float* pixels;       // first input row of the strip, in_columns * c_in floats a row
-  std::int64_t row, rows;    // output rows
+  const float* pixels;     // first input row of the strip, in_columns * c_in floats a row
+  std::int64_t row, rows;  // output rows
   std::int64_t panel, panels;
 };
 
@@ -188,14 +189,14 @@ void CpuBackend::conv2d(const Conv2dArgs& args) {
       strip.rows = std::min(g.strip_rows, g.out_rows - strip.row);
       const std::int64_t pairs = divide_up(g.panels, 2);
       strip.panel = pairs * (task % g.groups) / g.groups * 2;
-      strip.panels =
-          std::min(pairs * (task % g.groups + 1) / g.groups * 2, g.panels) - strip.panel;
+      strip.panels = std::min(pairs * (task % g.groups + 1) / g.groups * 2, g.panels) - strip.panel;
       float* expanded = scratch(worker);
       float* copy = expanded + 2 * kPanelFloats;
       if (g.direct) {
         strip.pixels = args.in.f32() + strip.row * args.stride * row_floats;
       } else {
-        fill_strip(args, g, kernels_, strip.row * args.stride, g.input_rows(args, strip.rows), copy);
+        fill_strip(args, g, kernels_, strip.row * args.stride, g.input_rows(args, strip.rows),
+                   copy);
         strip.pixels = copy;
       }
       const std::int64_t last = strip.row + strip.rows;

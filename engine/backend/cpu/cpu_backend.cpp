@@ -68,7 +68,8 @@ bool has_avx512() {
 
 const Kernels& choose_kernels(CpuOptions::Isa isa) {
   using Isa = CpuOptions::Isa;
-  if (isa == Isa::kAuto) isa = has_avx512() ? Isa::kAvx512 : has_avx2() ? Isa::kAvx2 : Isa::kReference;
+  if (isa == Isa::kAuto)
+    isa = has_avx512() ? Isa::kAvx512 : has_avx2() ? Isa::kAvx2 : Isa::kReference;
   if (isa == Isa::kAvx512 && has_avx512()) return avx512_kernels();
   if (isa == Isa::kAvx2 && has_avx2()) return avx2_kernels();
   if (isa == Isa::kReference) return portable_kernels();

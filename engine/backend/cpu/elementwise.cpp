@@ -8,7 +8,9 @@ namespace tessera::cpu {
 
 namespace {
 constexpr std::int64_t kGrain = 16384;  // elements of one task
-std::int64_t rows_of(std::int64_t width) { return std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(width, 1)); }
+std::int64_t rows_of(std::int64_t width) {
+  return std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(width, 1));
+}
 }  // namespace
 
 void CpuBackend::embedding(ConstTensorView table, std::span<const std::int32_t> ids,
@@ -57,7 +59,8 @@ void CpuBackend::store_rows(const float* rows, std::int64_t row_stride,
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const float* from = rows + static_cast<std::int64_t>(i) * row_stride;
     if (cache.dtype == DType::kF32) {
-      std::memcpy(cache.f32() + slots[i] * width, from, static_cast<std::size_t>(width) * sizeof(float));
+      std::memcpy(cache.f32() + slots[i] * width, from,
+                  static_cast<std::size_t>(width) * sizeof(float));
     } else {
       std::uint16_t* to = cache.as<std::uint16_t>() + slots[i] * width;
       for (std::int64_t j = 0; j < width; ++j) to[j] = float_to_bf16(from[j]);

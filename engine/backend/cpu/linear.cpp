@@ -10,8 +10,8 @@ namespace tessera::cpu {
 
 namespace {
 
-constexpr std::int64_t kStreamRows = 64;      // up to here all rows pass while a panel streams by
-constexpr std::int64_t kRowBlock = 192;       // rows of a task beyond that, copied to scratch
+constexpr std::int64_t kStreamRows = 64;  // up to here all rows pass while a panel streams by
+constexpr std::int64_t kRowBlock = 192;   // rows of a task beyond that, copied to scratch
 constexpr std::int64_t kRowPitch = kBlock + 16;  // floats between copied rows: no cache set twice
 constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;  // weights of one streaming task
 
@@ -44,8 +44,8 @@ void multiply_block(const Product& product, const float* a, std::int64_t a_strid
   args.run_length = inputs;
   args.out_stride = weight.n;
   args.columns = std::min<std::int64_t>(panels * kLanes, weight.n - panel * kLanes);
-  args.bias = product.bias != nullptr && k + inputs == weight.k ? product.bias + panel * kLanes
-                                                                : nullptr;
+  args.bias =
+      product.bias != nullptr && k + inputs == weight.k ? product.bias + panel * kLanes : nullptr;
   args.first = k == 0;
   bool as_f32 = weight.storage == DType::kF32;
   args.b = panel_block(weight, panel, k);
@@ -95,8 +95,8 @@ void multiply_rows(const Product& product, std::int64_t row, std::int64_t rows, 
   const std::int64_t width = product.kernels.tile_panels[largest_tile(product.kernels, rows)];
   float* copy = scratch + 2 * kBlock * kLanes;
   for (std::int64_t k = 0; k < k_all; k += kBlock) {
-    const auto bytes = static_cast<std::size_t>(std::min<std::int64_t>(kBlock, k_all - k)) *
-                       sizeof(float);
+    const auto bytes =
+        static_cast<std::size_t>(std::min<std::int64_t>(kBlock, k_all - k)) * sizeof(float);
     for (std::int64_t r = 0; r < rows; ++r) {
       std::memcpy(copy + r * kRowPitch, product.x + (row + r) * k_all + k, bytes);
     }
@@ -119,15 +119,16 @@ void CpuBackend::linear(ConstTensorView x, const LinearWeight& w, ConstTensorVie
     const std::int64_t width = kernels_.tile_panels[largest_tile(kernels_, rows)];
     const std::int64_t panel_bytes =
         w.k * kLanes * static_cast<std::int64_t>(dtype_size(w.storage));
-    const std::int64_t chunk = std::max<std::int64_t>(1, kChunkBytes / (panel_bytes * width)) * width;
+    const std::int64_t chunk =
+        std::max<std::int64_t>(1, kChunkBytes / (panel_bytes * width)) * width;
     pool_.parallel_for(panels, chunk, [&](std::int64_t begin, std::int64_t end, int worker) {
       stream_panels(product, rows, begin, end, scratch(worker));
     });
     return;
   }
   const std::int64_t row_blocks = divide_up(rows, kRowBlock);
-  const std::int64_t groups = std::clamp<std::int64_t>(
-      divide_up(4 * pool_.threads(), row_blocks), divide_up(panels, 32), divide_up(panels, 2));
+  const std::int64_t groups = std::clamp<std::int64_t>(divide_up(4 * pool_.threads(), row_blocks),
+                                                       divide_up(panels, 32), divide_up(panels, 2));
   pool_.parallel_for(row_blocks * groups, 1, [&](std::int64_t task, std::int64_t last, int worker) {
     for (; task < last; ++task) {
       const std::int64_t block = task / groups;

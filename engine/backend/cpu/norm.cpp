@@ -29,9 +29,11 @@ void CpuBackend::group_norm_coefficients(ConstTensorView x, int groups, float ep
   const std::int64_t pixels = x.shape[0] * x.shape[1];
   const std::int64_t channels = x.shape[2];
   const std::int64_t parts = std::min(kParts, std::max<std::int64_t>(1, x.shape[0]));
-  const auto floats = static_cast<std::size_t>(2 * parts * channels) * (sizeof(double) / sizeof(float));
+  const auto floats =
+      static_cast<std::size_t>(2 * parts * channels) * (sizeof(double) / sizeof(float));
   ensure_scratch((floats + static_cast<std::size_t>(pool_.threads()) - 1) /
-                     static_cast<std::size_t>(pool_.threads()) + 64);
+                     static_cast<std::size_t>(pool_.threads()) +
+                 64);
   // [parts][2][channels]: sum and sum of squares. In double the square of a float is exact.
   auto* sums = static_cast<double*>(scratch_.get());
   pool_.parallel_for(parts, 1, [&](std::int64_t part, std::int64_t end, int) {

@@ -9,10 +9,14 @@ namespace {
 
 float read_element(const ConstTensorView& view, std::int64_t index) {
   switch (view.dtype) {
-    case DType::kF32: return static_cast<const float*>(view.data)[index];
-    case DType::kBF16: return bf16_to_float(static_cast<const std::uint16_t*>(view.data)[index]);
-    case DType::kF16: return f16_to_float(static_cast<const std::uint16_t*>(view.data)[index]);
-    default: break;
+    case DType::kF32:
+      return static_cast<const float*>(view.data)[index];
+    case DType::kBF16:
+      return bf16_to_float(static_cast<const std::uint16_t*>(view.data)[index]);
+    case DType::kF16:
+      return f16_to_float(static_cast<const std::uint16_t*>(view.data)[index]);
+    default:
+      break;
   }
   expects(false, "weights are packed from f32, bf16 or f16");
   return 0.0f;

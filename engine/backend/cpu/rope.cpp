@@ -13,7 +13,8 @@ void CpuBackend::rope(TensorView x, ConstTensorView cos, ConstTensorView sin, Ro
   const bool split = pairing == RopePairing::kHalfSplit;
   const std::int64_t step = split ? 1 : 2;
   const std::int64_t partner = split ? half : 1;
-  const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(heads * dim, 1));
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(heads * dim, 1));
   pool_.parallel_for(x.shape[0], grain, [&](std::int64_t row, std::int64_t end, int) {
     for (; row < end; ++row) {
       const float* c = cos.f32() + row * half;

@@ -75,8 +75,9 @@ struct Ops {
     ops::gelu(*backend, in64, rows64);
     ops::silu_mul(*backend, {DType::kF32, {20, 128}, x.data(), {}}, rows64);
     const Shape half{20, 8};
-    ops::rope(*backend, {DType::kF32, {20, 4, 16}, out.data(), {}}, {DType::kF32, half, w.data(), {}},
-              {DType::kF32, half, w.data(), {}}, RopePairing::kInterleaved);
+    ops::rope(*backend, {DType::kF32, {20, 4, 16}, out.data(), {}},
+              {DType::kF32, half, w.data(), {}}, {DType::kF32, half, w.data(), {}},
+              RopePairing::kInterleaved);
     std::array<std::int64_t, 20> slots;
     for (std::size_t i = 0; i < 20; ++i) slots[i] = static_cast<std::int64_t>(i);
     const TensorView kv{DType::kBF16, {200, 4, 16}, cache.data(), {}};
@@ -89,9 +90,18 @@ struct Ops {
     const TensorView scales{DType::kF32, {64}, scale.data(), {}};
     const TensorView shifts{DType::kF32, {64}, shift.data(), {}};
     ops::group_norm_coefficients(*backend, picture, 32, 1e-6f, weight, weight, scales, shifts);
-    ops::affine_channels(*backend, picture, scales, shifts, {DType::kF32, {8, 8, 64}, out.data(), {}});
-    Conv2dArgs args{.in = picture, .weight = &conv, .scale = scales, .shift = shifts, .swish = true,
-                    .upsample = 2, .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1};
+    ops::affine_channels(*backend, picture, scales, shifts,
+                         {DType::kF32, {8, 8, 64}, out.data(), {}});
+    Conv2dArgs args{.in = picture,
+                    .weight = &conv,
+                    .scale = scales,
+                    .shift = shifts,
+                    .swish = true,
+                    .upsample = 2,
+                    .pad_top = 1,
+                    .pad_left = 1,
+                    .pad_bottom = 1,
+                    .pad_right = 1};
     args.out = {DType::kF32, {16, 16, 32}, image.data(), {}};
     ops::conv2d(*backend, args);
     ops::l2_normalize(*backend, in64, 1e-6f, rows64);

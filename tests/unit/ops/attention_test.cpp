@@ -36,7 +36,8 @@ struct Sequence {
   }
   ConstTensorView keys() const { return cached(k, k16); }
   ConstTensorView values() const { return cached(v, v16); }
-  ConstTensorView cached(const std::vector<float>& f32, const std::vector<std::uint16_t>& bf16) const {
+  ConstTensorView cached(const std::vector<float>& f32,
+                         const std::vector<std::uint16_t>& bf16) const {
     const Shape shape{capacity, layout.kv_heads, layout.dim};
     return storage == DType::kBF16 ? view_of(bf16, shape) : view_of(f32, shape);
   }
@@ -49,7 +50,8 @@ std::vector<float> attend(Backend& backend, const Sequence& s, std::int64_t firs
   const std::int64_t width = s.layout.heads * s.layout.dim;
   std::vector<float> out(static_cast<std::size_t>(rows * width), NAN);
   const Shape shape{rows, s.layout.heads, s.layout.dim};
-  const AttentionSegment segment{s.keys(), s.values(), 0, rows, causal ? first : s.capacity, causal};
+  const AttentionSegment segment{s.keys(), s.values(), 0, rows, causal ? first : s.capacity,
+                                 causal};
   ops::attention(backend, {.q = {DType::kF32, shape, s.q.data() + first * width, {}},
                            .out = view_of(out, shape),
                            .segments = {&segment, 1},
@@ -72,7 +74,8 @@ void compare(const Sequence& s, const std::vector<float>& got, std::int64_t firs
       for (std::int64_t key = 0; key < seen; ++key) {
         double sum = 0;
         for (std::int64_t d = 0; d < dim; ++d) {
-          sum += static_cast<double>(q[d]) * s.k[static_cast<std::size_t>((key * kv_heads + kv) * dim + d)];
+          sum += static_cast<double>(q[d]) *
+                 s.k[static_cast<std::size_t>((key * kv_heads + kv) * dim + d)];
         }
         score.push_back(sum * static_cast<double>(s.scale()));
       }
@@ -99,10 +102,12 @@ class Attention : public ::testing::TestWithParam<std::tuple<Isa, DType>> {};
 TEST_P(Attention, EqualsDoublePrecision) {
   const auto [isa, storage] = GetParam();
   const auto backend = backend_of(isa);
-  for (const Layout layout : {Layout{2, 2, 16}, Layout{3, 1, 20}, Layout{4, 2, 64}, Layout{2, 2, 100},
-                              Layout{2, 1, 128}, Layout{1, 1, 512}, Layout{7, 1, 8}}) {
+  for (const Layout layout :
+       {Layout{2, 2, 16}, Layout{3, 1, 20}, Layout{4, 2, 64}, Layout{2, 2, 100}, Layout{2, 1, 128},
+        Layout{1, 1, 512}, Layout{7, 1, 8}}) {
     const Sequence s(layout, 200, storage, 10);
-    for (const auto& [first, rows] : {std::pair{0, 1}, {0, 5}, {63, 1}, {64, 1}, {60, 9}, {120, 80}}) {
+    for (const auto& [first, rows] :
+         {std::pair{0, 1}, {0, 5}, {63, 1}, {64, 1}, {60, 9}, {120, 80}}) {
       compare(s, attend(*backend, s, first, rows), first, rows, true);
     }
     compare(s, attend(*backend, s, 3, 7, false), 3, 7, false);

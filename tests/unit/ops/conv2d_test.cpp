@@ -14,7 +14,9 @@ struct Case {
   int top = 0, left = 0, bottom = 0, right = 0;
   bool affine = false, swish = false, bias = true, accumulate = false;
 
-  std::int64_t out_height() const { return (height * upsample + top + bottom - kernel) / stride + 1; }
+  std::int64_t out_height() const {
+    return (height * upsample + top + bottom - kernel) / stride + 1;
+  }
   std::int64_t out_width() const { return (width * upsample + left + right - kernel) / stride + 1; }
 };
 
@@ -77,8 +79,10 @@ void compare(const Case& c, const Data& d, DType storage, const std::vector<floa
         for (std::int64_t ky = 0; ky < c.kernel; ++ky) {
           for (std::int64_t kx = 0; kx < c.kernel; ++kx) {
             for (std::int64_t i = 0; i < c.c_in; ++i) {
-              const double value = read(c, d, y * c.stride + ky - c.top, x * c.stride + kx - c.left, i);
-              const double w = kernel[static_cast<std::size_t>(((o * c.c_in + i) * c.kernel + ky) * c.kernel + kx)];
+              const double value =
+                  read(c, d, y * c.stride + ky - c.top, x * c.stride + kx - c.left, i);
+              const double w = kernel[static_cast<std::size_t>(
+                  ((o * c.c_in + i) * c.kernel + ky) * c.kernel + kx)];
               sum += value * w;
               in2 += value * value;
               w2 += w * w;
@@ -99,19 +103,107 @@ void compare(const Case& c, const Data& d, DType storage, const std::vector<floa
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> kCases = {
-      {.height = 5, .width = 7, .c_in = 3, .c_out = 17, .kernel = 3, .top = 1, .left = 1, .bottom = 1, .right = 1},
-      {.height = 8, .width = 8, .c_in = 32, .c_out = 33, .kernel = 3, .top = 1, .left = 1, .bottom = 1, .right = 1, .affine = true, .swish = true},
-      {.height = 9, .width = 6, .c_in = 20, .c_out = 16, .kernel = 3, .upsample = 2, .top = 1, .left = 1, .bottom = 1, .right = 1},
-      {.height = 4, .width = 5, .c_in = 130, .c_out = 40, .kernel = 3, .upsample = 2, .top = 1, .left = 1, .bottom = 1, .right = 1, .affine = true, .swish = true, .bias = false},
-      {.height = 10, .width = 11, .c_in = 6, .c_out = 9, .kernel = 3, .stride = 2, .bottom = 1, .right = 1},
-      {.height = 12, .width = 8, .c_in = 17, .c_out = 32, .kernel = 3, .stride = 2, .bottom = 1, .right = 1, .affine = true},
+      {.height = 5,
+       .width = 7,
+       .c_in = 3,
+       .c_out = 17,
+       .kernel = 3,
+       .top = 1,
+       .left = 1,
+       .bottom = 1,
+       .right = 1},
+      {.height = 8,
+       .width = 8,
+       .c_in = 32,
+       .c_out = 33,
+       .kernel = 3,
+       .top = 1,
+       .left = 1,
+       .bottom = 1,
+       .right = 1,
+       .affine = true,
+       .swish = true},
+      {.height = 9,
+       .width = 6,
+       .c_in = 20,
+       .c_out = 16,
+       .kernel = 3,
+       .upsample = 2,
+       .top = 1,
+       .left = 1,
+       .bottom = 1,
+       .right = 1},
+      {.height = 4,
+       .width = 5,
+       .c_in = 130,
+       .c_out = 40,
+       .kernel = 3,
+       .upsample = 2,
+       .top = 1,
+       .left = 1,
+       .bottom = 1,
+       .right = 1,
+       .affine = true,
+       .swish = true,
+       .bias = false},
+      {.height = 10,
+       .width = 11,
+       .c_in = 6,
+       .c_out = 9,
+       .kernel = 3,
+       .stride = 2,
+       .bottom = 1,
+       .right = 1},
+      {.height = 12,
+       .width = 8,
+       .c_in = 17,
+       .c_out = 32,
+       .kernel = 3,
+       .stride = 2,
+       .bottom = 1,
+       .right = 1,
+       .affine = true},
       {.height = 6, .width = 5, .c_in = 300, .c_out = 64, .kernel = 1},
-      {.height = 6, .width = 5, .c_in = 520, .c_out = 7, .kernel = 1, .affine = true, .swish = true, .accumulate = true},
-      {.height = 7, .width = 9, .c_in = 257, .c_out = 20, .kernel = 3, .top = 1, .left = 1, .bottom = 1, .right = 1, .accumulate = true},
+      {.height = 6,
+       .width = 5,
+       .c_in = 520,
+       .c_out = 7,
+       .kernel = 1,
+       .affine = true,
+       .swish = true,
+       .accumulate = true},
+      {.height = 7,
+       .width = 9,
+       .c_in = 257,
+       .c_out = 20,
+       .kernel = 3,
+       .top = 1,
+       .left = 1,
+       .bottom = 1,
+       .right = 1,
+       .accumulate = true},
       {.height = 6, .width = 6, .c_in = 8, .c_out = 5, .kernel = 3},
       {.height = 1, .width = 1, .c_in = 1, .c_out = 1, .kernel = 1, .bias = false},
-      {.height = 9, .width = 9, .c_in = 2, .c_out = 3, .kernel = 5, .stride = 3, .top = 2, .left = 0, .bottom = 1, .right = 2},
-      {.height = 3, .width = 40, .c_in = 64, .c_out = 48, .kernel = 3, .top = 1, .left = 1, .bottom = 1, .right = 1, .swish = true}};
+      {.height = 9,
+       .width = 9,
+       .c_in = 2,
+       .c_out = 3,
+       .kernel = 5,
+       .stride = 3,
+       .top = 2,
+       .left = 0,
+       .bottom = 1,
+       .right = 2},
+      {.height = 3,
+       .width = 40,
+       .c_in = 64,
+       .c_out = 48,
+       .kernel = 3,
+       .top = 1,
+       .left = 1,
+       .bottom = 1,
+       .right = 1,
+       .swish = true}};
   return kCases;
 }
 
@@ -201,8 +293,10 @@ TEST(Conv2dScratch, IsBoundedAndCoversWhatTheCallUses) {
 
 TEST(GroupNorm, EqualsItsDefinition) {
   for (const Isa isa : isas_here()) {
-    for (const auto& [height, width, channels, groups] :
-         {std::array<std::int64_t, 4>{5, 7, 64, 32}, {1, 1, 32, 32}, {70, 3, 96, 32}, {9, 11, 20, 4}}) {
+    for (const auto& [height, width, channels, groups] : {std::array<std::int64_t, 4>{5, 7, 64, 32},
+                                                          {1, 1, 32, 32},
+                                                          {70, 3, 96, 32},
+                                                          {9, 11, 20, 4}}) {
       std::vector<float> x = normal(static_cast<std::size_t>(height * width * channels), 1);
       for (float& value : x) value = value * 0.5f + 3.0f;  // a mean well away from zero
       const std::vector<float> gamma = normal(static_cast<std::size_t>(channels), 2);
@@ -233,12 +327,15 @@ TEST(GroupNorm, EqualsItsDefinition) {
           }
         };
         each([&](std::size_t i, std::size_t) { mean += x[i] / count; });
-        each([&](std::size_t i, std::size_t) { variance += (x[i] - mean) * (x[i] - mean) / count; });
+        each(
+            [&](std::size_t i, std::size_t) { variance += (x[i] - mean) * (x[i] - mean) / count; });
         const double factor = 1.0 / std::sqrt(variance + 1e-6);
         each([&](std::size_t i, std::size_t c) {
           want[i] = (x[i] - mean) * factor * gamma[c] + beta[c];
           // scale * x and shift are each rounded, and they are larger than their sum.
-          tolerance[i] = 4 * kEpsilon * (std::abs((std::abs(x[i]) + std::abs(mean)) * factor * gamma[c]) + std::abs(beta[c]));
+          tolerance[i] =
+              4 * kEpsilon *
+              (std::abs((std::abs(x[i]) + std::abs(mean)) * factor * gamma[c]) + std::abs(beta[c]));
         });
       }
       EXPECT_TRUE(close(out, want, tolerance)) << channels << " channels";

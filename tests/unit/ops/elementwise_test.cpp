@@ -24,7 +24,8 @@ TEST_P(Elementwise, RmsNorm) {
       const std::size_t row = i / static_cast<std::size_t>(width);
       double squares = 0;
       for (std::int64_t c = 0; c < width; ++c) {
-        squares += std::pow(x[row * static_cast<std::size_t>(width) + static_cast<std::size_t>(c)], 2);
+        squares +=
+            std::pow(x[row * static_cast<std::size_t>(width) + static_cast<std::size_t>(c)], 2);
       }
       want.push_back(x[i] / std::sqrt(squares / static_cast<double>(width) + 1e-6) *
                      weight[i % static_cast<std::size_t>(width)]);
@@ -39,7 +40,8 @@ TEST_P(Elementwise, RmsNormCarriesNan) {
   x[45] = NAN;
   const std::vector<float> weight(40, 1.0f);
   std::vector<float> out(80);
-  ops::rms_norm(*backend_, view_of(x, {2, 40}), view_of(weight, {40}), 1e-6f, view_of(out, {2, 40}));
+  ops::rms_norm(*backend_, view_of(x, {2, 40}), view_of(weight, {40}), 1e-6f,
+                view_of(out, {2, 40}));
   for (std::size_t i = 0; i < 80; ++i) EXPECT_EQ(std::isnan(out[i]), i >= 40);
 }
 
@@ -128,8 +130,10 @@ TEST_P(Elementwise, Rope) {
       std::vector<float> cos, sin;
       for (std::int64_t i = 0; i < rows * half; ++i) {
         const bool condition = i < half;  // the first row is one that LlamaGen blanks
-        cos.push_back(condition ? 0.0f : static_cast<float>(std::cos(0.1 * static_cast<double>(i))));
-        sin.push_back(condition ? 0.0f : static_cast<float>(std::sin(0.1 * static_cast<double>(i))));
+        cos.push_back(condition ? 0.0f
+                                : static_cast<float>(std::cos(0.1 * static_cast<double>(i))));
+        sin.push_back(condition ? 0.0f
+                                : static_cast<float>(std::sin(0.1 * static_cast<double>(i))));
       }
       std::vector<float> out = x;
       ops::rope(*backend_, view_of(out, {rows, heads, dim}), view_of(cos, {rows, half}),
@@ -151,7 +155,8 @@ TEST_P(Elementwise, Rope) {
         }
       }
       EXPECT_TRUE(close(out, want, tolerance)) << dim;
-      for (std::size_t i = 0; i < static_cast<std::size_t>(heads * dim); ++i) EXPECT_EQ(out[i], 0.0f);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(heads * dim); ++i)
+        EXPECT_EQ(out[i], 0.0f);
     }
   }
 }
@@ -207,7 +212,8 @@ TEST_P(Elementwise, NearestCodeTakesTheLowestIndexOfATie) {
       double distance = 0;
       for (std::size_t i = 0; i < 8; ++i) {
         const double e = codebook[static_cast<std::size_t>(code) * 8 + i];
-        distance += z[row * 8 + i] * static_cast<double>(z[row * 8 + i]) + e * e - 2.0 * z[row * 8 + i] * e;
+        distance +=
+            z[row * 8 + i] * static_cast<double>(z[row * 8 + i]) + e * e - 2.0 * z[row * 8 + i] * e;
       }
       if (distance < best) {
         best = distance;
@@ -226,7 +232,8 @@ TEST_P(Elementwise, L2Normalize) {
   ops::l2_normalize(*backend_, view_of(x, {4, 9}), 1e-12f, view_of(out, {4, 9}));
   double squares = 0;
   for (std::size_t i = 0; i < 9; ++i) squares += static_cast<double>(x[i]) * x[i];
-  for (std::size_t i = 0; i < 9; ++i) EXPECT_FLOAT_EQ(out[i], static_cast<float>(x[i] / std::sqrt(squares)));
+  for (std::size_t i = 0; i < 9; ++i)
+    EXPECT_FLOAT_EQ(out[i], static_cast<float>(x[i] / std::sqrt(squares)));
   for (std::size_t i = 9; i < 18; ++i) EXPECT_EQ(out[i], 0.0f);
   for (std::size_t i = 18; i < 27; ++i) EXPECT_TRUE(std::isnan(out[i]));
 }
@@ -274,11 +281,14 @@ TEST(OpChecks, MismatchesEndTheProgram) {
   const auto backend = backend_of(Isa::kReference, 1);
   std::vector<float> a(12), b(8);
   const std::int32_t bad[] = {4};
-  EXPECT_DEATH(ops::add(*backend, view_of(a, {12}), view_of(b, {8}), view_of(a, {12})), "equal shapes");
+  EXPECT_DEATH(ops::add(*backend, view_of(a, {12}), view_of(b, {8}), view_of(a, {12})),
+               "equal shapes");
   std::vector<float> row(3);
-  EXPECT_DEATH(ops::embedding(*backend, view_of(a, {4, 3}), bad, view_of(row, {1, 3})), "in the table");
-  EXPECT_DEATH(ops::rms_norm(*backend, view_of(a, {4, 3}), view_of(b, {8}), 1e-6f, view_of(a, {4, 3})),
-               "weight is");
+  EXPECT_DEATH(ops::embedding(*backend, view_of(a, {4, 3}), bad, view_of(row, {1, 3})),
+               "in the table");
+  EXPECT_DEATH(
+      ops::rms_norm(*backend, view_of(a, {4, 3}), view_of(b, {8}), 1e-6f, view_of(a, {4, 3})),
+      "weight is");
   EXPECT_DEATH(ops::silu_mul(*backend, view_of(a, {2, 6}), view_of(b, {2, 4})), "2F");
 }
 

@@ -114,7 +114,8 @@ TEST_P(Linear, RowsDoNotDependOnTheirNumberOrTheThreads) {
     for (const std::int64_t rows : counts) {
       const std::vector<float> out = run(*backend, problem, w, rows);
       for (std::int64_t row = 0; row < rows; ++row) {
-        ASSERT_TRUE(same_bits(out.data() + row * 70, single[static_cast<std::size_t>(row)].data(), 70))
+        ASSERT_TRUE(
+            same_bits(out.data() + row * 70, single[static_cast<std::size_t>(row)].data(), 70))
             << "row " << row << " of " << rows << ", " << threads << " threads";
       }
     }
@@ -151,7 +152,8 @@ TEST_P(Linear, PacksEverySourceType) {
   const std::vector<float> whole = run(*backend, problem, pack(*backend, problem, storage), 2);
   const std::vector<std::uint16_t> bf16 = to_bf16(problem.w);
   const ConstTensorView as_bf16 = view_of(bf16, {19, 40});
-  EXPECT_TRUE(same_bits(run(*backend, problem, backend->pack_linear({&as_bf16, 1}, storage), 2), whole));
+  EXPECT_TRUE(
+      same_bits(run(*backend, problem, backend->pack_linear({&as_bf16, 1}, storage), 2), whole));
 
   std::vector<std::uint16_t> f16;
   for (const float value : problem.w) {
@@ -164,7 +166,8 @@ TEST_P(Linear, PacksEverySourceType) {
   }
   ConstTensorView as_f16 = view_of(f16, {19, 40});
   as_f16.dtype = DType::kF16;
-  EXPECT_TRUE(same_bits(run(*backend, problem, backend->pack_linear({&as_f16, 1}, storage), 2), whole));
+  EXPECT_TRUE(
+      same_bits(run(*backend, problem, backend->pack_linear({&as_f16, 1}, storage), 2), whole));
 }
 
 TEST_P(Linear, NanReachesItsOwnOutputsOnly) {

@@ -48,8 +48,8 @@ inline std::vector<float> normal(std::size_t count, std::uint64_t stream, float 
   std::vector<float> out(count);
   const auto key = philox_key(stream, 0);
   for (std::size_t i = 0; i < count; ++i) {
-    const PhiloxBlock block =
-        philox4x32({static_cast<std::uint32_t>(i), 0, static_cast<std::uint32_t>(Purpose::kTest), 0}, key);
+    const PhiloxBlock block = philox4x32(
+        {static_cast<std::uint32_t>(i), 0, static_cast<std::uint32_t>(Purpose::kTest), 0}, key);
     const double radius = std::sqrt(-2.0 * std::log(static_cast<double>(uniform_open(block[0]))));
     const double angle = 6.283185307179586 * static_cast<double>(uniform_open(block[1]));
     out[i] = scale * static_cast<float>(radius * std::cos(angle));

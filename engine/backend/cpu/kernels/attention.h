@@ -1,8 +1,8 @@
 // Softmax attention of a few query rows over neighbouring key and value heads, with the running
-// maximum and sum of Milakov & Gimelshein (2018) taken over blocks of 64 keys that start at multiples
-// of 64. A row's result depends on the keys it sees alone: not on the rows and heads beside it nor
-// on later keys, which are neither read into its sum nor multiplied by zero. The heads of one
-// position lie side by side in memory and are read in that order.
+// maximum and sum of Milakov & Gimelshein (2018) taken over blocks of 64 keys that start at
+// multiples of 64. A row's result depends on the keys it sees alone: not on the rows and heads
+// beside it nor on later keys, which are neither read into its sum nor multiplied by zero. The
+// heads of one position lie side by side in memory and are read in that order.
 #pragma once
 
 #include "engine/backend/cpu/kernels/elementwise.h"
@@ -16,10 +16,10 @@ constexpr std::int64_t kAhead = 8;  // keys between the one that is read and the
 
 struct alignas(64) AttentionState {
   float score[kQueryRows][kKeyBlock];
-  std::int64_t seen[kQueryRows];   // keys of this block that the row sees, 0..64
-  float peak[kQueryRows];          // largest score so far
-  float total[kQueryRows];         // sum of exp(score - peak) so far
-  float rescale[kQueryRows];       // what sums taken before this block are multiplied by
+  std::int64_t seen[kQueryRows];  // keys of this block that the row sees, 0..64
+  float peak[kQueryRows];         // largest score so far
+  float total[kQueryRows];        // sum of exp(score - peak) so far
+  float rescale[kQueryRows];      // what sums taken before this block are multiplied by
 };
 
 // One chunk of lanes of q.k for R rows and K keys; kWhole: all 16 lanes are there.
@@ -125,9 +125,9 @@ inline void block_softmax(AttentionState& state, int row, bool first) {
   state.peak[row] = peak;
 }
 
-// out[row + r] += sum over keys [begin, end) of weight * value, C chunks of 16 lanes from `d`; kWhole:
-// all of them are there. `fresh` starts from nothing, otherwise what is there is multiplied by
-// factor[r] first.
+// out[row + r] += sum over keys [begin, end) of weight * value, C chunks of 16 lanes from `d`;
+// kWhole: all of them are there. `fresh` starts from nothing, otherwise what is there is multiplied
+// by factor[r] first.
 template <bool kWhole, int R, int C, typename T>
 void weigh_values(const AttentionTask& task, int row, const T* values, std::int64_t d,
                   std::int64_t begin, std::int64_t end, const float* factor, bool fresh,
@@ -255,8 +255,8 @@ void attend_block(const AttentionTask& task, const T* keys, const T* values, std
 
 // One head of `count` rows as f32 with another stride.
 template <typename T>
-void copy_rows(const T* from, std::int64_t stride, std::int64_t dim, std::int64_t count,
-               float* to, std::int64_t pitch) {
+void copy_rows(const T* from, std::int64_t stride, std::int64_t dim, std::int64_t count, float* to,
+               std::int64_t pitch) {
   for (std::int64_t row = 0; row < count; ++row) {
     for (std::int64_t d = 0; d < dim; d += kLanes) {
       store_some(to + row * pitch + d, load_some(from + row * stride + d, dim - d), dim - d);

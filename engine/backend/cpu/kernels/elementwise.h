@@ -34,9 +34,7 @@ inline V16 exp(V16 x) {
 }
 
 // x / (1 + e^-x)
-inline V16 silu(V16 x) {
-  return div(x, add(broadcast(1.0f), exp(sub(zero(), x))));
-}
+inline V16 silu(V16 x) { return div(x, add(broadcast(1.0f), exp(sub(zero(), x)))); }
 
 // x Phi(x). erfc(a) = t exp(P(t) - a^2) with t = 1 / (1 + a / 2), a >= 0; P is the polynomial of
 // degree 10 nearest to the exact exponent in the maximum norm on t in [0.13, 1], error 2e-8.

@@ -8,11 +8,11 @@
 
 namespace tessera::cpu {
 
-inline constexpr int kLanes = 16;       // columns of a weight panel, lanes of a sum
-inline constexpr int kBlock = 256;      // inputs summed in one chain before the total takes them
-inline constexpr int kKeyBlock = 64;    // keys of one online-softmax step, aligned to position 0
-inline constexpr int kFewRows = 4;       // query rows up to which memory decides, not arithmetic
-inline constexpr int kQueryRows = 16;   // query rows over all heads of one attention task
+inline constexpr int kLanes = 16;      // columns of a weight panel, lanes of a sum
+inline constexpr int kBlock = 256;     // inputs summed in one chain before the total takes them
+inline constexpr int kKeyBlock = 64;   // keys of one online-softmax step, aligned to position 0
+inline constexpr int kFewRows = 4;     // query rows up to which memory decides, not arithmetic
+inline constexpr int kQueryRows = 16;  // query rows over all heads of one attention task
 
 // One block of a product: out[r, c] (+)= sum over runs and k of a[r, offset + k] * b[k, c].
 // b holds panels of 16 columns, [inputs][16] each, `b_stride` elements apart.
@@ -21,14 +21,14 @@ struct TileArgs {
   std::int64_t a_stride = 0;                  // floats between rows
   const std::int64_t* run_offsets = nullptr;  // [runs], floats from a
   int runs = 1;
-  std::int64_t run_length = 0;                // inputs of one run
-  const void* b = nullptr;                    // f32, or bf16 in panel order (see panel_slot)
+  std::int64_t run_length = 0;  // inputs of one run
+  const void* b = nullptr;      // f32, or bf16 in panel order (see panel_slot)
   std::int64_t b_stride = 0;
   float* out = nullptr;
   std::int64_t out_stride = 0;
-  std::int64_t columns = 0;                   // columns to write, at most 16 * panels
-  const float* bias = nullptr;                // [columns], added after this block; may be null
-  bool first = true;                          // out is written, else added to
+  std::int64_t columns = 0;     // columns to write, at most 16 * panels
+  const float* bias = nullptr;  // [columns], added after this block; may be null
+  bool first = true;            // out is written, else added to
 };
 
 // Where column c of a panel stands among the 16 stored bf16 values of one input: columns c and
@@ -38,18 +38,18 @@ constexpr int panel_slot(int column) { return column < 8 ? 2 * column : 2 * (col
 // Neighbouring key and value heads of one sequence, and the query rows that see each of them. Entry
 // head * rows + row is one query row; at most kQueryRows entries.
 struct AttentionTask {
-  const float* q[kQueryRows];         // [head_dim] each
-  float* out[kQueryRows];             // [head_dim] each
-  std::int64_t visible[kQueryRows];   // keys [0, visible) are seen, at least one
+  const float* q[kQueryRows];        // [head_dim] each
+  float* out[kQueryRows];            // [head_dim] each
+  std::int64_t visible[kQueryRows];  // keys [0, visible) are seen, at least one
   int heads = 0;
-  int rows = 0;                       // of each head
-  const void* keys = nullptr;         // head h of position p at p * kv_stride + h * head_dim
+  int rows = 0;                // of each head
+  const void* keys = nullptr;  // head h of position p at p * kv_stride + h * head_dim
   const void* values = nullptr;
-  std::int64_t kv_stride = 0;         // elements
+  std::int64_t kv_stride = 0;  // elements
   std::int64_t head_dim = 0;
   float scale = 1.0f;
   bool bf16 = false;
-  float* scratch = nullptr;           // attention_scratch_floats(head_dim), 64-byte aligned
+  float* scratch = nullptr;  // attention_scratch_floats(head_dim), 64-byte aligned
 };
 
 // Floats between two rows of one head in the scratch of an attention task: a gap keeps the rows out
@@ -64,8 +64,8 @@ constexpr std::int64_t attention_scratch_floats(std::int64_t head_dim) {
 
 struct Kernels {
   const char* name;
-  int tile_rows;                      // rows of the largest register tile
-  int tile_panels[17];                // panels of the tile with so many rows; index 0 unused
+  int tile_rows;        // rows of the largest register tile
+  int tile_panels[17];  // panels of the tile with so many rows; index 0 unused
   void (*tile_f32)(const TileArgs& args, int rows, int panels);
   void (*tile_bf16)(const TileArgs& args, int rows, int panels);
   // [count][16] bf16 in panel order to f32 in column order.

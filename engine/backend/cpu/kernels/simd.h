@@ -166,8 +166,8 @@ inline V16 absolute(V16 x) {
   return {_mm256_and_ps(x.lo, mask), _mm256_and_ps(x.hi, mask)};
 }
 inline __m256 add_exponent(__m256 x, __m256 shifted) {
-  return _mm256_castsi256_ps(_mm256_add_epi32(
-      _mm256_castps_si256(x), _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x),
+                                              _mm256_slli_epi32(_mm256_castps_si256(shifted), 23)));
 }
 // Adds the low bits of `shifted` to the exponent of x.
 inline V16 add_exponent(V16 x, V16 shifted) {
@@ -247,7 +247,8 @@ inline V16 absolute(V16 x) {
 }
 // Adds the low bits of `shifted` to the exponent of x.
 inline V16 add_exponent(V16 x, V16 shifted) {
-  return each_lane([&](int i) { return float_of(bits_of(x.v[i]) + (bits_of(shifted.v[i]) << 23)); });
+  return each_lane(
+      [&](int i) { return float_of(bits_of(x.v[i]) + (bits_of(shifted.v[i]) << 23)); });
 }
 inline float reduce_add(V16 x) {
   for (int half = 8; half > 0; half /= 2) {

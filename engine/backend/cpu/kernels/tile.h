@@ -8,8 +8,8 @@
 namespace tessera::cpu {
 namespace {
 
-// How far ahead of the sum bf16 weights are asked for. Each line takes twice the arithmetic of an f32
-// line, so the processor alone does not look far enough; for f32 asking only takes its slots.
+// How far ahead of the sum bf16 weights are asked for. Each line takes twice the arithmetic of an
+// f32 line, so the processor alone does not look far enough; for f32 asking only takes its slots.
 constexpr std::int64_t kPrefetchBytes = 4096;
 
 template <int R, int P, typename B>
