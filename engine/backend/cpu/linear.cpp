@@ -50,6 +50,9 @@ void multiply_block(const Product& product, const float* a, std::int64_t a_strid
   bool as_f32 = weight.storage == DType::kF32;
   args.b = panel_block(weight, panel, k);
   args.b_stride = weight.k * kLanes;
+  if (k + inputs == weight.k && (panel + 2 * panels) * kLanes <= weight.n) {
+    args.b_next = panel_block(weight, panel + panels, 0);
+  }
   if (!as_f32 && tiles > 1) {
     for (std::int64_t p = 0; p < panels; ++p) {
       kernels.expand_panel(

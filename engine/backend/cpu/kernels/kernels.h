@@ -24,6 +24,7 @@ struct TileArgs {
   std::int64_t run_length = 0;  // inputs of one run
   const void* b = nullptr;      // f32, or bf16 in panel order (see panel_slot)
   std::int64_t b_stride = 0;
+  const void* b_next = nullptr;  // panels read after this block's, if they are others
   float* out = nullptr;
   std::int64_t out_stride = 0;
   std::int64_t columns = 0;     // columns to write, at most 16 * panels

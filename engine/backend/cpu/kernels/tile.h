@@ -10,13 +10,12 @@ namespace {
 
 // How far ahead of the sum bf16 weights are asked for. Each line takes twice the arithmetic of an
 // f32 line, so the processor alone does not look far enough; for f32 asking only takes its slots.
-constexpr std::int64_t kPrefetchBytes = 4096;
+constexpr std::int64_t kAheadInputs = 128;
 
 template <int R, int P, typename B>
 void tile(const TileArgs& args) {
   // Few rows: the weights come from memory once and bandwidth decides. Many: they sit in cache.
   constexpr bool kStreams = R <= 4 && sizeof(B) == sizeof(std::uint16_t);
-  constexpr std::int64_t kPrefetch = kPrefetchBytes / static_cast<std::int64_t>(sizeof(B));
   V16 sum[R][P];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -29,20 +28,31 @@ void tile(const TileArgs& args) {
     const float* a[R];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) a[r] = args.a + args.run_offsets[run] + r * args.a_stride;
-    for (std::int64_t k = 0; k < args.run_length; ++k) {
-      V16 weight[P];
+    std::int64_t k = 0;
+    const auto add_inputs = [&](std::int64_t end, [[maybe_unused]] const B* ahead)
+        __attribute__((always_inline)) {
+      for (; k < end; ++k) {
+        V16 weight[P];
 #pragma GCC unroll 4
-      for (int p = 0; p < P; ++p) {
-        weight[p] = load_panel(b + p * b_stride);
-        if constexpr (kStreams) __builtin_prefetch(b + p * b_stride + kPrefetch, 0, 2);
-      }
+        for (int p = 0; p < P; ++p) {
+          weight[p] = load_panel(b + p * b_stride);
+          if constexpr (kStreams) __builtin_prefetch(ahead + p * b_stride, 0, 2);
+        }
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        const V16 x = broadcast(a[r][k]);
+        for (int r = 0; r < R; ++r) {
+          const V16 x = broadcast(a[r][k]);
 #pragma GCC unroll 4
-        for (int p = 0; p < P; ++p) sum[r][p] = fma(x, weight[p], sum[r][p]);
+          for (int p = 0; p < P; ++p) sum[r][p] = fma(x, weight[p], sum[r][p]);
+        }
+        b += kLanes;
+        ahead += kLanes;
       }
-      b += kLanes;
+    };
+    if (kStreams && args.b_next != nullptr && args.run_length > kAheadInputs) {
+      add_inputs(args.run_length - kAheadInputs, b + kAheadInputs * kLanes);
+      add_inputs(args.run_length, static_cast<const B*>(args.b_next));
+    } else {
+      add_inputs(args.run_length, b + kAheadInputs * kLanes);
     }
   }
 #pragma GCC unroll 16
