@@ -17,8 +17,8 @@ fuzz() {
   rm -rf "$work/corpus"
   mkdir "$work/corpus"
   TESSERA_FUZZ_SEEDS="$work/corpus" "$program"
-  TESSERA_PLANT=$1 "$program" -seed=7 -runs="$executions" -max_len=4096 -timeout=10 \
-    -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$work/" "$work/corpus" \
+  TESSERA_PLANT=$1 "$program" -seed=7 -runs="$executions" -max_len=4096 -mutate_depth=3 \
+    -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$work/" "$work/corpus" \
     >"$work/log" 2>&1
 }
 executed() { sed -n 's/^stat::number_of_executed_units: *//p' "$work/log" | tail -n 1; }

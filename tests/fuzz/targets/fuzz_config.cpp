@@ -12,6 +12,9 @@
 namespace tessera::fuzz {
 namespace {
 
+const std::vector<std::string> kSeeds = {kSmallJanusConfig, kSmallOriginalConfig,
+                                         kSmallLlamaGenConfig};
+
 bool within(std::int64_t value, std::int64_t low, std::int64_t high) {
   return value >= low && value <= high;
 }
@@ -30,8 +33,8 @@ void check_limits(const FamilySpec& spec) {
   require(within(spec.image_height(), 1, 16384) && within(spec.image_width(), 1, 16384), "side");
   require(!spec.vq.multipliers.empty() && spec.vq.multipliers.size() <= 8, "levels");
   require(!spec.tensors.empty(), "tensors");
-  for (const auto& tensors : {spec.tensors, spec.vq_tensors}) {
-    for (const TensorSpec& tensor : tensors) {
+  for (const auto* tensors : {&spec.tensors, &spec.vq_tensors}) {
+    for (const TensorSpec& tensor : *tensors) {
       require(!tensor.name.empty(), "names");
       for (const std::int64_t extent : tensor.shape.extents()) require(extent > 0, "extents");
       require(checked_product(tensor.shape.extents()).value_or(UINT64_MAX) < (1ull << 45), "sizes");
@@ -60,7 +63,7 @@ void check_json(std::string_view text) {
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   using namespace tessera;
-  fuzz::write_seeds_if_asked({kSmallJanusConfig, kSmallOriginalConfig, kSmallLlamaGenConfig});
+  fuzz::write_seeds_if_asked(fuzz::kSeeds);
   return 0;
 }
 
@@ -81,7 +84,10 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
   using namespace tessera::fuzz;
   Choice choice(seed);
   if (!choice.one_in(5)) {
-    const std::string changed = mutate_json(as_text(data, size), choice);
+    // Now and then from a good file again: most of what was kept is refused at its first fault.
+    const std::string_view from =
+        choice.one_in(4) ? kSeeds[choice.below(kSeeds.size())] : as_text(data, size);
+    const std::string changed = mutate_json(from, choice);
     if (!changed.empty()) return give_back(changed, data, max_size);
   }
   return LLVMFuzzerMutate(data, size, max_size);

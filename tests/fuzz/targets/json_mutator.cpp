@@ -85,7 +85,7 @@ void change_members(Json& node, const std::vector<Json*>& all, Choice& choice) {
 std::string mutate_json(std::string_view text, Choice& choice) {
   Json root = Json::parse(text, nullptr, false);
   if (root.is_discarded()) return {};
-  for (std::size_t edits = 1 + choice.below(3); edits > 0; --edits) {
+  for (std::size_t edits = choice.one_in(3) ? 3 : 1; edits > 0; --edits) {
     std::vector<Json*> nodes;
     if (!collect(root, 0, nodes)) return {};
     Json& node = *nodes[choice.below(nodes.size())];
