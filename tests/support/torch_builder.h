@@ -14,7 +14,7 @@
 namespace tessera {
 
 inline void append_le(std::string& out, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(i < 8 ? value >> (8 * i) : 0);
 }
 
 // One entry, with every field that the two headers carry; a test changes what it wants wrong.
@@ -26,7 +26,8 @@ struct ZipItem {
   std::uint64_t method = 0, local_method = method;
   std::uint64_t crc = crc32(std::as_bytes(std::span(contents)));
   std::uint64_t packed = contents.size(), unpacked = contents.size();
-  std::uint64_t descriptor_crc = crc;
+  std::uint64_t descriptor_crc = crc;  // only with flag 8; without it the local header has all
+  bool local_full = false;             // all ones for the sizes of the local header: "see above"
   std::uint64_t local_offset = UINT64_MAX;  // UINT64_MAX: where it really is
   bool wide = false;                        // sizes and offset in a zip64 extra field
 };
@@ -51,7 +52,11 @@ inline std::string build_zip(const ZipPlan& plan) {
     append_le(out, 0, 2);
     append_le(out, item.local_flags, 2);
     append_le(out, item.local_method, 2);
-    append_le(out, 0, 16);  // time, crc and sizes: in the descriptor
+    const bool later = (item.local_flags & 8) != 0;
+    append_le(out, 0, 4);  // time
+    append_le(out, later ? 0 : item.crc, 4);
+    append_le(out, later ? 0 : item.local_full ? 0xffffffff : item.packed, 4);
+    append_le(out, later ? 0 : item.local_full ? 0xffffffff : item.unpacked, 4);
     append_le(out, item.local_name.size(), 2);
     const std::uint64_t bare = out.size() + 2 + item.local_name.size() + 4;
     const std::uint64_t padding = (kAlignment - bare % kAlignment) % kAlignment;
@@ -60,6 +65,7 @@ inline std::string build_zip(const ZipPlan& plan) {
     append_le(out, padding, 2);
     out.append(padding, 'Z');
     out += item.contents;
+    if (!later) continue;
     append_le(out, 0x08074b50, 4);
     append_le(out, item.descriptor_crc, 4);
     append_le(out, item.packed, 4);
