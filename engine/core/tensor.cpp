@@ -26,7 +26,7 @@ Buffer allocate_host(std::size_t bytes) {
   const bool huge = bytes >= kHugePage;
   const std::size_t alignment = huge ? kHugePage : kAlignment;
   void* memory = bytes <= SIZE_MAX / 2
-                     ? std::aligned_alloc(alignment, round_up(std::max<std::size_t>(bytes, 1), kAlignment))
+                     ? std::aligned_alloc(alignment, round_up(std::max<std::size_t>(bytes, 1), alignment))
                      : nullptr;
   if (memory == nullptr) {
     throw Error({.kind = ErrorKind::kMemory, .code = "E_HOST_MEMORY", .where = "host memory",
