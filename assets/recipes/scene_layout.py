@@ -1,4 +1,5 @@
-"""Which solid each picture code shows: a training-only target, computed from the scene itself.
+"""Which solid each picture code shows, and which solids are still to come: training-only targets,
+computed from the scene itself.
 
 Silhouettes are the convex hulls of projected outline points under the world's fixed camera
 (docs/world.md), painted far to near. Slots count solids from left to right, 1 to 4; 0 is none.
@@ -75,32 +76,47 @@ def slots_of(scene: dict, pixels: int = 64, places: int = 16) -> np.ndarray:
     return np.where(counts.sum(1) >= step, counts.argmax(1) + 1, 0).astype(np.uint8)
 
 
+def progress_of(slots: np.ndarray) -> np.ndarray:
+    """[256, 4]: at each place of the raster, is solid 1 … 4 absent 0, still to come 1, begun 2, done 3"""
+    out = np.zeros((len(slots), MAX_SOLIDS), np.int64)
+    for k in range(MAX_SOLIDS):
+        places = np.flatnonzero(slots == k + 1)
+        if len(places):
+            out[:, k] = 1
+            out[places[0]:, k] = 2
+            out[places[-1] + 1:, k] = 3
+    return out
+
+
 def layout_targets(scenes) -> torch.Tensor:
-    """[B, 256, 5]: slot (0 none), then kind, colour, size, material (-1 where there is no solid)"""
-    out = np.full((len(scenes), 256, 5), -1, np.int64)
+    """[B, 256, 9]: slot (0 none); kind, colour, size, material (-1 where there is no solid); progress of four"""
+    out = np.full((len(scenes), 256, 9), -1, np.int64)
     for i, scene in enumerate(scenes):
         slots = slots_of(scene)
-        out[i, :, 0] = slots
+        out[i, :, 0], out[i, :, 5:] = slots, progress_of(slots)
         table = np.array([[values.index(solid[name]) for name, values in ATTRIBUTES.items()]
                           for solid in scene["solids"]])
-        out[i, slots > 0, 1:] = table[slots[slots > 0] - 1]
+        out[i, slots > 0, 1:5] = table[slots[slots > 0] - 1]
     return torch.from_numpy(out)
 
 
 class LayoutHead(nn.Module):
-    """Reads, from a middle layer's row, the solid of the code just seen and of the code to come."""
+    """Reads, from a middle layer's row, the solid of the code just seen and of the code to come, and
+    after the code just seen which solids are begun, done or missing."""
 
     SIZES = [MAX_SOLIDS + 1] + [len(values) for values in ATTRIBUTES.values()]
 
     def __init__(self, width: int):
         super().__init__()
         self.seen, self.next = nn.Linear(width, sum(self.SIZES)), nn.Linear(width, sum(self.SIZES))
-        for head in (self.seen, self.next):
+        self.progress = nn.Linear(width, 4 * MAX_SOLIDS)
+        for head in (self.seen, self.next, self.progress):
             nn.init.normal_(head.weight, std=0.1 * width**-0.5)
             nn.init.zeros_(head.bias)
 
     def forward(self, rows, targets):
-        """rows [B, 1 + 255, D] (last prompt row, then codes but the last); nats a covered place"""
+        """rows [B, 1 + 255, D] (last prompt row, then codes but the last); nats a covered place,
+        plus nats a place for the progress of four solids"""
         rows = F.rms_norm(rows, rows.shape[-1:])
         covered = (targets[..., 0] > 0).sum().clamp(min=1)
         total = 0.0
@@ -108,4 +124,6 @@ class LayoutHead(nn.Module):
             parts = head(x).float().flatten(0, 1).split(self.SIZES, -1)
             for k, logits in enumerate(parts):
                 total = total + F.cross_entropy(logits, t[..., k].flatten(), ignore_index=-1, reduction="sum")
-        return total / (2 * covered)
+        states = self.progress(rows[:, 1:]).float().view(-1, 4)
+        progress = F.cross_entropy(states, targets[:, :-1, 5:].flatten()) * MAX_SOLIDS
+        return total / (2 * covered) + progress

@@ -61,13 +61,18 @@ def pack(prompts, pad: int, dropped=None, width: int = 0):
     return text, hidden
 
 
-def losses(model: JanusLm, text, hidden, codes, dropped, targets=None, parts: int = 2):
+def mask_of(model: JanusLm, text, hidden, codes):
+    """Made outside of `losses`: compiled with it, every softmax would work it out again."""
+    return causal_mask(hidden, text.shape[1] + codes.shape[1] - 1, model.lm_head.weight.dtype)
+
+
+def losses(model: JanusLm, text, hidden, codes, dropped, mask, targets=None, parts: int = 2):
     """mean nats a picture code, mean nats a text token, layout nats a covered place"""
     dtype, width = model.lm_head.weight.dtype, text.shape[1]
     length = width + codes.shape[1] - 1
     cos, sin = model.rope(length, dtype)
     rows = model.embed(text, codes[:, :-1])
-    h, middle = model.hidden(rows, causal_mask(hidden, length, dtype), cos, sin, parts=parts, tap=LAYOUT_TAP)
+    h, middle = model.hidden(rows, mask, cos, sin, parts=parts, tap=LAYOUT_TAP)
     layout = model.layout(middle[:, width - 1:], targets) if targets is not None else 0.0
     logits = model.generation_head(h[:, width - 1:]).float()
     picture = F.cross_entropy(logits.flatten(0, 1), codes.flatten())
@@ -83,7 +88,8 @@ def validate(model: JanusLm, data: Coded, pad: int, count: int = 256):
     for lo in range(0, count, 32):
         text, hidden = pack(data.prompts[lo:lo + 32], pad)
         codes = torch.from_numpy(data.codes[lo:lo + 32].astype(np.int64))
-        total += float(losses(model, text, hidden, codes, torch.zeros(len(text), dtype=torch.bool))[0])
+        kept = torch.zeros(len(text), dtype=torch.bool)
+        total += float(losses(model, text, hidden, codes, kept, mask_of(model, text, hidden, codes))[0])
     return total / math.ceil(count / 32)
 
 
@@ -122,6 +128,7 @@ def arguments():
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--save-minutes", type=float, default=5)
     parser.add_argument("--warmup", type=int, default=60)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--compile", action="store_true", help="torch.compile; prompts padded to one width")
     return parser.parse_args()
 
@@ -135,7 +142,7 @@ def make_model(options, codes: int, embed_dim: int) -> JanusLm:
 
 def main():
     options = arguments()
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     tokenizer = Tokenizer.from_file(str(options.tokenizer / "tokenizer.json"))
     pad = tokenizer.token_to_id(PAD)
@@ -174,7 +181,8 @@ def main():
         text, hidden = pack([train.prompts[i] for i in picks], pad, dropped, width)
         codes = torch.from_numpy(train.codes[picks].astype(np.int64))
         targets = layout_targets([train.scenes[i] for i in picks]) if options.layout_weight else None
-        picture, words, layout = loss_of(model, text, hidden, codes, dropped, targets)
+        mask = mask_of(model, text, hidden, codes)
+        picture, words, layout = loss_of(model, text, hidden, codes, dropped, mask, targets)
         (picture + options.text_weight * words + options.layout_weight * layout).backward()
         norm = optimiser.step(clock.factor(step))
         window.append(float(picture.detach()))

@@ -222,22 +222,25 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
   });
   if (mapped != 0) fail_open(path, ErrorKind::kModel, "no mapping: " + errno_text(errno));
   bytes_ = {static_cast<const std::byte*>(memory), size_};
+  guard_ = BusGuard(bytes_);
 }
 
 MappedFile::~MappedFile() {
+  guard_ = BusGuard();
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       bytes_(std::exchange(other.bytes_, {})),
+      guard_(std::move(other.guard_)),
       inode_(other.inode_),
       size_(other.size_),
       mtime_ns_(other.mtime_ns_) {}
 
 bool MappedFile::changed_on_disk() const {
   struct stat info {};
-  if (layer_stat(path_, info) != 0) return true;
+  if (guard_.hit() || layer_stat(path_, info) != 0) return true;
   return info.st_ino != inode_ || static_cast<std::uint64_t>(info.st_size) != size_ ||
          mtime_ns(info) != mtime_ns_;
 }

@@ -11,12 +11,14 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/core/bus_guard.h"
 #include "engine/core/error.h"
 
 namespace tessera {
 
 // A file mapped read-only. Length is fixed at opening; changed_on_disk() compares inode, size and
-// mtime with those seen then, because a cut file shows as zeros, not as an error, in a mapping.
+// mtime with those seen then, because a cut file shows as zeros, not as an error, in a mapping: the
+// kernel clears the rest of its last page, BusGuard the pages after it.
 class MappedFile {
  public:
   // Error kModel, E_IO_OPEN, if it cannot be opened, is no regular file, or cannot be mapped.
@@ -34,6 +36,7 @@ class MappedFile {
  private:
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
+  BusGuard guard_;
   std::uint64_t inode_ = 0, size_ = 0;
   std::int64_t mtime_ns_ = 0;
 };

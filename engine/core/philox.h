@@ -25,8 +25,19 @@ constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 
 }
 
 // What a draw is for. Part of the counter, so no two purposes ever share a number.
-enum class Purpose : std::uint32_t { kSample = 0, kAccept = 1, kResidual = 2, kDraft = 3, kInit = 4,
-                                     kWeights = 5, kScene = 6, kTest = 7 };
+enum class Purpose : std::uint32_t {
+  kSample = 0,    // noise of a position; the only one that leaves the pass out
+  kAccept = 1,    // test of a draft
+  kResidual = 2,  // draw after a failed test
+  kDraft = 3,     // fresh draw of a draft
+  kInit = 4,      // guess for a slot that nothing is known about
+  kWeights = 5,
+  kScene = 6,
+  kTest = 7,
+  kKeep = 8,    // does a draft stay when its law has moved (maximal coupling)
+  kMove = 9,    // the draft it becomes when it does not stay
+  kMeter = 10,  // probability integral transform
+};
 
 // A 64-bit key from (seed, item), well mixed, so that neighbouring seeds are unrelated.
 constexpr std::array<std::uint32_t, 2> philox_key(std::uint64_t seed, std::uint64_t item) {

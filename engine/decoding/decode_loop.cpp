@@ -40,24 +40,24 @@ std::int64_t widest_rows(const DecodeLimits& limits) {
 }  // namespace
 
 struct DecodeLoop::State {
+  using Sequence = ChainSequence<float, KeyedRandom>;
   // One item while it runs.
   struct Slot {
-    std::optional<LawPipeline<float>> law;
-    std::vector<std::int32_t> window;  // last committed token, then guesses
+    std::optional<Sequence> sequence;
     std::size_t window_rows = 0;
-    std::size_t accepted = 0;    // guesses that were right in this pass
     std::int64_t first_row = 0;  // of this item in the pass
     bool guided = false;
   };
 
   State(const ImageModel& image_model, const DecodeLimits& decode_limits);
 
-  void start(std::span<const DecodeItem> items, std::vector<DecodeResult>& results);
+  void start(std::span<const DecodeItem> items, const LoopParts& parts,
+             std::vector<DecodeResult>& results);
   void prefill(std::span<const DecodeItem> items);
-  std::int64_t propose(std::vector<DecodeResult>& results, Drafter* drafter);
+  std::int64_t propose(const std::vector<DecodeResult>& results, LoopDrafter* drafter);
   void forward(std::int64_t rows);
-  void judge_all(std::span<const DecodeItem> items, std::vector<DecodeResult>& results);
-  void judge(const DecodeItem& item, Slot& slot, DecodeResult& result);
+  void judge_all(std::vector<DecodeResult>& results);
+  void judge(Slot& slot, DecodeResult& result);
   void truncate(std::span<const DecodeItem> items, const std::vector<DecodeResult>& results);
   void add_rows(std::size_t item, int branch, std::int64_t begin, std::int64_t count);
 
@@ -76,6 +76,7 @@ struct DecodeLoop::State {
   Tensor rows, hidden, logits;  // [rows, D], [rows, D], [max_rows, codes]
   Tensor host_logits;           // empty where logits already lie in host memory
   std::vector<Slot> slots;
+  std::vector<DraftJob<float, KeyedRandom>> jobs;
   std::vector<std::int32_t> sequences;
   std::vector<std::int64_t> positions;
   std::vector<std::int32_t> row_tokens;
@@ -109,12 +110,14 @@ DecodeLoop::State::State(const ImageModel& image_model, const DecodeLimits& deco
   positions.resize(static_cast<std::size_t>(most));
   row_tokens.resize(static_cast<std::size_t>(max_rows));
   slots.resize(static_cast<std::size_t>(limits.items));
-  for (Slot& slot : slots) slot.window.resize(static_cast<std::size_t>(limits.window));
+  jobs.reserve(slots.size());
 }
 
-void DecodeLoop::State::start(std::span<const DecodeItem> items,
+void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts& parts,
                               std::vector<DecodeResult>& results) {
   expects(static_cast<std::int64_t>(items.size()) <= limits.items, "items fit the limits");
+  expects(limits.laws || limits.window == 1 || !parts.needs_laws(), "laws fit the limits");
+  if (parts.drafter != nullptr) parts.drafter->start(items.size());
   results.resize(items.size());
   for (std::size_t i = 0; i < items.size(); ++i) {
     const DecodeItem& item = items[i];
@@ -124,7 +127,10 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items,
     expects(!item.law.guided() || (limits.guided && !item.unconditional.empty()),
             "guidance needs an unconditional prompt");
     slots[i].guided = item.law.guided();
-    slots[i].law.emplace(item.law, model.config().codes);
+    slots[i].sequence.emplace(item.law, static_cast<std::size_t>(model.config().codes),
+                              static_cast<std::size_t>(model.image_token_count()),
+                              static_cast<std::size_t>(limits.window), parts,
+                              KeyedRandom(item.seed, item.item), i);
     results[i].tokens.reserve(static_cast<std::size_t>(model.image_token_count()));
     cache.truncate(sequence_of(i, 0), 0);
     if (branches == 2) cache.truncate(sequence_of(i, 1), 0);
@@ -174,26 +180,27 @@ void DecodeLoop::State::prefill(std::span<const DecodeItem> items) {
 }
 
 // Fills every running item's window; returns the rows of the pass.
-std::int64_t DecodeLoop::State::propose(std::vector<DecodeResult>& results, Drafter* drafter) {
-  std::int64_t count = 0;
+std::int64_t DecodeLoop::State::propose(const std::vector<DecodeResult>& results,
+                                        LoopDrafter* drafter) {
+  jobs.clear();
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (results[i].status != DecodeStatus::kRunning) continue;
-    Slot& slot = slots[i];
-    const std::vector<std::int32_t>& tokens = results[i].tokens;
-    slot.window[0] = tokens.back();
-    const auto missing = static_cast<std::size_t>(model.image_token_count()) - tokens.size();
-    const std::size_t guesses = std::min(slot.window.size(), missing) - 1;
-    slot.window_rows = 1;
-    if (drafter != nullptr && guesses > 0) {
-      slot.window_rows += drafter->propose(i, tokens, std::span(slot.window).subspan(1, guesses));
-    }
+    const std::int64_t most = drafter != nullptr ? limits.window : 1;
+    jobs.push_back(slots[i].sequence->draft_job(static_cast<std::size_t>(most)));
+  }
+  if (drafter != nullptr) drafter->extend(jobs);
+  std::int64_t count = 0;
+  for (const auto& job : jobs) {
+    Slot& slot = slots[job.item];
+    const std::span<const std::int32_t> drafts = slot.sequence->drafts();
+    slot.window_rows = slot.sequence->rows();
     slot.first_row = count;
-    const auto window_rows = static_cast<std::int64_t>(slot.window_rows);
     for (int branch = 0; branch < (slot.guided ? 2 : 1); ++branch) {
-      add_rows(i, branch, count, window_rows);
-      std::copy_n(slot.window.begin(), slot.window_rows,
-                  row_tokens.begin() + static_cast<std::ptrdiff_t>(count));
-      count += window_rows;
+      add_rows(job.item, branch, count, static_cast<std::int64_t>(slot.window_rows));
+      const auto out = row_tokens.begin() + static_cast<std::ptrdiff_t>(count);
+      *out = slot.sequence->tokens().back();
+      std::copy(drafts.begin(), drafts.end(), out + 1);
+      count += static_cast<std::int64_t>(slot.window_rows);
     }
   }
   return count;
@@ -210,39 +217,41 @@ void DecodeLoop::State::forward(std::int64_t count) {
   model.image_logits(out, arena, rows_of(logits.view(), 0, count));
 }
 
-// Draws from the law of each window row as long as the guess behind it was right.
-void DecodeLoop::State::judge(const DecodeItem& item, Slot& slot, DecodeResult& result) {
+// A broken row fails the item if it is the first one. Further ones stand behind drafts that may be
+// wrong: they and what follows are left out of the judgement.
+void DecodeLoop::State::judge(Slot& slot, DecodeResult& result) {
   const auto codes = static_cast<std::size_t>(model.config().codes);
-  const auto total = static_cast<std::size_t>(model.image_token_count());
   const float* cond = logit_rows + static_cast<std::size_t>(slot.first_row) * codes;
   const float* uncond = cond + slot.window_rows * codes;
-  slot.accepted = 0;
-  ++result.passes;
-  for (std::size_t row = 0; row < slot.window_rows && result.tokens.size() < total; ++row) {
-    const std::span<const float> c(cond + row * codes, codes);
-    const std::span<const float> u =
-        slot.guided ? std::span(uncond + row * codes, codes) : std::span<const float>();
-    const auto position = static_cast<std::uint32_t>(result.tokens.size());
-    for (const std::span<const float> branch : {c, u}) {
-      if (const auto bad = first_non_finite(branch)) {
-        result.status = DecodeStatus::kFailed;
-        result.error = non_finite_logit(position, *bad, branch[static_cast<std::size_t>(*bad)]);
-        return;
-      }
-    }
-    slot.law->process(c, u);
-    GumbelNoise noise(item.seed, item.item, position);
-    const std::int32_t token = gumbel_argmax(slot.law->support(), slot.law->support_logits(), noise,
-                                             GumbelNoise::kLargest);
-    result.tokens.push_back(token);
-    if (row + 1 < slot.window_rows && slot.window[row + 1] != token) break;
-    if (row + 1 < slot.window_rows) ++slot.accepted;
+  const auto raw = [&](std::size_t row) {
+    return RawRow<float>{{cond + row * codes, codes},
+                         slot.guided ? std::span(uncond + row * codes, codes)
+                                     : std::span<const float>()};
+  };
+  std::size_t sound = 0;
+  for (; sound < slot.window_rows; ++sound) {
+    const RawRow<float> row = raw(sound);
+    const bool bad_cond = first_non_finite(row.cond).has_value();
+    if (!bad_cond && !first_non_finite(row.uncond)) continue;
+    if (sound > 0) break;
+    const std::span<const float> branch = bad_cond ? row.cond : row.uncond;
+    const std::int64_t id = *first_non_finite(branch);
+    ++result.passes;
+    result.status = DecodeStatus::kFailed;
+    result.error = non_finite_logit(static_cast<std::int64_t>(result.tokens.size()), id,
+                                    branch[static_cast<std::size_t>(id)]);
+    return;
   }
-  if (result.tokens.size() == total) result.status = DecodeStatus::kDone;
+  slot.sequence->judge(raw, sound);
+  const std::vector<std::int32_t>& tokens = slot.sequence->tokens();
+  result.tokens.insert(result.tokens.end(),
+                       tokens.begin() + static_cast<std::ptrdiff_t>(result.tokens.size()),
+                       tokens.end());
+  result.passes = slot.sequence->meters().passes;
+  if (slot.sequence->done()) result.status = DecodeStatus::kDone;
 }
 
-void DecodeLoop::State::judge_all(std::span<const DecodeItem> items,
-                                  std::vector<DecodeResult>& results) {
+void DecodeLoop::State::judge_all(std::vector<DecodeResult>& results) {
   backend().synchronize();
   logit_rows = logits.f32();
   if (!host_logits.empty()) {
@@ -250,9 +259,9 @@ void DecodeLoop::State::judge_all(std::span<const DecodeItem> items,
     logit_rows = host_logits.f32();
   }
   backend().threads().parallel_for(
-      static_cast<std::int64_t>(items.size()), 1, [&](std::int64_t begin, std::int64_t end, int) {
+      static_cast<std::int64_t>(results.size()), 1, [&](std::int64_t begin, std::int64_t end, int) {
         for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-          if (results[i].status == DecodeStatus::kRunning) judge(items[i], slots[i], results[i]);
+          if (results[i].status == DecodeStatus::kRunning) judge(slots[i], results[i]);
         }
       });
 }
@@ -285,18 +294,21 @@ std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const B
   const ModelConfig& model = config.transformer;
   return ImageModel::scratch_bytes(config, rows) + floats(2 * rows * model.width) +
          floats(decode_rows(limits) * config.codes) +
-         static_cast<std::size_t>(limits.items) * LawPipeline<float>::buffer_bytes(config.codes) +
+         static_cast<std::size_t>(limits.items) *
+             State::Sequence::buffer_bytes(static_cast<std::size_t>(config.codes),
+                                           static_cast<std::size_t>(limits.window), limits.laws) +
          backend.attention_scratch_bytes(std::min(rows, Transformer::kChunkRows), model.heads,
                                          model.head_dim);
 }
 
 const DecodeLimits& DecodeLoop::limits() const { return state_->limits; }
 
-std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, Drafter* drafter,
+std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items,
+                                          const LoopParts& parts,
                                           FunctionRef<Flow(const PassEvent&)> on_pass) {
   State& state = *state_;
   std::vector<DecodeResult> results;
-  state.start(items, results);
+  state.start(items, parts, results);
   const auto running = [&] {
     return std::any_of(results.begin(), results.end(), [](const DecodeResult& result) {
       return result.status == DecodeStatus::kRunning;
@@ -306,19 +318,15 @@ std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, Dra
     if (pass == 1) {
       state.prefill(items);
     } else {
-      state.forward(state.propose(results, drafter));
+      state.forward(state.propose(results, parts.drafter));
     }
-    state.judge_all(items, results);
+    state.judge_all(results);
     state.truncate(items, results);
-    if (drafter != nullptr && pass > 1) {
-      for (std::size_t i = 0; i < items.size(); ++i) {
-        if (state.slots[i].window_rows > 1) drafter->observe(i, state.slots[i].accepted);
-      }
-    }
     if (on_pass({pass, results}) == Flow::kStop) break;
   }
-  for (DecodeResult& result : results) {
-    if (result.status == DecodeStatus::kRunning) result.status = DecodeStatus::kStopped;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    results[i].meters = state.slots[i].sequence->meters();
+    if (results[i].status == DecodeStatus::kRunning) results[i].status = DecodeStatus::kStopped;
   }
   return results;
 }

@@ -1,7 +1,6 @@
 // The one sequencing of a decoding run: propose -> forward -> accept -> truncate -> emit, for a
-// batch of pictures whose two guidance branches run in one pass. Every token is drawn from the
-// target law with noise keyed by (seed, item; position, id); a guess is right when it equals that
-// draw. So the tokens depend on neither batch size, order, threads, nor on who guessed what.
+// batch of pictures whose two guidance branches run in one pass. Each picture goes at its own pace.
+// Its tokens depend on the item and the method alone: neither on batch size, order, nor threads.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 #include "engine/cache/kv_cache.h"
 #include "engine/core/error.h"
 #include "engine/core/function_ref.h"
-#include "engine/decoding/drafter.h"
+#include "engine/decoding/chain_sequence.h"
 #include "engine/model/image_model.h"
 #include "engine/sampling/law.h"
 
@@ -34,6 +33,7 @@ struct DecodeResult {
   DecodeStatus status = DecodeStatus::kRunning;
   std::vector<std::int32_t> tokens;  // raster order; all of them when kDone
   std::int64_t passes = 0;           // forward passes this item took part in
+  DecodeMeters meters;               // when the run is over
   ErrorInfo error;                   // kFailed: what was wrong, with the token's position
 };
 
@@ -50,7 +50,11 @@ struct DecodeLimits {
   std::int64_t window = 1;         // rows an item may run in one pass: 1 + the longest guess
   bool guided = true;              // room for the second branch
   DType kv = DType::kF32;
+  bool laws = false;  // room for the laws of drafts, which all rules but equality need
 };
+
+using LoopParts = ChainParts<float, KeyedRandom>;
+using LoopDrafter = Drafter<float, KeyedRandom>;
 
 class DecodeLoop {
  public:
@@ -68,8 +72,8 @@ class DecodeLoop {
 
   // One result an item, in order. At most limits.items items, prompts of 1..limits.prompt_tokens
   // ids. A NaN or infinity among the logits fails that item alone. on_pass may stop the run: items
-  // then end as kStopped with the tokens they have. `drafter` may be null.
-  std::vector<DecodeResult> run(std::span<const DecodeItem> items, Drafter* drafter,
+  // then end as kStopped with the tokens they have. `parts` are borrowed; their drafter may be null.
+  std::vector<DecodeResult> run(std::span<const DecodeItem> items, const LoopParts& parts,
                                 FunctionRef<Flow(const PassEvent&)> on_pass);
 
  private:

@@ -1,22 +1,75 @@
-// The seam for methods that guess the next tokens of a picture. A drafter knows tokens only:
-// neither the target's cache nor how its guesses are judged. Guesses can cost time, never change a
-// picture.
+// The seam for methods that guess the next tokens of a picture. A drafter knows tokens and rows:
+// neither the target's cache nor how its drafts are judged. It states the law that each draft was
+// drawn from; if that is true, drafts can cost time but never change the law of a picture.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
+
+#include "engine/decoding/acceptance.h"
+#include "engine/decoding/draft_window.h"
 
 namespace tessera {
 
+// One picture's window to fill. Drafts that the tail kept are in it already.
+template <typename Real, typename Random>
+struct DraftJob {
+  std::size_t item = 0;
+  std::span<const std::int32_t> committed;  // at least one token
+  std::size_t want = 0;                     // drafts the window shall hold, at most its capacity
+  DraftWindow<Real>* window = nullptr;
+  Random* random = nullptr;
+
+  // The token at a position of the picture, committed or drafted.
+  std::int32_t token(std::size_t position) const {
+    return position < committed.size() ? committed[position]
+                                       : window->token(position - committed.size());
+  }
+  // Of the next draft to append.
+  std::size_t next_position() const { return committed.size() + window->size(); }
+};
+
+// A token that stands, and the row it was judged by.
+template <typename Real>
+struct Commitment {
+  std::size_t item = 0;
+  std::size_t position = 0;
+  std::int32_t token = 0;
+  std::span<const std::int32_t> tokens;  // of the picture, up to and with this one
+  const TargetRow<Real>* row = nullptr;
+};
+
+template <typename Real, typename Random>
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  // Writes up to out.size() guesses for the tokens after `committed` of one item; returns how many.
-  virtual std::size_t propose(std::size_t item, std::span<const std::int32_t> committed,
-                              std::span<std::int32_t> out) = 0;
-  // How many of the last guesses of this item were right.
-  virtual void observe(std::size_t item, std::size_t accepted) = 0;
+  virtual std::string_view name() const = 0;
+  // Before the first pass of a run over `items` pictures.
+  virtual void start(std::size_t /*items*/) {}
+  // Whether commit() reads rows.
+  virtual bool reads_rows() const { return false; }
+  // Appends drafts until each window holds what is wanted; may stop short.
+  virtual void extend(std::span<DraftJob<Real, Random>> jobs) = 0;
+  // Called for every token that comes to stand, in order; items in any order, from any thread.
+  virtual void commit(const Commitment<Real>&) {}
+};
+
+// A drafter that fills one slot at a time from what is known of one picture.
+template <typename Real, typename Random>
+class SlotDrafter : public Drafter<Real, Random> {
+ public:
+  void extend(std::span<DraftJob<Real, Random>> jobs) override {
+    for (DraftJob<Real, Random>& job : jobs) {
+      while (job.window->size() < job.want && fill(job)) {
+      }
+    }
+  }
+
+ protected:
+  // Appends one draft; false if it has none.
+  virtual bool fill(DraftJob<Real, Random>& job) = 0;
 };
 
 }  // namespace tessera

@@ -17,15 +17,18 @@ namespace tessera {
 class GumbelNoise {
  public:
   GumbelNoise(std::uint64_t seed, std::uint64_t item, std::uint32_t position)
-      : key_(philox_key(seed, item)), position_(position) {}
+      : GumbelNoise(philox_key(seed, item), position, 0, Purpose::kSample) {}
+  // The noise of any other decision than the position's own, in one pass.
+  GumbelNoise(std::array<std::uint32_t, 2> key, std::uint32_t position, std::uint32_t pass,
+              Purpose purpose)
+      : key_(key), position_(position), pass_(pass), purpose_(purpose) {}
 
   static constexpr double kLargest = 22.9;
 
   double operator()(std::int32_t id) {
     const auto lane = static_cast<std::uint32_t>(id) / 4;
     if (lane != lane_) {
-      // The second word would be the pass. It is left at zero for this purpose.
-      block_ = philox4x32({position_, 0, static_cast<std::uint32_t>(Purpose::kSample), lane}, key_);
+      block_ = philox4x32({position_, pass_, static_cast<std::uint32_t>(purpose_), lane}, key_);
       lane_ = lane;
     }
     const double uniform =
@@ -36,6 +39,8 @@ class GumbelNoise {
  private:
   std::array<std::uint32_t, 2> key_;
   std::uint32_t position_;
+  std::uint32_t pass_;
+  Purpose purpose_;
   std::uint32_t lane_ = 0xffffffffu;
   PhiloxBlock block_ = {};
 };

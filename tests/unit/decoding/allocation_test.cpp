@@ -50,7 +50,7 @@ std::int64_t count_allocations(bool plant_one) {
   const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
   DecodeLoop loop(tiny.model, {.items = 3, .prompt_tokens = 8});
   std::int64_t at_start = 0, at_end = 0;
-  loop.run(items, nullptr, [&](const PassEvent& event) {
+  loop.run(items, equality_parts(), [&](const PassEvent& event) {
     if (event.pass == 2) at_start = allocations;
     if (event.pass == 30 && plant_one) {
       void* volatile planted = std::malloc(8);

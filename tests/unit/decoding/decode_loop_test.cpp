@@ -117,7 +117,7 @@ TEST(DecodeLoop, UnguidedItemsRunBesideGuidedOnes) {
   free.unconditional.clear();
   DecodeLoop narrow(tiny.model, {.items = 1, .prompt_tokens = 8, .guided = false});
   const auto go_on = [](const PassEvent&) { return Flow::kContinue; };
-  const Tokens alone = narrow.run({&free, 1}, nullptr, go_on)[0].tokens;
+  const Tokens alone = narrow.run({&free, 1}, equality_parts(), go_on)[0].tokens;
   const auto mixed = tiny.run({tiny.item(0), free, tiny.item(1)});
   EXPECT_EQ(mixed[1].tokens, alone);
   EXPECT_EQ(mixed[0].tokens, tiny.run({tiny.item(0)})[0].tokens);
@@ -129,32 +129,28 @@ TEST(DecodeLoop, OneLoopServesManyRuns) {
   const auto go_on = [](const PassEvent&) { return Flow::kContinue; };
   for (const int number : {0, 3, 1, 0}) {
     const DecodeItem item = tiny.item(number);
-    EXPECT_EQ(loop.run({&item, 1}, nullptr, go_on)[0].tokens, tiny.run({item})[0].tokens);
+    EXPECT_EQ(loop.run({&item, 1}, equality_parts(), go_on)[0].tokens, tiny.run({item})[0].tokens);
   }
 }
 
-// Guesses the true tokens, wrong at every `period`-th position; remembers what it was told.
-class Oracle : public Drafter {
+// Guesses the true tokens, wrong at every `period`-th position.
+class Oracle : public SlotDrafter<float, KeyedRandom> {
  public:
   Oracle(std::vector<Tokens> truth, std::size_t period)
-      : truth_(std::move(truth)), period_(period), accepted_(truth_.size(), 0) {}
-  std::size_t propose(std::size_t item, std::span<const std::int32_t> committed,
-                      std::span<std::int32_t> out) override {
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::size_t position = committed.size() + i;
-      EXPECT_LT(position, truth_[item].size()) << "asked beyond the picture";
-      const std::int32_t right = truth_[item][position];
-      out[i] = period_ > 0 && position % period_ == 0 ? (right + 1) % 64 : right;
-    }
-    return out.size();
-  }
-  void observe(std::size_t item, std::size_t accepted) override { accepted_[item] += accepted; }
-  std::size_t accepted(std::size_t item) const { return accepted_[item]; }
+      : truth_(std::move(truth)), period_(period) {}
+  std::string_view name() const override { return "oracle"; }
 
  private:
+  bool fill(DraftJob<float, KeyedRandom>& job) override {
+    const std::size_t position = job.next_position();
+    EXPECT_LT(position, truth_[job.item].size()) << "asked beyond the picture";
+    const std::int32_t right = truth_[job.item][position];
+    job.window->append_point(period_ > 0 && position % period_ == 0 ? (right + 1) % 64 : right);
+    return true;
+  }
+
   std::vector<Tokens> truth_;
   std::size_t period_;
-  std::vector<std::size_t> accepted_;
 };
 
 TEST(DecodeLoop, GuessesChangePassesNeverTokens) {
@@ -170,7 +166,9 @@ TEST(DecodeLoop, GuessesChangePassesNeverTokens) {
         EXPECT_EQ(results[i].tokens, truth[i]) << "window " << window << " period " << period;
         EXPECT_EQ(results[i].status, DecodeStatus::kDone);
         const auto total = static_cast<std::int64_t>(truth[i].size());
-        EXPECT_EQ(results[i].passes + static_cast<std::int64_t>(oracle.accepted(i)), total);
+        std::int64_t right = 0;
+        for (const std::int64_t count : results[i].meters.accepted) right += count;
+        EXPECT_EQ(results[i].passes + right, total);
         if (period == 0) {
           EXPECT_EQ(results[i].passes, 1 + (total - 1 + window - 1) / window);
         } else if (period == 1) {
@@ -188,7 +186,7 @@ TEST(DecodeLoop, StoppingKeepsThePrefix) {
   for (const std::int64_t at : {1, 2, 17}) {
     DecodeLoop loop(tiny.model, {.items = 2, .prompt_tokens = 8});
     std::int64_t calls = 0;
-    const auto results = loop.run(items, nullptr, [&](const PassEvent& event) {
+    const auto results = loop.run(items, equality_parts(), [&](const PassEvent& event) {
       ++calls;
       EXPECT_EQ(event.pass, calls);
       EXPECT_EQ(event.items[1].tokens.size(), static_cast<std::size_t>(calls));
@@ -244,10 +242,10 @@ TEST(DecodeLoop, BrokenLogitsFailOneItem) {
   std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
   const auto go_on = [](const PassEvent&) { return Flow::kContinue; };
   DecodeLoop loop(model, {.items = 3, .prompt_tokens = 8});
-  const auto healthy = loop.run(items, nullptr, go_on);
+  const auto healthy = loop.run(items, equality_parts(), go_on);
   EXPECT_EQ(healthy[1].status, DecodeStatus::kDone);
   items[1].prompt[1] = 77;
-  const auto results = loop.run(items, nullptr, go_on);
+  const auto results = loop.run(items, equality_parts(), go_on);
   EXPECT_EQ(results[1].status, DecodeStatus::kFailed);
   EXPECT_EQ(results[1].error.code, "E_LOGITS");
   EXPECT_NE(results[1].error.where.find("image token 0"), std::string::npos);

@@ -9,6 +9,7 @@
 #include "engine/families/random_weights.h"
 #include "engine/nn/vq_spec.h"
 #include "tests/support/temp_folder.h"
+#include "tests/unit/decoding/tiny_run.h"
 
 namespace tessera {
 namespace {
@@ -40,7 +41,7 @@ std::vector<std::int32_t> decode_greedily(const std::string& checkpoint,
   if (item.unconditional.empty())
     item.unconditional = unconditional_prompt(model.config(), prompt, 0);
   DecodeLoop loop(model, {.items = 1, .prompt_tokens = 64});
-  return loop.run({&item, 1}, nullptr, [](const PassEvent&) { return Flow::kContinue; })[0].tokens;
+  return loop.run({&item, 1}, equality_parts(), [](const PassEvent&) { return Flow::kContinue; })[0].tokens;
 }
 
 TEST(DecodeParity, JanusGuidedGreedyTokens) {

@@ -5,9 +5,18 @@
 #include <vector>
 
 #include "engine/decoding/decode_loop.h"
+#include "engine/decoding/rules/gumbel_rule.h"
+#include "engine/decoding/tails/tails.h"
 #include "engine/families/open_model.h"
 
 namespace tessera {
+
+// Plain decoding, or guesses judged by equality.
+inline LoopParts equality_parts(LoopDrafter* drafter = nullptr) {
+  static GumbelRule<float, KeyedRandom> rule;
+  static const DropTail<float, KeyedRandom> tail;
+  return {&rule, &tail, drafter};
+}
 
 struct TinyRun {
   explicit TinyRun(int threads = 2, const char* name = "test:tiny")
@@ -27,12 +36,13 @@ struct TinyRun {
     return out;
   }
 
-  std::vector<DecodeResult> run(const std::vector<DecodeItem>& items, Drafter* drafter = nullptr,
-                                std::int64_t window = 1) const {
+  std::vector<DecodeResult> run(const std::vector<DecodeItem>& items,
+                                LoopDrafter* drafter = nullptr, std::int64_t window = 1) const {
     DecodeLoop loop(
         model,
         {.items = static_cast<std::int64_t>(items.size()), .prompt_tokens = 8, .window = window});
-    return loop.run(items, drafter, [](const PassEvent&) { return Flow::kContinue; });
+    return loop.run(items, equality_parts(drafter),
+                    [](const PassEvent&) { return Flow::kContinue; });
   }
 
   OpenedModel opened;

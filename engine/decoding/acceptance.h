@@ -1,0 +1,116 @@
+// The seam for rules that judge a draft against the target's law, and what they share. A rule knows
+// rows and tokens: neither cache nor model nor who drafted.
+//
+// With p the target's law, q the draft's recorded law and a(x) the chance that draft x is accepted,
+// the output is distributed as p if a = min(1, p/q) and a refused draft is replaced by a draw from
+// norm((p - q a)+) (Leviathan et al. 2023, Chen et al. 2023). For any a >= min(1, p/q) with that
+// residual the total variation between output and p is the mean of a - min(1, p/q), which the
+// meters sum up.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/decoding/draft_window.h"
+#include "engine/sampling/randomness.h"
+
+namespace tessera {
+
+// A row of the target after guidance, mask, temperature and cuts.
+template <typename Real>
+struct TargetRow {
+  LogitRow<Real> logits;
+  std::span<const Real> probs;  // [V] softmax of it, 0 outside the support
+};
+
+// One draft under judgement.
+template <typename Real>
+struct DraftTest {
+  const TargetRow<Real>& target;
+  const DraftLaw<Real>& draft;
+  std::int32_t token = 0;      // the draft
+  std::uint32_t position = 0;  // of the picture's tokens
+  std::uint32_t depth = 0;     // drafts before it in this pass
+};
+
+template <typename Real>
+struct Judgement {
+  bool accepted = false;
+  std::int32_t token = 0;  // what stands at the position now: the draft, or its replacement
+  Real strict = 0;         // min(1, p/q), what the exact rule would accept with
+  Real chance = 0;         // what this rule accepts with
+};
+
+// Promises a rule makes about pictures.
+enum class Promise : std::uint8_t {
+  kSameTokens,  // those of plain decoding, one for one
+  kSameLaw,     // distributed as plain decoding's
+  kNone,        // another distribution
+};
+
+template <typename Real, typename Random>
+class AcceptanceRule {
+ public:
+  virtual ~AcceptanceRule() = default;
+  virtual std::string_view name() const = 0;
+  virtual Promise promise() const = 0;
+  // Whether judging reads the law of the draft. Without it windows keep tokens alone.
+  virtual bool needs_laws() const { return true; }
+  // `scratch` [V].
+  virtual Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
+                                std::span<Real> scratch) const = 0;
+  // How much of what it gives beyond the exact rule is spent; 1 = as configured, 0 = exact.
+  // Rules that keep the distribution have nothing to scale.
+  virtual void set_strength(double) {}
+};
+
+// min(1, p(x) / q(x)).
+template <typename Real>
+Real strict_chance(const DraftTest<Real>& test) {
+  const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+  const Real q = test.draft.prob(test.token);
+  return p < q ? p / q : Real{1};
+}
+
+// A draw from norm((p - q a)+), where q_a(id) gives q(id) a(id). If rounding leaves no mass, from p.
+template <typename Real, typename Random, typename Taken>
+std::int32_t draw_residual(const TargetRow<Real>& target, const Draw& draw, Taken q_a,
+                           Random& random, std::span<Real> scratch) {
+  const std::span<const std::int32_t> ids = target.logits.support;
+  const std::span<Real> weights = scratch.first(ids.size());
+  bool any = false;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const Real p = target.probs[static_cast<std::size_t>(ids[i])];
+    weights[i] = std::max(p - q_a(ids[i]), Real{0});
+    any = any || weights[i] > 0;
+  }
+  if (!any) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      weights[i] = target.probs[static_cast<std::size_t>(ids[i])];
+    }
+  }
+  return random.weighted(draw, ids, std::span<const Real>(weights));
+}
+
+// The test and its replacement for a rule whose chance for `test.token` is min(1, p ratio / q) with
+// residual norm((p - q)+), as every ratio >= 1 has it.
+template <typename Real, typename Random>
+Judgement<Real> judge_by_ratio(const DraftTest<Real>& test, Real chance_mass, Random& random,
+                               std::span<Real> scratch) {
+  const Real q = test.draft.prob(test.token);
+  Judgement<Real> out;
+  out.strict = strict_chance(test);
+  out.chance = chance_mass < q ? chance_mass / q : Real{1};
+  out.accepted = random.accepts({Purpose::kAccept, test.position}, chance_mass, q);
+  out.token = out.accepted
+                  ? test.token
+                  : draw_residual(
+                        test.target, {Purpose::kResidual, test.position},
+                        [&](std::int32_t id) { return test.draft.prob(id); }, random, scratch);
+  return out;
+}
+
+}  // namespace tessera

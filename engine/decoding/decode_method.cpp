@@ -1,0 +1,141 @@
+#include "engine/decoding/decode_method.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/core/error.h"
+#include "engine/decoding/method_parts.h"
+
+namespace tessera {
+
+namespace {
+
+using Parts = MethodParts<float, KeyedRandom>;
+
+constexpr NamedMethod kMethods[] = {
+    {"plain", "none", "drop", "gumbel", 1, "one token a pass"},
+    {"gumbel", "above", "gumbel", "gumbel", 64, "the same picture as plain in fewer passes"},
+    {"sjd", "uniform", "resample", "exact", 16, "speculative Jacobi decoding, same law"},
+    {"coupled", "uniform", "maximal", "exact", 64, "Jacobi with coupled redrafts, same law"},
+    {"coupled-gumbel", "uniform", "gumbel", "exact", 64, "the same, coupled by shared noise"},
+    {"gsd", "uniform", "resample", "grouped", 16, "grouped acceptance, another law"},
+    {"lantern", "uniform", "maximal", "relaxed", 64, "relaxed acceptance of similar codes, another law"},
+    {"cool", "uniform", "maximal", "cool", 64, "acceptance that cools with depth, another law"},
+    {"lookup", "lookup", "drop", "exact", 8, "copies what followed the same tokens before, same law"},
+    {"recycling", "recycling", "drop", "exact", 8, "guesses from past successors, same law"},
+};
+
+template <typename Rows>
+auto names_of(const Rows& rows) {
+  std::array<std::string_view, std::tuple_size_v<Rows>> out;
+  std::transform(rows.begin(), rows.end(), out.begin(), [](const auto& row) { return row.name; });
+  return out;
+}
+
+[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
+                         std::string found, std::string hint = "") {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = std::move(code),
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = std::move(hint)});
+}
+
+std::string joined(std::span<const std::string_view> names) {
+  std::string out;
+  for (const std::string_view name : names) {
+    if (!out.empty()) out += ", ";
+    out += name;
+  }
+  return out;
+}
+
+void check_part(const char* flag, std::string_view name, std::span<const std::string_view> known) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  refuse("E_DECODE_PART", flag, "one of " + joined(known), std::string(name));
+}
+
+void check_range(const char* where, double value, double low, double high) {
+  if (value >= low && value <= high) return;
+  refuse("E_DECODE_RANGE", where, std::to_string(low) + " to " + std::to_string(high),
+         std::to_string(value));
+}
+
+}  // namespace
+
+std::span<const NamedMethod> named_methods() { return kMethods; }
+
+std::span<const std::string_view> drafter_names() {
+  static const auto names = names_of(Parts::kDrafters);
+  return names;
+}
+std::span<const std::string_view> tail_names() {
+  static const auto names = names_of(Parts::kTails);
+  return names;
+}
+std::span<const std::string_view> rule_names() {
+  static const auto names = names_of(Parts::kRules);
+  return names;
+}
+
+DecodeMethod decode_method(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const NamedMethod& row : kMethods) {
+    known.push_back(row.name);
+    if (row.name != name) continue;
+    DecodeMethod out;
+    out.name = row.name;
+    out.drafter = row.drafter;
+    out.tail = row.tail;
+    out.rule = row.rule;
+    out.window = row.window;
+    return out;
+  }
+  refuse("E_DECODE", "--decode", "one of " + joined(known), std::string(name));
+}
+
+void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64_t image_tokens) {
+  check_part("--draft", method.drafter, drafter_names());
+  check_part("--tail", method.tail, tail_names());
+  check_part("--accept", method.rule, rule_names());
+  if (method.window < 1 || method.window > image_tokens) {
+    refuse("E_DECODE_WINDOW", "--window",
+           "1 to " + std::to_string(image_tokens) + ", the tokens of a picture",
+           std::to_string(method.window));
+  }
+  if (method.name == "gumbel" && method.rule != "gumbel") {
+    refuse("E_DECODE_CONFLICT", "--accept", "gumbel, which --decode gumbel stands for", method.rule,
+           "choose --decode coupled-gumbel or sjd for another rule");
+  }
+  if (method.name == "plain" && method.speculative()) {
+    refuse("E_DECODE_CONFLICT", "--decode plain", "no drafter and no tail",
+           method.drafter + ", " + method.tail);
+  }
+  if (method.drafter == "none" && method.tail != "drop") {
+    refuse("E_DECODE_CONFLICT", "--tail", "drop, as nothing is drafted", method.tail,
+           "choose a drafter with --draft");
+  }
+  if ((method.rule == "grouped" || method.rule == "relaxed") && aids.neighbours == nullptr) {
+    refuse("E_DECODE_NEIGHBOURS", "--accept " + method.rule,
+           "a picture tokenizer with a codebook, whose neighbours the rule asks for", "none");
+  }
+  if (aids.neighbours != nullptr && aids.neighbours->codes() != aids.codes) {
+    refuse("E_DECODE_NEIGHBOURS", "--accept " + method.rule,
+           "neighbours of " + std::to_string(aids.codes) + " codes",
+           std::to_string(aids.neighbours->codes()));
+  }
+  check_range("--group-size", static_cast<double>(method.grouped.size), 1,
+              static_cast<double>(aids.codes));
+  check_range("--relax-delta", method.relaxed.delta, 0, 1);
+  if (method.relaxed.lambda != 0) check_range("--relax-lambda", method.relaxed.lambda, 1, 1e6);
+  check_range("--cool-peak", method.cool.peak, 0, 1e6);
+  check_range("--cool-decay", method.cool.decay, 0, 1e3);
+}
+
+Promise promise_of(const DecodeMethod& method, const DecodeAids& aids) {
+  if (method.drafter == "none") return Promise::kSameTokens;
+  return Parts::find(Parts::kRules, method.rule)->make(method, aids)->promise();
+}
+
+}  // namespace tessera

@@ -1,0 +1,56 @@
+// Decoding methods as data: which drafter, which tail, which rule, how wide a window. The tables of
+// parts are in method_parts.h; the methods with names of their own are combinations of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/decoding/acceptance.h"
+#include "engine/decoding/rules/cool_rule.h"
+#include "engine/decoding/rules/grouped_rule.h"
+#include "engine/decoding/rules/relaxed_rule.h"
+
+namespace tessera {
+
+struct DecodeMethod {
+  std::string name = "plain";
+  std::string drafter = "none", tail = "drop", rule = "gumbel";
+  std::int64_t window = 1;  // rows of a pass, the last committed token included
+  GroupedSettings grouped;
+  RelaxedSettings relaxed;
+  CoolSettings cool;
+
+  bool speculative() const { return drafter != "none" || tail != "drop"; }
+};
+
+// What parts may need besides settings.
+struct DecodeAids {
+  std::int64_t codes = 0, columns = 0;
+  std::shared_ptr<const CodeNeighbours> neighbours;  // grouped, relaxed
+};
+
+// plain, gumbel, sjd, coupled, ...: one line each in decode_method.cpp.
+struct NamedMethod {
+  std::string_view name, drafter, tail, rule;
+  std::int64_t window;
+  std::string_view does;  // for --help
+};
+std::span<const NamedMethod> named_methods();
+
+// Error kUsage naming the choices for an unknown name.
+DecodeMethod decode_method(std::string_view name);
+std::span<const std::string_view> drafter_names();
+std::span<const std::string_view> tail_names();
+std::span<const std::string_view> rule_names();
+
+// Error kUsage: parts that contradict each other, settings out of range, a window beyond the
+// picture, a rule without neighbours.
+void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64_t image_tokens);
+
+// What the combination promises about pictures.
+Promise promise_of(const DecodeMethod& method, const DecodeAids& aids);
+
+}  // namespace tessera

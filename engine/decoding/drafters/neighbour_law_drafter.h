@@ -1,0 +1,67 @@
+// A draft from the law that a neighbour had: the position one row above (in the first row, and past
+// what has a law yet, the last committed one). Drawn with the position's own noise, recorded as
+// that law, therefore exact. Keeps the laws of one row of the picture: columns x V numbers an item.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "engine/decoding/drafter.h"
+
+namespace tessera {
+
+template <typename Real, typename Random>
+class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
+ public:
+  NeighbourLawDrafter(std::size_t columns, std::size_t vocabulary)
+      : columns_(columns), vocabulary_(vocabulary) {}
+  std::string_view name() const override { return "neighbour-law"; }
+  bool reads_rows() const override { return true; }
+
+  void start(std::size_t items) override {
+    laws_.resize(items * columns_ * vocabulary_);
+    scratch_.resize(items);
+    for (Scratch& scratch : scratch_) {
+      scratch.ids.resize(vocabulary_);
+      scratch.logits.resize(vocabulary_);
+    }
+  }
+
+  void commit(const Commitment<Real>& done) override {
+    const std::span<Real> law = slot(done.item, done.position);
+    std::copy(done.row->probs.begin(), done.row->probs.end(), law.begin());
+  }
+
+ private:
+  struct Scratch {
+    std::vector<std::int32_t> ids;
+    std::vector<Real> logits;
+  };
+
+  std::span<Real> slot(std::size_t item, std::size_t position) {
+    return {laws_.data() + (item * columns_ + position % columns_) * vocabulary_, vocabulary_};
+  }
+
+  bool fill(DraftJob<Real, Random>& job) override {
+    const std::size_t position = job.next_position(), known = job.committed.size();
+    const bool above = position >= columns_ && position - columns_ < known;
+    const std::span<const Real> law =
+        slot(job.item, above ? position - columns_ : known - 1);
+    Scratch& scratch = scratch_[job.item];
+    std::size_t kept = 0;
+    for (std::size_t id = 0; id < vocabulary_; ++id) {
+      if (!(law[id] > 0)) continue;
+      scratch.ids[kept] = static_cast<std::int32_t>(id);
+      scratch.logits[kept++] = static_cast<Real>(fixed_log(static_cast<double>(law[id])));
+    }
+    const LogitRow<Real> row{{scratch.ids.data(), kept}, {scratch.logits.data(), kept}};
+    job.window->append_dense(job.random->race(static_cast<std::uint32_t>(position), row), law);
+    return true;
+  }
+
+  std::size_t columns_, vocabulary_;
+  std::vector<Real> laws_;  // [items, columns, V], position modulo columns
+  std::vector<Scratch> scratch_;
+};
+
+}  // namespace tessera

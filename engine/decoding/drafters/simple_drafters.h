@@ -1,0 +1,63 @@
+// Drafters that need no model: any id; the token to the left; the token one row above. All are
+// fresh-slot schemes of Jacobi decoding (SJD, arXiv 2410.01699, section 3.3) with the law recorded
+// that makes them exact.
+#pragma once
+
+#include <numeric>
+#include <vector>
+
+#include "engine/decoding/drafter.h"
+
+namespace tessera {
+
+// Uniform over all ids, drawn with the position's own noise and recorded as uniform.
+template <typename Real, typename Random>
+class UniformDrafter final : public SlotDrafter<Real, Random> {
+ public:
+  explicit UniformDrafter(std::size_t vocabulary) : ids_(vocabulary), zeros_(vocabulary) {
+    std::iota(ids_.begin(), ids_.end(), 0);
+  }
+  std::string_view name() const override { return "uniform"; }
+
+ private:
+  bool fill(DraftJob<Real, Random>& job) override {
+    const auto position = static_cast<std::uint32_t>(job.next_position());
+    job.window->append_uniform(job.random->race(position, LogitRow<Real>{ids_, zeros_}));
+    return true;
+  }
+
+  std::vector<std::int32_t> ids_;
+  std::vector<Real> zeros_;
+};
+
+// The token before.
+template <typename Real, typename Random>
+class LeftDrafter final : public SlotDrafter<Real, Random> {
+ public:
+  std::string_view name() const override { return "left"; }
+
+ private:
+  bool fill(DraftJob<Real, Random>& job) override {
+    job.window->append_point(job.token(job.next_position() - 1));
+    return true;
+  }
+};
+
+// The token one row above; in the first row the one before.
+template <typename Real, typename Random>
+class AboveDrafter final : public SlotDrafter<Real, Random> {
+ public:
+  explicit AboveDrafter(std::size_t columns) : columns_(columns) {}
+  std::string_view name() const override { return "above"; }
+
+ private:
+  bool fill(DraftJob<Real, Random>& job) override {
+    const std::size_t position = job.next_position();
+    job.window->append_point(job.token(position - (position < columns_ ? 1 : columns_)));
+    return true;
+  }
+
+  std::size_t columns_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,68 @@
+// Drafters that remember what followed what. Prompt lookup (Saxena 2023): copy what followed the
+// last earlier occurrence of the newest tokens. Token recycling (arXiv 2408.08696): the likeliest
+// successor of the previous token in the newest row that followed it. No chance in either: recorded
+// as points.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/decoding/drafter.h"
+
+namespace tessera {
+
+template <typename Real, typename Random>
+class LookupDrafter final : public SlotDrafter<Real, Random> {
+ public:
+  // Matches at most `longest` tokens, at least one.
+  explicit LookupDrafter(std::size_t longest = 3) : longest_(longest) {}
+  std::string_view name() const override { return "lookup"; }
+
+ private:
+  bool fill(DraftJob<Real, Random>& job) override {
+    const std::size_t end = job.next_position(), known = job.committed.size();
+    for (std::size_t length = std::min(longest_, known - 1); length >= 1; --length) {
+      for (std::size_t at = known - 1; at >= length; --at) {
+        std::size_t same = 0;
+        while (same < length && job.token(at - 1 - same) == job.token(end - 1 - same)) ++same;
+        if (same < length || at == end) continue;
+        job.window->append_point(job.token(at));
+        return true;
+      }
+    }
+    return false;
+  }
+
+  std::size_t longest_;
+};
+
+template <typename Real, typename Random>
+class RecyclingDrafter final : public SlotDrafter<Real, Random> {
+ public:
+  explicit RecyclingDrafter(std::size_t vocabulary) : vocabulary_(vocabulary) {}
+  std::string_view name() const override { return "recycling"; }
+  bool reads_rows() const override { return true; }
+  void start(std::size_t items) override { next_.assign(items * vocabulary_, -1); }
+  void commit(const Commitment<Real>& done) override {
+    if (done.position == 0) return;
+    const auto best = std::max_element(done.row->probs.begin(), done.row->probs.end());
+    entry(done.item, done.tokens[done.position - 1]) =
+        static_cast<std::int32_t>(best - done.row->probs.begin());
+  }
+
+ private:
+  std::int32_t& entry(std::size_t item, std::int32_t token) {
+    return next_[item * vocabulary_ + static_cast<std::size_t>(token)];
+  }
+  bool fill(DraftJob<Real, Random>& job) override {
+    const std::int32_t last = job.token(job.next_position() - 1);
+    const std::int32_t known = entry(job.item, last);
+    job.window->append_point(known >= 0 ? known : last);
+    return true;
+  }
+
+  std::size_t vocabulary_;
+  std::vector<std::int32_t> next_;  // [items, V], -1 = never seen
+};
+
+}  // namespace tessera

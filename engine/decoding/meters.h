@@ -1,0 +1,81 @@
+// What every decoding run measures about itself, cheaply: passes, tokens a pass, acceptance by
+// depth, and two statistics that tell without any reference run whether tokens are distributed as
+// the rows they were judged by. For a method that keeps the law,
+//   z   = sum(log p(token) + entropy) / sqrt(sum of variances) is standard normal (martingale), and
+//   PIT = sqrt(n) times the Kolmogorov distance of n values, each uniform in the token's interval
+//         of the distribution function with ids in descending order of probability, exceeds 1.36
+//         in 5 % of pictures. In natural order of ids most faults would not show.
+// |z| > 4 or PIT > 1.95 on one picture is a defect, or a rule that promises no law.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/decoding/acceptance.h"
+
+namespace tessera {
+
+struct DecodeMeters {
+  static constexpr double kSuspectZ = 4.0;
+  static constexpr double kCriticalPit = 1.36;  // 5 % of sound pictures
+
+  std::int64_t passes = 0;
+  std::int64_t tokens = 0;
+  std::vector<std::int64_t> commit_histogram;  // [window + 1] passes that committed so many tokens
+  std::vector<std::int64_t> tested, accepted;  // by depth, [window]
+  double strict_chance = 0;  // sum over tests of what the exact rule would have accepted with
+  double excess = 0;         // sum over tests of (chance - strict)+: bounds the total variation
+  double entropy = 0;        // sum over tokens, nats
+  double surprise = 0;       // sum over tokens of log p + entropy
+  double variance = 0;       // sum over tokens of the variance of log p
+  std::vector<float> transforms;  // PIT values
+
+  // Room for one picture: nothing is allocated afterwards.
+  void start(std::size_t tokens, std::size_t window);
+  double tokens_per_pass() const;
+  double acceptance() const;  // accepted / tested, 0 without tests
+  double z_score() const;     // 0 if no row had any spread
+  double pit_statistic() const;
+  double mean_entropy() const;
+
+  // A token that stands and its row. `uniform` in (0, 1) places it in its interval.
+  template <typename Real>
+  void count_token(const TargetRow<Real>& row, std::int32_t token, double uniform);
+  template <typename Real>
+  void count_test(std::size_t depth, const Judgement<Real>& judgement);
+  void count_pass(std::size_t committed);
+  // Sums another picture's meters to these; PIT values are pooled.
+  void add(const DecodeMeters& other);
+};
+
+template <typename Real>
+void DecodeMeters::count_token(const TargetRow<Real>& row, std::int32_t token, double uniform) {
+  const Real own = row.probs[static_cast<std::size_t>(token)];
+  double above = 0, spread = 0, mean = 0;
+  for (const std::int32_t id : row.logits.support) {
+    const Real p = row.probs[static_cast<std::size_t>(id)];
+    if (!(p > 0)) continue;
+    if (p > own || (p == own && id < token)) above += static_cast<double>(p);
+    const double log_p = fixed_log(static_cast<double>(p));
+    mean += static_cast<double>(p) * log_p;
+    spread += static_cast<double>(p) * log_p * log_p;
+  }
+  ++tokens;
+  entropy -= mean;
+  if (own > 0) surprise += fixed_log(static_cast<double>(own)) - mean;
+  variance += spread - mean * mean > 0 ? spread - mean * mean : 0;
+  transforms.push_back(static_cast<float>(above + uniform * static_cast<double>(own)));
+}
+
+template <typename Real>
+void DecodeMeters::count_test(std::size_t depth, const Judgement<Real>& judgement) {
+  ++tested[depth];
+  accepted[depth] += judgement.accepted ? 1 : 0;
+  strict_chance += static_cast<double>(judgement.strict);
+  if (judgement.chance > judgement.strict) {
+    excess += static_cast<double>(judgement.chance - judgement.strict);
+  }
+}
+
+}  // namespace tessera

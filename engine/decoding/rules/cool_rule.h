@@ -1,0 +1,51 @@
+// Acceptance with the target's probability times a factor of the draft's depth, from cooling
+// acceptance (COOL-SD, arXiv 2601.09212): a_i(x) = min(1, omega_i p/q), omega_i = peak exp(-decay i),
+// residual norm((p - q a_i)+). Generous early in a window, strict or stingy late. decay = 0 is
+// lenience 1/peak of Leviathan et al. 2023, A.5. Where omega_i <= 1 the law is kept.
+#pragma once
+
+#include "engine/decoding/acceptance.h"
+#include "engine/sampling/fixed_math.h"
+
+namespace tessera {
+
+struct CoolSettings {
+  double peak = 1.1;   // omega at depth 0, the paper's delta
+  double decay = 0.7;  // the paper's nu, per draft
+};
+
+template <typename Real, typename Random>
+class CoolRule final : public AcceptanceRule<Real, Random> {
+ public:
+  explicit CoolRule(const CoolSettings& settings) : settings_(settings) {}
+  std::string_view name() const override { return settings_.decay > 0 ? "cool" : "lenient"; }
+  Promise promise() const override {
+    return settings_.peak > 1 ? Promise::kNone : Promise::kSameLaw;
+  }
+  void set_strength(double strength) override { strength_ = strength; }
+  Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
+                        std::span<Real> scratch) const override {
+    const double peak = settings_.peak > 1 ? 1 + strength_ * (settings_.peak - 1) : settings_.peak;
+    const auto omega = static_cast<Real>(peak * fixed_exp(-settings_.decay * test.depth));
+    const auto taken = [&](std::int32_t id) {
+      const Real q = test.draft.prob(id);
+      return std::min(q, omega * test.target.probs[static_cast<std::size_t>(id)]);
+    };
+    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+    const Real q = test.draft.prob(test.token);
+    Judgement<Real> out;
+    out.strict = strict_chance(test);
+    out.chance = omega * p < q ? omega * p / q : Real{1};
+    out.accepted = random.accepts({Purpose::kAccept, test.position}, omega * p, q);
+    out.token = out.accepted ? test.token
+                             : draw_residual(test.target, {Purpose::kResidual, test.position},
+                                             taken, random, scratch);
+    return out;
+  }
+
+ private:
+  CoolSettings settings_;
+  double strength_ = 1;
+};
+
+}  // namespace tessera

@@ -1,0 +1,99 @@
+// Grouped speculative decoding (GSD, arXiv 2508.07747, section 4): codes that stand close to the draft
+// in the target's own order, and close in the codebook, count as one. Accept with
+// min(1, P(C) / Q(C)), C the group of the draft; never with less than the exact rule's chance, so
+// that the meters' total variation holds. Another distribution than the target's.
+#pragma once
+
+#include <cmath>
+#include <memory>
+
+#include "engine/decoding/acceptance.h"
+#include "engine/decoding/code_neighbours.h"
+
+namespace tessera {
+
+struct GroupedSettings {
+  std::int64_t size = 14;       // ids of a group, the draft included; 1 = exact
+  double max_gap = 0.15;        // |p(y) - p(x)|
+  double max_distance = 0.5;    // squared, between unit code vectors (0 … 4)
+  bool fixed_groups = false;    // the draft's nearest codes instead of its neighbours by rank
+};
+
+template <typename Real, typename Random>
+class GroupedRule final : public AcceptanceRule<Real, Random> {
+ public:
+  GroupedRule(const GroupedSettings& settings, std::shared_ptr<const CodeNeighbours> neighbours)
+      : settings_(settings), neighbours_(std::move(neighbours)) {}
+  std::string_view name() const override { return "grouped"; }
+  Promise promise() const override {
+    return settings_.size > 1 ? Promise::kNone : Promise::kSameLaw;
+  }
+  void set_strength(double strength) override { strength_ = strength; }
+
+  Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
+                        std::span<Real> scratch) const override {
+    const auto size = 1 + static_cast<std::int64_t>(
+                              strength_ * static_cast<double>(settings_.size - 1));
+    const auto x = static_cast<std::size_t>(test.token);
+    Real target = test.target.probs[x], draft = test.draft.prob(test.token);
+    const Real own = draft;
+    if (settings_.fixed_groups) {
+      for (const std::int32_t y : neighbours_->nearest(test.token, size - 1)) {
+        add(test, y, target, draft);
+      }
+    } else {
+      // Half of the group on each side of the draft: by rank, nearest first.
+      take_side(test, (size - 1) / 2, /*above=*/true, scratch, target, draft);
+      take_side(test, size - 1 - (size - 1) / 2, /*above=*/false, scratch, target, draft);
+    }
+    // P(C) / Q(C) as a mass beside the draft's own q, no less than the strict one.
+    const Real p = test.target.probs[x];
+    const bool alone = target == p && draft == own;
+    const Real mass = alone || !(draft > 0) ? p : std::max(p, target / draft * own);
+    return judge_by_ratio(test, mass, random, scratch);
+  }
+
+ private:
+  void add(const DraftTest<Real>& test, std::int32_t y, Real& target, Real& draft) const {
+    const Real p = test.target.probs[static_cast<std::size_t>(y)];
+    const Real gap = p - test.target.probs[static_cast<std::size_t>(test.token)];
+    if (std::abs(static_cast<double>(gap)) >= settings_.max_gap) return;
+    if (neighbours_->distance(test.token, y) >= settings_.max_distance) return;
+    target += p;
+    draft += test.draft.prob(y);
+  }
+
+  // The `count` ids whose probability comes next above (or below) the draft's; equal ones go by id.
+  void take_side(const DraftTest<Real>& test, std::int64_t count, bool above,
+                 std::span<Real> scratch, Real& target, Real& draft) const {
+    if (count <= 0) return;
+    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+    // Insertion into a list of `count` nearest, kept in scratch as (gap, id) pairs.
+    const auto room = std::min(static_cast<std::size_t>(count), scratch.size() / 2);
+    std::size_t held = 0;
+    for (const std::int32_t y : test.target.logits.support) {
+      const Real value = test.target.probs[static_cast<std::size_t>(y)];
+      const bool mine = above ? value > p || (value == p && y < test.token)
+                              : value < p || (value == p && y > test.token);
+      if (y == test.token || !mine) continue;
+      const Real gap = std::abs(value - p);
+      if (held == room && gap >= scratch[2 * (held - 1)]) continue;
+      std::size_t at = held < room ? held++ : held - 1;
+      for (; at > 0 && scratch[2 * (at - 1)] > gap; --at) {
+        scratch[2 * at] = scratch[2 * at - 2];
+        scratch[2 * at + 1] = scratch[2 * at - 1];
+      }
+      scratch[2 * at] = gap;
+      scratch[2 * at + 1] = static_cast<Real>(y);
+    }
+    for (std::size_t i = 0; i < held; ++i) {
+      add(test, static_cast<std::int32_t>(scratch[2 * i + 1]), target, draft);
+    }
+  }
+
+  GroupedSettings settings_;
+  std::shared_ptr<const CodeNeighbours> neighbours_;
+  double strength_ = 1;
+};
+
+}  // namespace tessera

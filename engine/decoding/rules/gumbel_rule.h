@@ -1,0 +1,26 @@
+// A draft is right when it equals what the target draws at that position under the position's own
+// noise. The picture is plain decoding's, token for token, whoever guessed, and no law of a draft
+// is needed. Under noise that is shared by all passes this is a fixed-point iteration.
+#pragma once
+
+#include "engine/decoding/acceptance.h"
+
+namespace tessera {
+
+template <typename Real, typename Random>
+class GumbelRule final : public AcceptanceRule<Real, Random> {
+ public:
+  std::string_view name() const override { return "gumbel"; }
+  Promise promise() const override { return Promise::kSameTokens; }
+  bool needs_laws() const override { return false; }
+  Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
+                        std::span<Real>) const override {
+    Judgement<Real> out;
+    out.token = random.race(test.position, test.target.logits);
+    out.accepted = out.token == test.token;
+    out.strict = out.chance = out.accepted ? Real{1} : Real{0};
+    return out;
+  }
+};
+
+}  // namespace tessera

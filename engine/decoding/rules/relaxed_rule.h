@@ -1,0 +1,55 @@
+// Relaxed acceptance of neighbouring codes: LANTERN (arXiv 2410.03355) and LANTERN++ (2502.06352).
+// The draft x may borrow the target's mass of its nearest codes: a(x) = min(1, (p(x) + p(A)) / q(x)),
+// A the longest prefix of x's neighbours, nearest first, with p(A) <= delta (LANTERN) or
+// p(A) <= (lambda - 1) p(x) (LANTERN++). Both may be set; the tighter bound counts. The refused
+// draft is replaced from norm((p - q)+), so that the meters' total variation holds (LANTERN's own
+// residual, of a law with A's mass moved onto x, has no such bound).
+#pragma once
+
+#include <memory>
+
+#include "engine/decoding/acceptance.h"
+#include "engine/decoding/code_neighbours.h"
+
+namespace tessera {
+
+struct RelaxedSettings {
+  std::int64_t neighbours = 100;  // of a code; 0 = exact
+  double delta = 0.1;             // most mass borrowed; 0 = exact
+  double lambda = 0;              // most of (p(x) + borrowed) / p(x); 0 = no such bound
+};
+
+template <typename Real, typename Random>
+class RelaxedRule final : public AcceptanceRule<Real, Random> {
+ public:
+  RelaxedRule(const RelaxedSettings& settings, std::shared_ptr<const CodeNeighbours> neighbours)
+      : settings_(settings), neighbours_(std::move(neighbours)) {}
+  std::string_view name() const override { return "relaxed"; }
+  Promise promise() const override {
+    return settings_.neighbours > 0 && settings_.delta > 0 ? Promise::kNone : Promise::kSameLaw;
+  }
+  void set_strength(double strength) override { strength_ = strength; }
+
+  Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
+                        std::span<Real> scratch) const override {
+    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+    Real bound = static_cast<Real>(strength_ * settings_.delta);
+    if (settings_.lambda > 0) {
+      bound = std::min(bound, static_cast<Real>(strength_ * (settings_.lambda - 1)) * p);
+    }
+    Real borrowed = 0;
+    for (const std::int32_t y : neighbours_->nearest(test.token, settings_.neighbours)) {
+      const Real more = borrowed + test.target.probs[static_cast<std::size_t>(y)];
+      if (more > bound) break;
+      borrowed = more;
+    }
+    return judge_by_ratio(test, p + borrowed, random, scratch);
+  }
+
+ private:
+  RelaxedSettings settings_;
+  std::shared_ptr<const CodeNeighbours> neighbours_;
+  double strength_ = 1;
+};
+
+}  // namespace tessera

@@ -1,0 +1,68 @@
+// The four tails: forget; draw anew, speculative Jacobi decoding (SJD, arXiv 2410.01699); draw anew
+// but stay where possible, coupled decoding (MC-SJD / SCD, arXiv 2510.24211) by maximal or Gumbel
+// coupling. Each gives a draft whose law, given everything to its left, is the row: the record is
+// always the row itself. Keeping the older record of a draft that stayed biases the output.
+#pragma once
+
+#include "engine/decoding/tail_policy.h"
+
+namespace tessera {
+
+template <typename Real, typename Random>
+class DropTail final : public TailPolicy<Real, Random> {
+ public:
+  std::string_view name() const override { return "drop"; }
+  bool keeps() const override { return false; }
+  std::int32_t redraft(const TargetRow<Real>&, const DraftLaw<Real>*, std::int32_t old_token,
+                       std::uint32_t, Random&, std::span<Real>) const override {
+    return old_token;
+  }
+};
+
+template <typename Real, typename Random>
+class ResampleTail final : public TailPolicy<Real, Random> {
+ public:
+  std::string_view name() const override { return "resample"; }
+  std::int32_t redraft(const TargetRow<Real>& row, const DraftLaw<Real>*, std::int32_t,
+                       std::uint32_t position, Random& random,
+                       std::span<Real> scratch) const override {
+    return draw_residual(
+        row, {Purpose::kDraft, position}, [](std::int32_t) { return Real{0}; }, random, scratch);
+  }
+};
+
+// Stays with probability 1 - TV(old law, row), the most that any coupling can.
+template <typename Real, typename Random>
+class MaximalTail final : public TailPolicy<Real, Random> {
+ public:
+  std::string_view name() const override { return "maximal"; }
+  bool needs_laws() const override { return true; }
+  std::int32_t redraft(const TargetRow<Real>& row, const DraftLaw<Real>* old,
+                       std::int32_t old_token, std::uint32_t position, Random& random,
+                       std::span<Real> scratch) const override {
+    if (old == nullptr) return fresh_.redraft(row, old, old_token, position, random, scratch);
+    const Real p = row.probs[static_cast<std::size_t>(old_token)];
+    if (random.accepts({Purpose::kKeep, position}, p, old->prob(old_token))) return old_token;
+    return draw_residual(
+        row, {Purpose::kMove, position}, [&](std::int32_t id) { return old->prob(id); }, random,
+        scratch);
+  }
+
+ private:
+  ResampleTail<Real, Random> fresh_;
+};
+
+// Draws with the position's own noise, which all passes share: stays with probability at least
+// (1 - TV) / (1 + TV), also from a pass to one long after.
+template <typename Real, typename Random>
+class GumbelTail final : public TailPolicy<Real, Random> {
+ public:
+  std::string_view name() const override { return "gumbel"; }
+  bool needs_probs() const override { return false; }
+  std::int32_t redraft(const TargetRow<Real>& row, const DraftLaw<Real>*, std::int32_t,
+                       std::uint32_t position, Random& random, std::span<Real>) const override {
+    return random.race(position, row.logits);
+  }
+};
+
+}  // namespace tessera

@@ -1,0 +1,87 @@
+// The random decisions of decoding, each with an address instead of a turn: key (seed, item),
+// counter (position, pass, purpose, lane). The noise of a position (race) leaves the pass out, so
+// that every pass meets the same noise; all other decisions are fresh in every pass.
+//
+// Rules, tails and drafters are templates on the type of this source. Tests put one in its place
+// that walks through every outcome and weighs it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/core/philox.h"
+#include "engine/sampling/fixed_math.h"
+#include "engine/sampling/sampler.h"
+
+namespace tessera {
+
+// What is decided, and at which token of the picture.
+struct Draw {
+  Purpose purpose = Purpose::kAccept;
+  std::uint32_t position = 0;
+  std::uint32_t lane = 0;  // tells decisions of one purpose and position apart
+};
+
+// A processed row: the ids that the law allows, ascending, and log-probabilities up to a constant.
+template <typename Real>
+struct LogitRow {
+  std::span<const std::int32_t> support;
+  std::span<const Real> logits;
+};
+
+class KeyedRandom {
+ public:
+  KeyedRandom(std::uint64_t seed, std::uint64_t item) : key_(philox_key(seed, item)) {}
+
+  void begin_pass(std::uint32_t pass) { pass_ = pass; }
+
+  // Uniform in (0, 1): 32 random bits and the half between.
+  double uniform(const Draw& draw) const {
+    const PhiloxBlock block = philox4x32(
+        {draw.position, pass_, static_cast<std::uint32_t>(draw.purpose), draw.lane}, key_);
+    return (static_cast<double>(block[0]) + 0.5) * 0x1p-32;
+  }
+
+  // True with probability min(1, chance / of); never when chance is 0. No division: U of < chance.
+  template <typename Real>
+  bool accepts(const Draw& draw, Real chance, Real of) {
+    return uniform(draw) * static_cast<double>(of) < static_cast<double>(chance);
+  }
+
+  // An id, drawn in proportion to its weight: argmax of log(weight) + noise, the lowest id on a
+  // tie. At least one weight is positive.
+  template <typename Real>
+  std::int32_t weighted(const Draw& draw, std::span<const std::int32_t> ids,
+                        std::span<const Real> weights) {
+    GumbelNoise noise(key_, draw.position, pass_, draw.purpose);
+    std::int32_t best_id = -1;
+    double best = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (!(weights[i] > 0)) continue;
+      const double value = fixed_log(static_cast<double>(weights[i])) + noise(ids[i]);
+      if (best_id >= 0 && !(value > best)) continue;
+      best = value;
+      best_id = ids[i];
+    }
+    return best_id;
+  }
+
+  // One of `count` numbers, all alike.
+  std::int32_t below(const Draw& draw, std::int32_t count) {
+    const auto at = static_cast<std::int32_t>(uniform(draw) * count);
+    return at < count ? at : count - 1;
+  }
+
+  // The winner at a position under the position's own noise: what plain decoding draws there.
+  template <typename Real>
+  std::int32_t race(std::uint32_t position, const LogitRow<Real>& row) {
+    GumbelNoise noise(key_, position, 0, Purpose::kSample);
+    return gumbel_argmax(row.support, row.logits, noise, GumbelNoise::kLargest);
+  }
+
+ private:
+  std::array<std::uint32_t, 2> key_;
+  std::uint32_t pass_ = 0;
+};
+
+}  // namespace tessera
