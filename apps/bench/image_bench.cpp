@@ -7,6 +7,7 @@
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_loop.h"
+#include "engine/decoding/method_parts.h"
 #include "engine/families/open_model.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
@@ -53,7 +54,8 @@ Run decode(DecodeLoop& loop, const DecodeItem& item, std::int64_t tokens) {
   Run run;
   double last = monotonic_seconds();
   double cpu_begin = 0;
-  const auto results = loop.run({&item, 1}, nullptr, [&](const PassEvent& event) {
+  const OwnedParts<float, KeyedRandom> plain(DecodeMethod{}, {});
+  const auto results = loop.run({&item, 1}, plain.parts(), [&](const PassEvent& event) {
     const double time = monotonic_seconds();
     if (event.pass == 1) {
       run.prefill = time - last;

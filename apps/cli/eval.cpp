@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
@@ -31,6 +32,7 @@ struct EvalFlags {
   std::int64_t seed = 1, scene_seed = 1000;
   std::int64_t batch_size = 8;
   SamplingChoice sampling;
+  DecodeFlags decode;
   DeviceFlags device;
   std::optional<std::string> sheet;
   std::int64_t sheet_count = 32, columns = 8;
@@ -44,6 +46,7 @@ EvalScenesRequest request_of(const EvalFlags& flags) {
   request.options.threads = static_cast<int>(flags.device.threads);
   request.options.storage = storage_choice(flags.device);
   request.options.batch_size = flags.batch_size;
+  request.options.method = method_of(flags.decode);
   request.sampling = flags.sampling;
   request.judge = flags.judge;
   request.seed = static_cast<std::uint64_t>(flags.seed);
@@ -66,7 +69,12 @@ nlohmann::ordered_json settings_json(const EvalScenesReport& report, const EvalF
           {"top_k", report.law.top_k},
           {"top_p", report.law.top_p},
           {"min_p", report.law.min_p},
-          {"typical", report.law.typical}};
+          {"typical", report.law.typical},
+          {"decode", report.method.name},
+          {"drafter", report.method.drafter},
+          {"tail", report.method.tail},
+          {"accept", report.method.rule},
+          {"window", report.method.window}};
 }
 
 std::string figures_text(const EvalScenesReport& report) {
@@ -84,7 +92,14 @@ std::string figures_text(const EvalScenesReport& report) {
                   static_cast<long long>(report.mismatched_accepted.count));
     out += text;
   }
-  return out;
+  const Interval& rate = report.tokens_per_pass;
+  std::snprintf(text, sizeof text,
+                "Decoding %s, window %lld: %.2f tokens a pass (%.2f-%.2f), acceptance %.3f, entropy "
+                "%.3f nats a token, z %.2f, PIT %.2f.\n",
+                report.method.name.c_str(), static_cast<long long>(report.method.window), rate.mean,
+                rate.low, rate.high, report.meters.acceptance(), report.meters.mean_entropy(),
+                report.meters.z_score(), report.meters.pit_statistic());
+  return out + text;
 }
 
 std::string report_text(const EvalScenesReport& report, const EvalFlags& flags) {
@@ -169,6 +184,7 @@ int run_eval_scenes(const Session& session, const EvalFlags& flags) {
   const std::string text = report_text(report, flags);
   if (session.json) {
     print_json_line({{"settings", settings_json(report, flags)}});
+    print_json_line({{"meters", meters_json(report.meters)}});
     std::fputs(text.c_str(), stderr);
   } else {
     print_line(text.substr(0, text.size() - 1));
@@ -221,6 +237,7 @@ void add_eval(CLI::App& root, Session& session) {
   integer_flag(*app, "--columns", flags->columns, 1, 256, "pictures a row of the sheet");
   app->add_flag("--overwrite", flags->overwrite, "replace a sheet that is there");
   add_sampling_flags(*app, flags->sampling);
+  add_decode_flags(*app, flags->decode);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);
   app->callback([&session, flags, what] {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/progress.h"
@@ -40,6 +41,8 @@ struct GenerateFlags {
   bool overwrite = false;
   std::int64_t batch_count = 1, batch_size = 1;
   SamplingChoice sampling;
+  DecodeFlags decode;
+  DecodeMethod recorded_method;  // of --from-image
   std::int64_t preview_interval = 1;
   DeviceFlags device;
   bool list_devices = false;
@@ -84,6 +87,7 @@ void take_from_image(GenerateFlags& flags) {
   fill(flags.sampling.top_p, facts.law.top_p);
   fill(flags.sampling.min_p, facts.law.min_p);
   fill(flags.sampling.typical, facts.law.typical);
+  flags.recorded_method = facts.method;
   if (flags.device.dtype == "auto") flags.device.dtype = facts.dtype;
 }
 
@@ -120,6 +124,7 @@ PipelineOptions pipeline_options(const GenerateFlags& flags) {
   options.batch_size = flags.batch_size;
   options.width = flags.size.width.value_or(0);
   options.height = flags.size.height.value_or(0);
+  options.method = method_of(flags.decode, flags.recorded_method);
   return options;
 }
 
@@ -224,16 +229,22 @@ class PictureWriter : public GenerateListener {
                        {"tokens", facts.tokens},
                        {"passes", facts.passes},
                        {"tokens_per_pass", facts.tokens_per_pass()},
-                       {"window", facts.window},
-                       {"decode", facts.decode},
-                       {"accept", facts.accept},
+                       {"window", facts.method.window},
+                       {"decode", facts.method.name},
+                       {"accept", facts.method.rule},
                        {"preserves_distribution", facts.preserves_distribution},
+                       {"meters", meters_json(picture.meters)},
                        {"seconds", picture.seconds},
                        {"model", facts.model},
                        {"dtype", facts.dtype}});
     } else {
-      char seconds[32];
+      char seconds[64];
       std::snprintf(seconds, sizeof seconds, "%.2f s", picture.seconds);
+      if (facts.method.speculative()) {
+        std::snprintf(seconds, sizeof seconds, "%.2f s, %lld passes, %.2f tokens a pass",
+                      picture.seconds, static_cast<long long>(facts.passes),
+                      facts.tokens_per_pass());
+      }
       print_line(escape_for_terminal(path.string()) + "  seed " + std::to_string(facts.seed) +
                  "  " + std::to_string(facts.width) + "x" + std::to_string(facts.height) + "  " +
                  seconds);
@@ -340,6 +351,7 @@ void add_generate(CLI::App& root, Session& session) {
   add_size_flags(*app, flags->size);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   add_sampling_flags(*app, flags->sampling);
+  add_decode_flags(*app, flags->decode);
   add_output_flags(*app, *flags);
   add_device_flags(*app, flags->device);
   app->add_flag("--list-devices", flags->list_devices, "list devices and end")->group("Device");

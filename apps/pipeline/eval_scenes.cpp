@@ -102,6 +102,7 @@ class Evaluation {
   std::unique_ptr<Backend> backend_;
   Judge judge_;
   EvalScenesReport report_;
+  std::vector<double> rates_;
 };
 
 void Evaluation::judge_true_renders() {
@@ -172,12 +173,16 @@ class JudgingListener final : public GenerateListener {
   void on_picture(GeneratedPicture&& picture) override {
     ++done_;
     if (picture.status != PictureStatus::kDone) return;
+    meters_.add(picture.meters);
+    rates_.push_back(picture.facts.tokens_per_pass());
     marks_[picture.index] = score_scene(judge_.read(picture.image), truths_[picture.index]);
     images_[picture.index] = std::move(picture.image);
   }
 
   std::vector<Marks>& marks() { return marks_; }
   std::vector<Image>& images() { return images_; }
+  const DecodeMeters& meters() const { return meters_; }
+  const std::vector<double>& rates() const { return rates_; }
 
  private:
   const Judge& judge_;
@@ -185,6 +190,8 @@ class JudgingListener final : public GenerateListener {
   std::function<Flow(std::int64_t)> progress_;
   std::vector<Marks> marks_;
   std::vector<Image> images_;
+  DecodeMeters meters_;
+  std::vector<double> rates_;  // tokens a pass
   std::int64_t done_ = 0;
 };
 
@@ -207,6 +214,10 @@ std::vector<Marks> Evaluation::paint(GeneratePipeline& pipeline, SceneSplit spli
                            [&](std::int64_t done) { return progress(what, done, count); });
   if (count > 0) report_.law = requests.front().item.law;
   if (!pipeline.run(requests, listener)) report_.stopped = true;
+  if (pipeline.model_name() == report_.model) {
+    report_.meters.add(listener.meters());
+    rates_.insert(rates_.end(), listener.rates().begin(), listener.rates().end());
+  }
   if (samples != nullptr) {
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       if (listener.images()[i].rgb.empty()) continue;
@@ -222,6 +233,7 @@ EvalScenesReport Evaluation::run() {
     const OpenedModel model = open_model(reference.open_name);
     check_fit(model.spec, reference.shown_name, judge_.config().image_size);
     report_.model = reference.shown_name;
+    report_.method = request_.options.method;
     if (request_.ceiling > 1) judge_true_renders();
     if (!report_.stopped && request_.reconstructions > 0) judge_reconstructions(model);
   }
@@ -235,6 +247,7 @@ EvalScenesReport Evaluation::run() {
       if (report_.stopped) return std::move(report_);
       add_row(name, marks);
     }
+    report_.tokens_per_pass = bootstrap_all(rates_);
   }
   if (request_.floor > 0 && !request_.splits.empty()) {
     GeneratePipeline pipeline(request_.options,

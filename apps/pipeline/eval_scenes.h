@@ -42,6 +42,9 @@ struct EvalSample {
 struct EvalScenesReport {
   std::string model;  // as shown
   LawSettings law;
+  DecodeMethod method;
+  DecodeMeters meters;       // of all prompts but the floor's, pooled
+  Interval tokens_per_pass;  // over those pictures
   std::vector<EvalRow> rows;
   Interval mismatched_accepted;     // share of pairs
   Interval psnr_db;                 // tokenizer on val renders

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kFactsVersion = 1;
 constexpr std::size_t kMaxFactsBytes = std::size_t{1} << 20;
+constexpr std::int64_t kMaxFactsTokens = 1 << 24;
 
 std::string shortest(double value) {
   char buffer[32];
@@ -28,6 +29,33 @@ std::string dump(const Json& value) {
 std::string quoted_if_needed(const std::string& text) {
   if (text.find_first_of(",:\n\"") == std::string::npos) return text;
   return dump(Json(text));
+}
+
+// Names are checked when the method is used; a picture of another version may know more of them.
+void read_method(const JsonReader& reader, DecodeMethod& method) {
+  method.name = reader.string("decode");
+  method.rule = reader.string("accept");
+  method.window = reader.integer("window", 1, kMaxFactsTokens);
+  if (reader.has("drafter")) method.drafter = reader.string("drafter");
+  if (reader.has("tail")) method.tail = reader.string("tail");
+  if (reader.has("grouped")) {
+    const JsonReader grouped = reader.object("grouped");
+    method.grouped.size = grouped.integer("size", 1, kMaxFactsTokens);
+    method.grouped.max_gap = grouped.number("max_gap", 0, 1);
+    method.grouped.max_distance = grouped.number("max_distance", 0, 4);
+    method.grouped.fixed_groups = grouped.boolean_or("fixed_groups", false);
+  }
+  if (reader.has("relaxed")) {
+    const JsonReader relaxed = reader.object("relaxed");
+    method.relaxed.neighbours = relaxed.integer("neighbours", 0, kMaxFactsTokens);
+    method.relaxed.delta = relaxed.number("delta", 0, 1);
+    method.relaxed.lambda = relaxed.number("lambda", 0, 1e6);
+  }
+  if (reader.has("cool")) {
+    const JsonReader cool = reader.object("cool");
+    method.cool.peak = cool.number("peak", 0, 1e6);
+    method.cool.decay = cool.number("decay", 0, 1e3);
+  }
 }
 
 }  // namespace
@@ -50,13 +78,54 @@ Json facts_json(const PictureFacts& facts) {
               {"min_p", facts.law.min_p},
               {"typical", facts.law.typical},
               {"cfg_scale", facts.law.guidance},
-              {"decode", facts.decode},
-              {"accept", facts.accept},
+              {"decode", facts.method.name},
+              {"accept", facts.method.rule},
               {"preserves_distribution", facts.preserves_distribution},
               {"tokens", facts.tokens},
               {"passes", facts.passes},
               {"tokens_per_pass", facts.tokens_per_pass()},
-              {"window", facts.window}});
+              {"window", facts.method.window}});
+  if (facts.method.speculative()) {
+    out["drafter"] = facts.method.drafter;
+    out["tail"] = facts.method.tail;
+  }
+  if (facts.method.rule == "grouped") {
+    const GroupedSettings& grouped = facts.method.grouped;
+    out["grouped"] = {{"size", grouped.size},
+                      {"max_gap", grouped.max_gap},
+                      {"max_distance", grouped.max_distance},
+                      {"fixed_groups", grouped.fixed_groups}};
+  } else if (facts.method.rule == "relaxed") {
+    const RelaxedSettings& relaxed = facts.method.relaxed;
+    out["relaxed"] = {{"neighbours", relaxed.neighbours},
+                      {"delta", relaxed.delta},
+                      {"lambda", relaxed.lambda}};
+  } else if (facts.method.rule == "cool") {
+    out["cool"] = {{"peak", facts.method.cool.peak}, {"decay", facts.method.cool.decay}};
+  }
+  return out;
+}
+
+Json meters_json(const DecodeMeters& meters) {
+  std::int64_t tests = 0;
+  for (const std::int64_t count : meters.tested) tests += count;
+  const auto trimmed = [](std::vector<std::int64_t> counts) {
+    while (!counts.empty() && counts.back() == 0) counts.pop_back();
+    return counts;
+  };
+  Json out = {{"passes", meters.passes},
+              {"tokens_per_pass", meters.tokens_per_pass()},
+              {"tokens_per_pass_histogram", trimmed(meters.commit_histogram)}};
+  if (tests > 0) {
+    out["tested_by_depth"] = trimmed(meters.tested);
+    out["accepted_by_depth"] = trimmed(meters.accepted);
+    out["acceptance"] = meters.acceptance();
+    out["strict_acceptance"] = meters.strict_chance / static_cast<double>(tests);
+    out["tv_bound"] = meters.excess;
+  }
+  out["entropy"] = meters.mean_entropy();
+  out["z_score"] = meters.z_score();
+  out["pit"] = meters.pit_statistic();
   return out;
 }
 
@@ -70,10 +139,12 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
       "seed",      "width",   "height",          "temp",
       "top_k",     "top_p",   "min_p",           "typical",
       "cfg_scale", "decode",  "accept",          "preserves_distribution",
-      "tokens",    "passes",  "tokens_per_pass", "window"};
+      "tokens",    "passes",  "tokens_per_pass", "window",
+      "drafter",   "tail",    "grouped",         "relaxed",
+      "cool"};
   reader.only(kKnown);
   reader.integer("version", kFactsVersion, kFactsVersion);
-  constexpr std::int64_t kMaxSide = 16384, kMaxTokens = 1 << 24;
+  constexpr std::int64_t kMaxSide = 16384;
   PictureFacts facts;
   facts.program = reader.string("program");
   facts.prompt = reader.string("prompt");
@@ -92,12 +163,10 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
   facts.law.min_p = reader.number("min_p", 0, 1);
   facts.law.typical = reader.number("typical", kMinMass, 1);
   facts.law.guidance = reader.number("cfg_scale", 1, kMaxGuidance);
-  facts.decode = reader.string("decode");
-  facts.accept = reader.string("accept");
+  read_method(reader, facts.method);
   facts.preserves_distribution = reader.boolean_or("preserves_distribution", false);
-  facts.tokens = reader.integer("tokens", 1, kMaxTokens);
-  facts.passes = reader.integer("passes", 1, kMaxTokens);
-  facts.window = reader.integer("window", 1, kMaxTokens);
+  facts.tokens = reader.integer("tokens", 1, kMaxFactsTokens);
+  facts.passes = reader.integer("passes", 1, kMaxFactsTokens);
   return facts;
 }
 
@@ -110,7 +179,7 @@ std::string a1111_parameters(const PictureFacts& facts) {
     out += ": " + quoted_if_needed(value);
   };
   field("Steps", std::to_string(facts.passes), "\n");
-  field("Sampler", facts.decode, ", ");
+  field("Sampler", facts.method.name, ", ");
   field("CFG scale", shortest(facts.law.guidance), ", ");
   field("Seed", std::to_string(facts.seed), ", ");
   field("Size", std::to_string(facts.width) + "x" + std::to_string(facts.height), ", ");

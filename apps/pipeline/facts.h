@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/decoding/decode_method.h"
+#include "engine/decoding/meters.h"
 #include "engine/sampling/law.h"
 #include "vision/image/png.h"
 
@@ -35,16 +37,18 @@ struct PictureFacts {
   std::uint64_t seed = 0;
   std::int64_t width = 0, height = 0;  // pixels
   LawSettings law;
-  std::string decode = "plain";
-  std::string accept = "exact";
+  DecodeMethod method;
   bool preserves_distribution = true;
-  std::int64_t tokens = 0, passes = 0, window = 1;
+  std::int64_t tokens = 0, passes = 0;
   double tokens_per_pass() const {
     return passes > 0 ? static_cast<double>(tokens) / static_cast<double>(passes) : 0;
   }
 };
 
 nlohmann::ordered_json facts_json(const PictureFacts& facts);
+// Acceptance, the relaxed rules' excess (a bound of the total variation), entropy, and the two
+// statistics that tell whether tokens followed their law (engine/decoding/meters.h).
+nlohmann::ordered_json meters_json(const DecodeMeters& meters);
 // Error of `kind` naming file and JSON path for a missing field, an unknown one, a wrong type or a
 // value out of range.
 PictureFacts parse_facts(std::string_view json, const std::string& file, ErrorKind kind);

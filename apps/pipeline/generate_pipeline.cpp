@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/decoding/method_parts.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
 #include "tokenizers/text/tokenizer.h"
@@ -77,6 +78,10 @@ struct GeneratePipeline::State {
         vq_storage(stored_vq_dtype(opened)) {
     expects(options.batch_size >= 1, "a batch has pictures");
     check_geometry(options, opened.spec, name);
+    const ImageModelConfig& config = opened.spec.model;
+    aids.codes = config.codes;
+    aids.columns = config.grid_cols;
+    check_method(options.method, aids, config.image_tokens());
     if (opened.spec.prompt.kind == PromptKind::kText) load_text_tokenizer();
   }
 
@@ -106,6 +111,8 @@ struct GeneratePipeline::State {
   std::optional<ImageModel> model;
   std::unique_ptr<VqTokenizer> vq;
   std::unique_ptr<DecodeLoop> loop;
+  DecodeAids aids;
+  std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
 };
 
 // Reads tokenizer.json and finds the template and the special tokens in it, by string.
@@ -175,9 +182,10 @@ DecodeLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest
   DecodeLimits limits{.items = std::min<std::int64_t>(options.batch_size,
                                                       std::max<std::size_t>(requests.size(), 1)),
                       .prompt_tokens = 1,
-                      .window = 1,
+                      .window = options.method.window,
                       .guided = false,
-                      .kv = storage};
+                      .kv = storage,
+                      .laws = keeps_laws(options.method)};
   for (const PreparedRequest& request : requests) {
     const std::size_t longest =
         std::max(request.item.prompt.size(), request.item.unconditional.size());
@@ -227,6 +235,7 @@ void GeneratePipeline::State::hand_out(const PreparedRequest& request, DecodeRes
   picture.facts = request.facts;
   picture.facts.tokens = static_cast<std::int64_t>(result.tokens.size());
   picture.facts.passes = result.passes;
+  picture.meters = std::move(result.meters);
   picture.rows_done = picture.facts.tokens / cols();
   picture.tokens = std::move(result.tokens);
   if (result.status == DecodeStatus::kFailed) {
@@ -262,7 +271,7 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
     }
     return flow;
   };
-  std::vector<DecodeResult> results = loop->run(items, nullptr, on_pass);
+  std::vector<DecodeResult> results = loop->run(items, parts->parts(), on_pass);
   const double painted = monotonic_seconds() - started;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const double decode_started = monotonic_seconds();
@@ -327,6 +336,8 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
   facts.width = model.image_width();
   facts.height = model.image_height();
   facts.law = item.law;
+  facts.method = state_->options.method;
+  facts.preserves_distribution = promise_of(facts.method) != Promise::kNone;
   return out;
 }
 
@@ -336,7 +347,9 @@ MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> reques
                          {.storage = storage(),
                           .images = limits.items,
                           .guidance = limits.guided,
-                          .prompt_tokens = limits.prompt_tokens});
+                          .prompt_tokens = limits.prompt_tokens,
+                          .window = limits.window,
+                          .laws = limits.laws});
 }
 
 void GeneratePipeline::load() {
@@ -345,6 +358,14 @@ void GeneratePipeline::load() {
   OpenedModel& opened = state.opened;
   state.vq = std::make_unique<VqTokenizer>(*state.backend, spec().vq, *opened.vq_weights,
                                            state.vq_storage, TokenizerHalves::kDecoder);
+  if (rule_reads_neighbours(state.options.method)) {
+    const Tensor codebook = state.vq->codebook();
+    state.aids.neighbours = std::make_shared<CodeNeighbours>(
+        std::span(codebook.f32(), static_cast<std::size_t>(codebook.shape().elements())),
+        state.aids.codes, neighbours_read(state.options.method));
+  }
+  state.parts =
+      std::make_unique<OwnedParts<float, KeyedRandom>>(state.options.method, state.aids);
   opened.vq_weights->verify_unchanged();
   opened.vq_weights.reset();  // a file of its own is done with before the next one is read
   state.model.emplace(load_image_model(opened, *state.backend, state.storage));

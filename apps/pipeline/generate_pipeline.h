@@ -16,6 +16,7 @@
 #include "apps/pipeline/model_catalog.h"
 #include "engine/core/error.h"
 #include "engine/decoding/decode_loop.h"
+#include "engine/decoding/decode_method.h"
 #include "engine/families/open_model.h"
 #include "vision/image/image.h"
 
@@ -38,6 +39,7 @@ struct PipelineOptions {
   std::optional<DType> storage;        // empty = as the checkpoint stores it
   std::int64_t batch_size = 1;         // pictures at once
   std::int64_t width = 0, height = 0;  // pixels; 0 = what the model does
+  DecodeMethod method;                 // how tokens are found
 };
 
 struct GenerateRequest {
@@ -63,6 +65,7 @@ struct GeneratedPicture {
   std::int64_t rows_done = 0;
   PictureFacts facts;
   double seconds = 0;  // of its batch, from prefill to pixels, divided by the pictures in it
+  DecodeMeters meters;
   ErrorInfo error;     // kFailed
 };
 
@@ -91,7 +94,7 @@ class GenerateListener {
 class GeneratePipeline {
  public:
   // Opens and checks the model's files; reads no weights. Error kModel; kUsage (E_GEOMETRY) when
-  // the model cannot do options.width x options.height.
+  // the model cannot do options.width x options.height, (E_DECODE_...) when the method cannot run.
   explicit GeneratePipeline(const PipelineOptions& options);
   // The same for a model that is already open; `shown_name` is recorded in pictures.
   GeneratePipeline(const PipelineOptions& options, OpenedModel model, std::string shown_name);

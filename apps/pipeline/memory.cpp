@@ -76,9 +76,10 @@ MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backe
   plan.activations = DecodeLoop::activation_bytes(spec.model, backend,
                                                   {.items = request.images,
                                                    .prompt_tokens = request.prompt_tokens,
-                                                   .window = 1,
+                                                   .window = request.window,
                                                    .guided = request.guidance,
-                                                   .kv = request.storage});
+                                                   .kv = request.storage,
+                                                   .laws = request.laws});
   plan.process = kProgramBytes;
   plan.vq_weights = vq_weight_bytes(spec.vq, backend, vq_storage, VqHalves::kDecoder);
   plan.vq_scratch =

@@ -13,7 +13,7 @@ namespace {
 using Parts = MethodParts<float, KeyedRandom>;
 
 constexpr NamedMethod kMethods[] = {
-    {"plain", "none", "drop", "gumbel", 1, "one token a pass"},
+    {"plain", "none", "drop", "exact", 1, "one token a pass"},
     {"gumbel", "above", "gumbel", "gumbel", 64, "the same picture as plain in fewer passes"},
     {"sjd", "uniform", "resample", "exact", 16, "speculative Jacobi decoding, same law"},
     {"coupled", "uniform", "maximal", "exact", 64, "Jacobi with coupled redrafts, same law"},
@@ -96,7 +96,7 @@ DecodeMethod decode_method(std::string_view name) {
 }
 
 void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64_t image_tokens) {
-  check_part("--draft", method.drafter, drafter_names());
+  check_part("--drafter", method.drafter, drafter_names());
   check_part("--tail", method.tail, tail_names());
   check_part("--accept", method.rule, rule_names());
   if (method.window < 1 || method.window > image_tokens) {
@@ -114,16 +114,7 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
   }
   if (method.drafter == "none" && method.tail != "drop") {
     refuse("E_DECODE_CONFLICT", "--tail", "drop, as nothing is drafted", method.tail,
-           "choose a drafter with --draft");
-  }
-  if ((method.rule == "grouped" || method.rule == "relaxed") && aids.neighbours == nullptr) {
-    refuse("E_DECODE_NEIGHBOURS", "--accept " + method.rule,
-           "a picture tokenizer with a codebook, whose neighbours the rule asks for", "none");
-  }
-  if (aids.neighbours != nullptr && aids.neighbours->codes() != aids.codes) {
-    refuse("E_DECODE_NEIGHBOURS", "--accept " + method.rule,
-           "neighbours of " + std::to_string(aids.codes) + " codes",
-           std::to_string(aids.neighbours->codes()));
+           "choose a drafter with --drafter");
   }
   check_range("--group-size", static_cast<double>(method.grouped.size), 1,
               static_cast<double>(aids.codes));
@@ -133,9 +124,22 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
   check_range("--cool-decay", method.cool.decay, 0, 1e3);
 }
 
-Promise promise_of(const DecodeMethod& method, const DecodeAids& aids) {
+Promise promise_of(const DecodeMethod& method) {
   if (method.drafter == "none") return Promise::kSameTokens;
-  return Parts::find(Parts::kRules, method.rule)->make(method, aids)->promise();
+  return Parts::find(Parts::kRules, method.rule)->make(method, {})->promise();
+}
+
+bool keeps_laws(const DecodeMethod& method) {
+  return method.window > 1 && OwnedParts<float, KeyedRandom>(method, {}).parts().needs_laws();
+}
+
+bool rule_reads_neighbours(const DecodeMethod& method) {
+  return method.rule == "grouped" || method.rule == "relaxed";
+}
+
+std::int64_t neighbours_read(const DecodeMethod& method) {
+  if (method.rule == "relaxed") return method.relaxed.neighbours;
+  return method.grouped.fixed_groups ? method.grouped.size - 1 : 0;
 }
 
 }  // namespace tessera

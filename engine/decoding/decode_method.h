@@ -17,7 +17,7 @@ namespace tessera {
 
 struct DecodeMethod {
   std::string name = "plain";
-  std::string drafter = "none", tail = "drop", rule = "gumbel";
+  std::string drafter = "none", tail = "drop", rule = "exact";
   std::int64_t window = 1;  // rows of a pass, the last committed token included
   GroupedSettings grouped;
   RelaxedSettings relaxed;
@@ -46,11 +46,16 @@ std::span<const std::string_view> drafter_names();
 std::span<const std::string_view> tail_names();
 std::span<const std::string_view> rule_names();
 
-// Error kUsage: parts that contradict each other, settings out of range, a window beyond the
-// picture, a rule without neighbours.
+// Error kUsage: unknown parts, parts that contradict each other, settings out of range, a window
+// beyond the picture.
 void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64_t image_tokens);
 
 // What the combination promises about pictures.
-Promise promise_of(const DecodeMethod& method, const DecodeAids& aids);
+Promise promise_of(const DecodeMethod& method);
+// Whether windows keep the laws of drafts.
+bool keeps_laws(const DecodeMethod& method);
+// Whether the rule asks for DecodeAids::neighbours, and how many of a code it reads at most.
+bool rule_reads_neighbours(const DecodeMethod& method);
+std::int64_t neighbours_read(const DecodeMethod& method);
 
 }  // namespace tessera

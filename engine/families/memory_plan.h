@@ -14,6 +14,8 @@ struct MemoryRequest {
   std::int64_t images = 1;          // at once
   bool guidance = true;             // two sequences an image
   std::int64_t prompt_tokens = 64;  // rows of the longest prompt; 1 for a class
+  std::int64_t window = 1;          // rows of a picture in one pass
+  bool laws = false;                // whether drafts keep their laws
 };
 
 struct MemoryPlan {

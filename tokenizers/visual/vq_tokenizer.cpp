@@ -174,4 +174,11 @@ std::vector<std::uint8_t> pixels_from_image(ConstTensorView image, PixelRule rul
   return bytes;
 }
 
+Tensor VqTokenizer::codebook() const {
+  Tensor out = Tensor::host(DType::kF32, codebook_.shape());
+  backend_.download(codebook_.view(), out.view());
+  backend_.synchronize();
+  return out;
+}
+
 }  // namespace tessera

@@ -28,6 +28,9 @@ class VqTokenizer final : public VisualTokenizer {
   // What quant_conv gives, before the nearest code is sought: [H/f, W/f, embed_dim] host f32.
   Tensor latents(ConstTensorView image) const;
 
+  // Code vectors as they are compared, [V, D] host f32.
+  Tensor codebook() const;
+
   const VqSpec& spec() const { return spec_; }
 
  private:

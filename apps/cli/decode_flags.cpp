@@ -1,0 +1,73 @@
+#include "apps/cli/decode_flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "apps/cli/flags.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kMost = 1 << 20;
+
+std::string joined(std::span<const std::string_view> names) {
+  std::string out;
+  for (const std::string_view name : names) {
+    out += out.empty() ? "" : ", ";
+    out += name;
+  }
+  return out;
+}
+
+}  // namespace
+
+void add_decode_flags(CLI::App& app, DecodeFlags& flags) {
+  const std::string group = "Decoding";
+  std::string methods = "how tokens are found:";
+  for (const NamedMethod& method : named_methods()) {
+    methods += (&method == named_methods().data() ? " " : "; ") + std::string(method.name) + ", " +
+               std::string(method.does);
+  }
+  text_flag(app, "--decode", flags.decode, methods)->group(group);
+  integer_flag(app, "--window", flags.window, 1, kMost, "tokens tried in one pass")->group(group);
+  text_flag(app, "--drafter", flags.drafter, "who guesses: " + joined(drafter_names()))
+      ->group(group);
+  text_flag(app, "--tail", flags.tail,
+            "guesses behind a refused one: " + joined(tail_names()))
+      ->group(group);
+  text_flag(app, "--accept", flags.accept, "who judges: " + joined(rule_names()))->group(group);
+  integer_flag(app, "--group-size", flags.group_size, 1, kMost, "grouped: codes that count as one")
+      ->group(group);
+  integer_flag(app, "--relax-neighbours", flags.relax_neighbours, 0, kMost,
+               "relaxed: similar codes that lend their mass")
+      ->group(group);
+  number_flag(app, "--relax-delta", flags.relax_delta, 0, 1, "relaxed: most mass that is lent")
+      ->group(group);
+  number_flag(app, "--relax-lambda", flags.relax_lambda, 0, 1e6,
+              "relaxed: most factor of the guess's own mass; 0 = no bound")
+      ->group(group);
+  number_flag(app, "--cool-peak", flags.cool_peak, 0, 1e6, "cool: factor of the first guess")
+      ->group(group);
+  number_flag(app, "--cool-decay", flags.cool_decay, 0, 1e3, "cool: decay of it by depth")
+      ->group(group);
+}
+
+DecodeMethod method_of(const DecodeFlags& flags, const DecodeMethod& fallback) {
+  DecodeMethod method = flags.decode ? decode_method(*flags.decode) : fallback;
+  const auto take = [](auto& value, const auto& flag) {
+    if (flag) value = *flag;
+  };
+  take(method.drafter, flags.drafter);
+  take(method.tail, flags.tail);
+  take(method.rule, flags.accept);
+  take(method.window, flags.window);
+  take(method.grouped.size, flags.group_size);
+  take(method.relaxed.neighbours, flags.relax_neighbours);
+  take(method.relaxed.delta, flags.relax_delta);
+  take(method.relaxed.lambda, flags.relax_lambda);
+  take(method.cool.peak, flags.cool_peak);
+  take(method.cool.decay, flags.cool_decay);
+  return method;
+}
+
+}  // namespace tessera

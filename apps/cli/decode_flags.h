@@ -1,0 +1,28 @@
+// Flags that choose a decoding method, for every sub-command that paints.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/decoding/decode_method.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tessera {
+
+// What was given; empty values come from the method's own row.
+struct DecodeFlags {
+  std::optional<std::string> decode, drafter, tail, accept;
+  std::optional<std::int64_t> window, group_size, relax_neighbours;
+  std::optional<double> relax_delta, relax_lambda, cool_peak, cool_decay;
+};
+
+void add_decode_flags(CLI::App& app, DecodeFlags& flags);
+
+// Error kUsage for names that do not exist. `fallback` holds when --decode is not given.
+DecodeMethod method_of(const DecodeFlags& flags, const DecodeMethod& fallback = {});
+
+}  // namespace tessera
