@@ -32,8 +32,7 @@ void add_decode_flags(CLI::App& app, DecodeFlags& flags) {
   integer_flag(app, "--window", flags.window, 1, kMost, "tokens tried in one pass")->group(group);
   text_flag(app, "--drafter", flags.drafter, "who guesses: " + joined(drafter_names()))
       ->group(group);
-  text_flag(app, "--tail", flags.tail,
-            "guesses behind a refused one: " + joined(tail_names()))
+  text_flag(app, "--tail", flags.tail, "guesses behind a refused one: " + joined(tail_names()))
       ->group(group);
   text_flag(app, "--accept", flags.accept, "who judges: " + joined(rule_names()))->group(group);
   integer_flag(app, "--group-size", flags.group_size, 1, kMost, "grouped: codes that count as one")

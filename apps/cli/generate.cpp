@@ -292,6 +292,7 @@ int run_generate(const Session& session, GenerateFlags flags) {
   PictureWriter writer(session, flags, paths);
   const bool finished = pipeline.run(requests, writer);
   writer.clear_progress();
+  if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
   if (!finished) return session.stop_exit_code();
   writer.write_sheet();
   if (writer.failed() == 0) return 0;

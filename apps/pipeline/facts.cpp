@@ -97,9 +97,8 @@ Json facts_json(const PictureFacts& facts) {
                       {"fixed_groups", grouped.fixed_groups}};
   } else if (facts.method.rule == "relaxed") {
     const RelaxedSettings& relaxed = facts.method.relaxed;
-    out["relaxed"] = {{"neighbours", relaxed.neighbours},
-                      {"delta", relaxed.delta},
-                      {"lambda", relaxed.lambda}};
+    out["relaxed"] = {
+        {"neighbours", relaxed.neighbours}, {"delta", relaxed.delta}, {"lambda", relaxed.lambda}};
   } else if (facts.method.rule == "cool") {
     out["cool"] = {{"peak", facts.method.cool.peak}, {"decay", facts.method.cool.decay}};
   }

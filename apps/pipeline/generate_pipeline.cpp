@@ -1,12 +1,13 @@
 // Joins family, text tokenizer, decode loop and VQ decoder.
 #include "apps/pipeline/generate_pipeline.h"
+#include "apps/pipeline/guess_table_file.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "engine/decoding/method_parts.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
+#include "engine/decoding/method_parts.h"
 #include "tokenizers/text/tokenizer.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
@@ -81,7 +82,10 @@ struct GeneratePipeline::State {
     const ImageModelConfig& config = opened.spec.model;
     aids.codes = config.codes;
     aids.columns = config.grid_cols;
+    aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
+    options.method = settle_method(options.method, aids, config.image_tokens());
     check_method(options.method, aids, config.image_tokens());
+    if (options.method.adaptive) controller.emplace(options.method.window);
     if (opened.spec.prompt.kind == PromptKind::kText) load_text_tokenizer();
   }
 
@@ -113,6 +117,7 @@ struct GeneratePipeline::State {
   std::unique_ptr<DecodeLoop> loop;
   DecodeAids aids;
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
+  std::optional<WindowController> controller;  // keeps what it learned from batch to batch
 };
 
 // Reads tokenizer.json and finds the template and the special tokens in it, by string.
@@ -271,7 +276,8 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
     }
     return flow;
   };
-  std::vector<DecodeResult> results = loop->run(items, parts->parts(), on_pass);
+  std::vector<DecodeResult> results =
+      loop->run(items, parts->parts(), on_pass, controller ? &*controller : nullptr);
   const double painted = monotonic_seconds() - started;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const double decode_started = monotonic_seconds();
@@ -299,6 +305,9 @@ GeneratePipeline::~GeneratePipeline() = default;
 GeneratePipeline::GeneratePipeline(GeneratePipeline&&) noexcept = default;
 
 const FamilySpec& GeneratePipeline::spec() const { return state_->opened.spec; }
+std::string GeneratePipeline::window_report() const {
+  return state_->controller ? state_->controller->why() : "";
+}
 const std::string& GeneratePipeline::model_name() const { return state_->name; }
 DType GeneratePipeline::storage() const { return state_->storage; }
 const Backend& GeneratePipeline::backend() const { return *state_->backend; }
@@ -364,8 +373,7 @@ void GeneratePipeline::load() {
         std::span(codebook.f32(), static_cast<std::size_t>(codebook.shape().elements())),
         state.aids.codes, neighbours_read(state.options.method));
   }
-  state.parts =
-      std::make_unique<OwnedParts<float, KeyedRandom>>(state.options.method, state.aids);
+  state.parts = std::make_unique<OwnedParts<float, KeyedRandom>>(state.options.method, state.aids);
   opened.vq_weights->verify_unchanged();
   opened.vq_weights.reset();  // a file of its own is done with before the next one is read
   state.model.emplace(load_image_model(opened, *state.backend, state.storage));

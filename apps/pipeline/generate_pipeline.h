@@ -66,7 +66,7 @@ struct GeneratedPicture {
   PictureFacts facts;
   double seconds = 0;  // of its batch, from prefill to pixels, divided by the pictures in it
   DecodeMeters meters;
-  ErrorInfo error;     // kFailed
+  ErrorInfo error;  // kFailed
 };
 
 struct GenerateProgress {
@@ -104,6 +104,8 @@ class GeneratePipeline {
 
   const FamilySpec& spec() const;
   const std::string& model_name() const;
+  // Which window an adaptive method settled on and why; empty otherwise.
+  std::string window_report() const;
   DType storage() const;
   const Backend& backend() const;
 

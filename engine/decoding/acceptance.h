@@ -75,7 +75,8 @@ Real strict_chance(const DraftTest<Real>& test) {
   return p < q ? p / q : Real{1};
 }
 
-// A draw from norm((p - q a)+), where q_a(id) gives q(id) a(id). If rounding leaves no mass, from p.
+// A draw from norm((p - q a)+), where q_a(id) gives q(id) a(id). If rounding leaves no mass, from
+// p.
 template <typename Real, typename Random, typename Taken>
 std::int32_t draw_residual(const TargetRow<Real>& target, const Draw& draw, Taken q_a,
                            Random& random, std::span<Real> scratch) {

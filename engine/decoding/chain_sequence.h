@@ -61,7 +61,9 @@ class ChainSequence {
   const std::vector<std::int32_t>& tokens() const { return tokens_; }
   bool done() const { return tokens_.size() == total_; }
   const DecodeMeters& meters() const { return meters_; }
-  Random& random() { return random_; }
+  // Drafts that the last pass tested, and how many of them were right.
+  std::int64_t last_tested() const { return last_tested_; }
+  std::int64_t last_accepted() const { return last_accepted_; }
 
   // Rows of the next pass: the last committed token (none before the first pass) and the drafts.
   std::size_t rows() const { return tokens_.empty() ? 1 : 1 + drafts_.size(); }
@@ -95,6 +97,8 @@ class ChainSequence {
       commit(row, judgement.token);
       accepted = judgement.accepted;
     }
+    last_tested_ = static_cast<std::int64_t>(depth);
+    last_accepted_ = last_tested_ - (accepted ? 0 : 1);
     if (accepted && !done()) {
       const TargetRow<Real> row = process(raw(count));
       commit(row, random_.race(position(), row.logits));
@@ -134,9 +138,9 @@ class ChainSequence {
       for (std::size_t j = first; j <= count && kept < room; ++j, ++kept) {
         const TargetRow<Real> row = process(raw(j), with_probs);
         const DraftLaw<Real> old = j < count ? drafts_.law(j) : DraftLaw<Real>{};
-        const std::int32_t token = parts_.tail->redraft(
-            row, j < count ? &old : nullptr, j < count ? drafts_.token(j) : -1,
-            position() + static_cast<std::uint32_t>(kept), random_, scratch_);
+        const std::int32_t token =
+            parts_.tail->redraft(row, j < count ? &old : nullptr, j < count ? drafts_.token(j) : -1,
+                                 position() + static_cast<std::uint32_t>(kept), random_, scratch_);
         drafts_.replace(kept, token, row.probs);
       }
     }
@@ -151,6 +155,7 @@ class ChainSequence {
   DraftWindow<Real> drafts_;
   std::vector<Real> scratch_;  // [V]
   DecodeMeters meters_;
+  std::int64_t last_tested_ = 0, last_accepted_ = 0;
 };
 
 }  // namespace tessera

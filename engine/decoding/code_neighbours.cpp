@@ -40,8 +40,7 @@ CodeNeighbours::CodeNeighbours(std::span<const float> codebook, std::int64_t cod
   }
 }
 
-std::span<const std::int32_t> CodeNeighbours::nearest(std::int32_t code,
-                                                      std::int64_t count) const {
+std::span<const std::int32_t> CodeNeighbours::nearest(std::int32_t code, std::int64_t count) const {
   return {nearest_.data() + code * most_, static_cast<std::size_t>(std::min(count, most_))};
 }
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "engine/sampling/sampler.h"
+#include "engine/core/io.h"
 
 namespace tessera {
 
@@ -54,7 +54,10 @@ struct DecodeLoop::State {
   void start(std::span<const DecodeItem> items, const LoopParts& parts,
              std::vector<DecodeResult>& results);
   void prefill(std::span<const DecodeItem> items);
-  std::int64_t propose(const std::vector<DecodeResult>& results, LoopDrafter* drafter);
+  std::int64_t propose(const std::vector<DecodeResult>& results, LoopDrafter* drafter,
+                       WindowController* controller);
+  void report(const std::vector<DecodeResult>& results, std::int64_t rows, double seconds,
+              WindowController& controller) const;
   void forward(std::int64_t rows);
   void judge_all(std::vector<DecodeResult>& results);
   void judge(Slot& slot, DecodeResult& result);
@@ -181,11 +184,18 @@ void DecodeLoop::State::prefill(std::span<const DecodeItem> items) {
 
 // Fills every running item's window; returns the rows of the pass.
 std::int64_t DecodeLoop::State::propose(const std::vector<DecodeResult>& results,
-                                        LoopDrafter* drafter) {
+                                        LoopDrafter* drafter, WindowController* controller) {
+  std::int64_t most = drafter != nullptr ? limits.window : 1;
+  if (controller != nullptr && drafter != nullptr) {
+    std::int64_t branches_running = 0;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i].status == DecodeStatus::kRunning) branches_running += slots[i].guided ? 2 : 1;
+    }
+    most = std::min(most, controller->next(branches_running));
+  }
   jobs.clear();
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (results[i].status != DecodeStatus::kRunning) continue;
-    const std::int64_t most = drafter != nullptr ? limits.window : 1;
     jobs.push_back(slots[i].sequence->draft_job(static_cast<std::size_t>(most)));
   }
   if (drafter != nullptr) drafter->extend(jobs);
@@ -224,9 +234,9 @@ void DecodeLoop::State::judge(Slot& slot, DecodeResult& result) {
   const float* cond = logit_rows + static_cast<std::size_t>(slot.first_row) * codes;
   const float* uncond = cond + slot.window_rows * codes;
   const auto raw = [&](std::size_t row) {
-    return RawRow<float>{{cond + row * codes, codes},
-                         slot.guided ? std::span(uncond + row * codes, codes)
-                                     : std::span<const float>()};
+    return RawRow<float>{
+        {cond + row * codes, codes},
+        slot.guided ? std::span(uncond + row * codes, codes) : std::span<const float>()};
   };
   std::size_t sound = 0;
   for (; sound < slot.window_rows; ++sound) {
@@ -280,6 +290,16 @@ void DecodeLoop::State::truncate(std::span<const DecodeItem> items,
   }
 }
 
+void DecodeLoop::State::report(const std::vector<DecodeResult>& results, std::int64_t count,
+                               double seconds, WindowController& controller) const {
+  controller.observe_time(count, seconds);
+  for (const auto& job : jobs) {
+    if (results[job.item].status == DecodeStatus::kFailed) continue;
+    const Sequence& sequence = *slots[job.item].sequence;
+    controller.observe_tests(sequence.last_tested(), sequence.last_accepted());
+  }
+}
+
 DecodeLoop::DecodeLoop(const ImageModel& model, const DecodeLimits& limits)
     : state_(std::make_unique<State>(model, limits)) {}
 DecodeLoop::~DecodeLoop() = default;
@@ -303,9 +323,9 @@ std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const B
 
 const DecodeLimits& DecodeLoop::limits() const { return state_->limits; }
 
-std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items,
-                                          const LoopParts& parts,
-                                          FunctionRef<Flow(const PassEvent&)> on_pass) {
+std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, const LoopParts& parts,
+                                          FunctionRef<Flow(const PassEvent&)> on_pass,
+                                          WindowController* controller) {
   State& state = *state_;
   std::vector<DecodeResult> results;
   state.start(items, parts, results);
@@ -315,13 +335,19 @@ std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items,
     });
   };
   for (std::int64_t pass = 1; running(); ++pass) {
+    const double began = monotonic_seconds();
+    std::int64_t rows = 0;
     if (pass == 1) {
       state.prefill(items);
     } else {
-      state.forward(state.propose(results, parts.drafter));
+      rows = state.propose(results, parts.drafter, controller);
+      state.forward(rows);
     }
     state.judge_all(results);
     state.truncate(items, results);
+    if (pass > 1 && controller != nullptr) {
+      state.report(results, rows, monotonic_seconds() - began, *controller);
+    }
     if (on_pass({pass, results}) == Flow::kStop) break;
   }
   for (std::size_t i = 0; i < results.size(); ++i) {

@@ -13,6 +13,7 @@
 #include "engine/core/error.h"
 #include "engine/core/function_ref.h"
 #include "engine/decoding/chain_sequence.h"
+#include "engine/decoding/window_controller.h"
 #include "engine/model/image_model.h"
 #include "engine/sampling/law.h"
 
@@ -72,9 +73,11 @@ class DecodeLoop {
 
   // One result an item, in order. At most limits.items items, prompts of 1..limits.prompt_tokens
   // ids. A NaN or infinity among the logits fails that item alone. on_pass may stop the run: items
-  // then end as kStopped with the tokens they have. `parts` are borrowed; their drafter may be null.
+  // then end as kStopped with the tokens they have. `parts` are borrowed; their drafter may be
+  // null. A controller chooses the width of each pass within limits.window, else it is that one.
   std::vector<DecodeResult> run(std::span<const DecodeItem> items, const LoopParts& parts,
-                                FunctionRef<Flow(const PassEvent&)> on_pass);
+                                FunctionRef<Flow(const PassEvent&)> on_pass,
+                                WindowController* controller = nullptr);
 
  private:
   struct State;

@@ -14,14 +14,18 @@ using Parts = MethodParts<float, KeyedRandom>;
 
 constexpr NamedMethod kMethods[] = {
     {"plain", "none", "drop", "exact", 1, "one token a pass"},
-    {"gumbel", "above", "gumbel", "gumbel", 64, "the same picture as plain in fewer passes"},
+    {"auto", kBestDrafter, "gumbel", "gumbel", 128,
+     "as gumbel, with the window that is fastest here and now", true},
+    {"gumbel", kBestDrafter, "gumbel", "gumbel", 64, "the same picture as plain in fewer passes"},
     {"sjd", "uniform", "resample", "exact", 16, "speculative Jacobi decoding, same law"},
     {"coupled", "uniform", "maximal", "exact", 64, "Jacobi with coupled redrafts, same law"},
     {"coupled-gumbel", "uniform", "gumbel", "exact", 64, "the same, coupled by shared noise"},
     {"gsd", "uniform", "resample", "grouped", 16, "grouped acceptance, another law"},
-    {"lantern", "uniform", "maximal", "relaxed", 64, "relaxed acceptance of similar codes, another law"},
+    {"lantern", "uniform", "maximal", "relaxed", 64,
+     "relaxed acceptance of similar codes, another law"},
     {"cool", "uniform", "maximal", "cool", 64, "acceptance that cools with depth, another law"},
-    {"lookup", "lookup", "drop", "exact", 8, "copies what followed the same tokens before, same law"},
+    {"lookup", "lookup", "drop", "exact", 8,
+     "copies what followed the same tokens before, same law"},
     {"recycling", "recycling", "drop", "exact", 8, "guesses from past successors, same law"},
 };
 
@@ -90,9 +94,18 @@ DecodeMethod decode_method(std::string_view name) {
     out.tail = row.tail;
     out.rule = row.rule;
     out.window = row.window;
+    out.adaptive = row.adaptive;
     return out;
   }
   refuse("E_DECODE", "--decode", "one of " + joined(known), std::string(name));
+}
+
+DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int64_t image_tokens) {
+  if (method.drafter == kBestDrafter) {
+    method.drafter = aids.guesses != nullptr ? "context" : "uniform";
+  }
+  if (method.adaptive) method.window = std::min(method.window, image_tokens);
+  return method;
 }
 
 void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64_t image_tokens) {
@@ -104,9 +117,9 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
            "1 to " + std::to_string(image_tokens) + ", the tokens of a picture",
            std::to_string(method.window));
   }
-  if (method.name == "gumbel" && method.rule != "gumbel") {
-    refuse("E_DECODE_CONFLICT", "--accept", "gumbel, which --decode gumbel stands for", method.rule,
-           "choose --decode coupled-gumbel or sjd for another rule");
+  if ((method.name == "gumbel" || method.name == "auto") && method.rule != "gumbel") {
+    refuse("E_DECODE_CONFLICT", "--accept", "gumbel, which --decode " + method.name + " stands for",
+           method.rule, "choose --decode coupled-gumbel or sjd for another rule");
   }
   if (method.name == "plain" && method.speculative()) {
     refuse("E_DECODE_CONFLICT", "--decode plain", "no drafter and no tail",
@@ -115,6 +128,10 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
   if (method.drafter == "none" && method.tail != "drop") {
     refuse("E_DECODE_CONFLICT", "--tail", "drop, as nothing is drafted", method.tail,
            "choose a drafter with --drafter");
+  }
+  if (method.drafter == "context" && aids.guesses == nullptr) {
+    refuse("E_DECODE_GUESSES", "--drafter context", "a model with guesses.safetensors", "none",
+           "choose another drafter");
   }
   check_range("--group-size", static_cast<double>(method.grouped.size), 1,
               static_cast<double>(aids.codes));

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "engine/decoding/acceptance.h"
+#include "engine/decoding/guess_table.h"
 #include "engine/decoding/rules/cool_rule.h"
 #include "engine/decoding/rules/grouped_rule.h"
 #include "engine/decoding/rules/relaxed_rule.h"
@@ -19,6 +20,7 @@ struct DecodeMethod {
   std::string name = "plain";
   std::string drafter = "none", tail = "drop", rule = "exact";
   std::int64_t window = 1;  // rows of a pass, the last committed token included
+  bool adaptive = false;  // the window is the widest one; passes take what pays (WindowController)
   GroupedSettings grouped;
   RelaxedSettings relaxed;
   CoolSettings cool;
@@ -30,6 +32,7 @@ struct DecodeMethod {
 struct DecodeAids {
   std::int64_t codes = 0, columns = 0;
   std::shared_ptr<const CodeNeighbours> neighbours;  // grouped, relaxed
+  std::shared_ptr<const GuessTable> guesses;         // context
 };
 
 // plain, gumbel, sjd, coupled, ...: one line each in decode_method.cpp.
@@ -37,7 +40,14 @@ struct NamedMethod {
   std::string_view name, drafter, tail, rule;
   std::int64_t window;
   std::string_view does;  // for --help
+  bool adaptive = false;
 };
+
+// The drafter that stands for the best one there is: "context" with a guess table, else "uniform".
+inline constexpr std::string_view kBestDrafter = "best";
+// The method with kBestDrafter replaced and the window cut to the picture.
+DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int64_t image_tokens);
+
 std::span<const NamedMethod> named_methods();
 
 // Error kUsage naming the choices for an unknown name.
@@ -46,8 +56,8 @@ std::span<const std::string_view> drafter_names();
 std::span<const std::string_view> tail_names();
 std::span<const std::string_view> rule_names();
 
-// Error kUsage: unknown parts, parts that contradict each other, settings out of range, a window
-// beyond the picture.
+// For a settled method. Error kUsage: unknown parts, parts that contradict each other, settings out
+// of range, a window beyond the picture.
 void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64_t image_tokens);
 
 // What the combination promises about pictures.

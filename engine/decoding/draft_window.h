@@ -23,9 +23,9 @@ enum class LawKind : std::uint8_t {
 template <typename Real>
 struct DraftLaw {
   LawKind kind = LawKind::kPoint;
-  std::int32_t token = 0;         // kPoint
-  std::span<const Real> dense;    // kDense: [V]
-  Real uniform = 0;               // kUniform: 1 / V
+  std::int32_t token = 0;       // kPoint
+  std::span<const Real> dense;  // kDense: [V]
+  Real uniform = 0;             // kUniform: 1 / V
 
   Real prob(std::int32_t id) const {
     if (kind == LawKind::kDense) return dense[static_cast<std::size_t>(id)];

@@ -8,6 +8,7 @@
 // |z| > 4 or PIT > 1.95 on one picture is a defect, or a rule that promises no law.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -51,19 +52,26 @@ struct DecodeMeters {
 
 template <typename Real>
 void DecodeMeters::count_token(const TargetRow<Real>& row, std::int32_t token, double uniform) {
+  const std::span<const std::int32_t> ids = row.logits.support;
+  const std::span<const Real> logits = row.logits.logits;
   const Real own = row.probs[static_cast<std::size_t>(token)];
+  const auto at =
+      static_cast<std::size_t>(std::lower_bound(ids.begin(), ids.end(), token) - ids.begin());
+  // log p of an id is its logit less this.
+  const double own_log = own > 0 ? fixed_log(static_cast<double>(own)) : -708.0;
+  const double total = static_cast<double>(logits[at]) - own_log;
   double above = 0, spread = 0, mean = 0;
-  for (const std::int32_t id : row.logits.support) {
-    const Real p = row.probs[static_cast<std::size_t>(id)];
-    if (!(p > 0)) continue;
-    if (p > own || (p == own && id < token)) above += static_cast<double>(p);
-    const double log_p = fixed_log(static_cast<double>(p));
-    mean += static_cast<double>(p) * log_p;
-    spread += static_cast<double>(p) * log_p * log_p;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const Real p = row.probs[static_cast<std::size_t>(ids[i])];
+    if (p > own || (p == own && ids[i] < token)) above += static_cast<double>(p);
+    const double log_p = static_cast<double>(logits[i]) - total;
+    const double share = static_cast<double>(p) * log_p;
+    mean += share;
+    spread += share * log_p;
   }
   ++tokens;
   entropy -= mean;
-  if (own > 0) surprise += fixed_log(static_cast<double>(own)) - mean;
+  surprise += own_log - mean;
   variance += spread - mean * mean > 0 ? spread - mean * mean : 0;
   transforms.push_back(static_cast<float>(above + uniform * static_cast<double>(own)));
 }

@@ -7,6 +7,7 @@
 
 #include "engine/decoding/chain_sequence.h"
 #include "engine/decoding/decode_method.h"
+#include "engine/decoding/drafters/context_drafter.h"
 #include "engine/decoding/drafters/neighbour_law_drafter.h"
 #include "engine/decoding/drafters/simple_drafters.h"
 #include "engine/decoding/drafters/table_drafters.h"
@@ -29,61 +30,80 @@ struct MethodParts {
   };
 
   static constexpr std::array<Row<Rule>, 5> kRules{{
-      {"exact", [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Rule> {
+      {"exact",
+       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Rule> {
          return std::make_unique<ExactRule<Real, Random>>();
        }},
-      {"gumbel", [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Rule> {
+      {"gumbel",
+       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Rule> {
          return std::make_unique<GumbelRule<Real, Random>>();
        }},
-      {"grouped", [](const DecodeMethod& method, const DecodeAids& aids) -> std::unique_ptr<Rule> {
+      {"grouped",
+       [](const DecodeMethod& method, const DecodeAids& aids) -> std::unique_ptr<Rule> {
          return std::make_unique<GroupedRule<Real, Random>>(method.grouped, aids.neighbours);
        }},
-      {"relaxed", [](const DecodeMethod& method, const DecodeAids& aids) -> std::unique_ptr<Rule> {
+      {"relaxed",
+       [](const DecodeMethod& method, const DecodeAids& aids) -> std::unique_ptr<Rule> {
          return std::make_unique<RelaxedRule<Real, Random>>(method.relaxed, aids.neighbours);
        }},
-      {"cool", [](const DecodeMethod& method, const DecodeAids&) -> std::unique_ptr<Rule> {
+      {"cool",
+       [](const DecodeMethod& method, const DecodeAids&) -> std::unique_ptr<Rule> {
          return std::make_unique<CoolRule<Real, Random>>(method.cool);
        }},
   }};
 
   static constexpr std::array<Row<Tail>, 4> kTails{{
-      {"drop", [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
+      {"drop",
+       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
          return std::make_unique<DropTail<Real, Random>>();
        }},
-      {"resample", [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
+      {"resample",
+       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
          return std::make_unique<ResampleTail<Real, Random>>();
        }},
-      {"maximal", [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
+      {"maximal",
+       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
          return std::make_unique<MaximalTail<Real, Random>>();
        }},
-      {"gumbel", [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
+      {"gumbel",
+       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
          return std::make_unique<GumbelTail<Real, Random>>();
        }},
   }};
 
-  static constexpr std::array<Row<Guesser>, 7> kDrafters{{
-      {"none", [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> {
-         return nullptr;
-       }},
-      {"uniform", [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
+  static constexpr std::array<Row<Guesser>, 8> kDrafters{{
+      {"none",
+       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> { return nullptr; }},
+      {"uniform",
+       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
          return std::make_unique<UniformDrafter<Real, Random>>(
              static_cast<std::size_t>(aids.codes));
        }},
-      {"left", [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> {
+      {"left",
+       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> {
          return std::make_unique<LeftDrafter<Real, Random>>();
        }},
-      {"above", [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
+      {"above",
+       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
          return std::make_unique<AboveDrafter<Real, Random>>(
              static_cast<std::size_t>(aids.columns));
        }},
-      {"neighbour-law", [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
+      {"neighbour-law",
+       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
          return std::make_unique<NeighbourLawDrafter<Real, Random>>(
              static_cast<std::size_t>(aids.columns), static_cast<std::size_t>(aids.codes));
        }},
-      {"lookup", [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> {
+      {"context",
+       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
+         return std::make_unique<ContextDrafter<Real, Random>>(
+             static_cast<std::size_t>(aids.columns), aids.guesses);
+       }},
+      {"lookup",
+       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> {
          return std::make_unique<LookupDrafter<Real, Random>>();
        }},
-      {"recycling", [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
+      {"recycling",
+       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
          return std::make_unique<RecyclingDrafter<Real, Random>>(
              static_cast<std::size_t>(aids.codes));
        }},

@@ -76,7 +76,7 @@ class KeyedRandom {
   template <typename Real>
   std::int32_t race(std::uint32_t position, const LogitRow<Real>& row) {
     GumbelNoise noise(key_, position, 0, Purpose::kSample);
-    return gumbel_argmax(row.support, row.logits, noise, GumbelNoise::kLargest);
+    return gumbel_argmax(row.support, row.logits, noise);
   }
 
  private:

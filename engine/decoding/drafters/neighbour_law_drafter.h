@@ -45,8 +45,7 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
   bool fill(DraftJob<Real, Random>& job) override {
     const std::size_t position = job.next_position(), known = job.committed.size();
     const bool above = position >= columns_ && position - columns_ < known;
-    const std::span<const Real> law =
-        slot(job.item, above ? position - columns_ : known - 1);
+    const std::span<const Real> law = slot(job.item, above ? position - columns_ : known - 1);
     Scratch& scratch = scratch_[job.item];
     std::size_t kept = 0;
     for (std::size_t id = 0; id < vocabulary_; ++id) {

@@ -1,6 +1,6 @@
 // Acceptance with the target's probability times a factor of the draft's depth, from cooling
-// acceptance (COOL-SD, arXiv 2601.09212): a_i(x) = min(1, omega_i p/q), omega_i = peak exp(-decay i),
-// residual norm((p - q a_i)+). Generous early in a window, strict or stingy late. decay = 0 is
+// acceptance (COOL-SD, arXiv 2601.09212): a_i(x) = min(1, omega_i p/q), omega_i = peak exp(-decay
+// i), residual norm((p - q a_i)+). Generous early in a window, strict or stingy late. decay = 0 is
 // lenience 1/peak of Leviathan et al. 2023, A.5. Where omega_i <= 1 the law is kept.
 #pragma once
 

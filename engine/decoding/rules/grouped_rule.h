@@ -1,7 +1,7 @@
-// Grouped speculative decoding (GSD, arXiv 2508.07747, section 4): codes that stand close to the draft
-// in the target's own order, and close in the codebook, count as one. Accept with
-// min(1, P(C) / Q(C)), C the group of the draft; never with less than the exact rule's chance, so
-// that the meters' total variation holds. Another distribution than the target's.
+// Grouped speculative decoding (GSD, arXiv 2508.07747, section 4): codes that stand close to the
+// draft in the target's own order, and close in the codebook, count as one. Accept with min(1, P(C)
+// / Q(C)), C the group of the draft; never with less than the exact rule's chance, so that the
+// meters' total variation holds. Another distribution than the target's.
 #pragma once
 
 #include <cmath>
@@ -13,10 +13,10 @@
 namespace tessera {
 
 struct GroupedSettings {
-  std::int64_t size = 14;       // ids of a group, the draft included; 1 = exact
-  double max_gap = 0.15;        // |p(y) - p(x)|
-  double max_distance = 0.5;    // squared, between unit code vectors (0 … 4)
-  bool fixed_groups = false;    // the draft's nearest codes instead of its neighbours by rank
+  std::int64_t size = 14;     // ids of a group, the draft included; 1 = exact
+  double max_gap = 0.15;      // |p(y) - p(x)|
+  double max_distance = 0.5;  // squared, between unit code vectors (0 … 4)
+  bool fixed_groups = false;  // the draft's nearest codes instead of its neighbours by rank
 };
 
 template <typename Real, typename Random>
@@ -32,8 +32,8 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
 
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
-    const auto size = 1 + static_cast<std::int64_t>(
-                              strength_ * static_cast<double>(settings_.size - 1));
+    const auto size =
+        1 + static_cast<std::int64_t>(strength_ * static_cast<double>(settings_.size - 1));
     const auto x = static_cast<std::size_t>(test.token);
     Real target = test.target.probs[x], draft = test.draft.prob(test.token);
     const Real own = draft;

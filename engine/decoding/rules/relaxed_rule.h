@@ -1,6 +1,6 @@
 // Relaxed acceptance of neighbouring codes: LANTERN (arXiv 2410.03355) and LANTERN++ (2502.06352).
-// The draft x may borrow the target's mass of its nearest codes: a(x) = min(1, (p(x) + p(A)) / q(x)),
-// A the longest prefix of x's neighbours, nearest first, with p(A) <= delta (LANTERN) or
+// The draft x may borrow the target's mass of its nearest codes: a(x) = min(1, (p(x) + p(A)) /
+// q(x)), A the longest prefix of x's neighbours, nearest first, with p(A) <= delta (LANTERN) or
 // p(A) <= (lambda - 1) p(x) (LANTERN++). Both may be set; the tighter bound counts. The refused
 // draft is replaced from norm((p - q)+), so that the meters' total variation holds (LANTERN's own
 // residual, of a law with A's mass moved onto x, has no such bound).

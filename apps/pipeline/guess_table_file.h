@@ -1,0 +1,17 @@
+// The guess table that may lie beside a model's weights: guesses.safetensors with `left_above`
+// [V, V] and `left` [V], both I16.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "engine/decoding/guess_table.h"
+
+namespace tessera {
+
+// nullptr when the folder has none. Error kModel naming the tensor for another shape, type, or a
+// code outside of the codebook.
+std::shared_ptr<const GuessTable> load_guess_table(const std::filesystem::path& folder,
+                                                   std::int64_t codes);
+
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// What usually stands right of one code and below another: one code for each pair of neighbours,
+// counted on the pictures the tokenizer was trained for. An integer table, shipped beside a model.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tessera {
+
+struct GuessTable {
+  std::int64_t codes = 0;
+  std::vector<std::int16_t> left_above;  // [V, V] by left code, then the one above; -1 = never seen
+  std::vector<std::int16_t> left;        // [V] where nothing is above or the pair was never seen
+
+  // above < 0: no row above.
+  std::int32_t guess(std::int32_t left_code, std::int32_t above) const {
+    const auto row = static_cast<std::size_t>(left_code);
+    if (above >= 0) {
+      const std::int16_t both =
+          left_above[row * static_cast<std::size_t>(codes) + static_cast<std::size_t>(above)];
+      if (both >= 0) return both;
+    }
+    return left[row];
+  }
+};
+
+}  // namespace tessera

@@ -1,0 +1,153 @@
+#include "engine/decoding/window_controller.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/core/error.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kWidths[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
+const double kDecay = std::exp2(-1.0 / 64);         // of a test's weight, each pass
+constexpr double kPriorRight = 1, kPriorTried = 2;  // a draft nobody has tried: a coin
+constexpr double kHysteresis = 1.03;                // how much better another width must look
+constexpr std::int64_t kHold = 16;                  // passes between two changes
+constexpr std::int64_t kProbe = 32;       // passes between two tries of the next wider window
+constexpr std::int64_t kIdleProbe = 256;  // the same while one row is best
+constexpr double kTimeShare = 0.2;        // of a new time in the moving mean
+constexpr double kTooSlow = 5;            // widths that take this many times plain are not tried
+
+}  // namespace
+
+WindowController::WindowController(std::int64_t most) {
+  expects(most >= 1, "a window has rows");
+  for (const std::int64_t width : kWidths) {
+    if (width <= most) widths_.push_back(width);
+  }
+  if (widths_.back() != most && most < kWidths[std::size(kWidths) - 1]) widths_.push_back(most);
+  right_.assign(static_cast<std::size_t>(widths_.back()), kPriorRight);
+  tried_.assign(static_cast<std::size_t>(widths_.back()), kPriorTried);
+  points_.reserve(256);
+}
+
+void WindowController::observe_time(std::int64_t rows, double seconds) {
+  const auto at = std::lower_bound(points_.begin(), points_.end(), rows,
+                                   [](const Point& p, std::int64_t r) { return p.rows < r; });
+  if (at == points_.end() || at->rows != rows) {
+    if (points_.size() < points_.capacity()) points_.insert(at, {rows, seconds, 1});
+    return;
+  }
+  // A first time may hold a page fault or a cold cache; it weighs no more than the next.
+  const double share = std::max(kTimeShare, 1.0 / static_cast<double>(at->count + 1));
+  // What takes far longer than ever was some other program's doing.
+  const double bounded = at->count > 2 ? std::min(seconds, 3 * at->seconds) : seconds;
+  at->seconds += share * (bounded - at->seconds);
+  ++at->count;
+}
+
+void WindowController::observe_tests(std::int64_t tested, std::int64_t accepted) {
+  const auto most = static_cast<std::int64_t>(right_.size());
+  for (std::int64_t depth = 0; depth < std::min(tested, most); ++depth) {
+    const auto j = static_cast<std::size_t>(depth);
+    right_[j] = kDecay * right_[j] + (depth < accepted ? 1 : 0);
+    tried_[j] = kDecay * tried_[j] + 1;
+  }
+}
+
+double WindowController::tokens(std::int64_t window) const {
+  double sum = 1, product = 1, last = 0.5;
+  for (std::int64_t depth = 0; depth + 1 < window; ++depth) {
+    const auto j = static_cast<std::size_t>(depth);
+    // Depths with little behind them lean on the one before.
+    last = (right_[j] + 4 * last) / (tried_[j] + 4);
+    product *= last;
+    sum += product;
+  }
+  return sum;
+}
+
+double WindowController::seconds(std::int64_t rows) const {
+  if (points_.empty()) return static_cast<double>(rows);
+  // One time known: more rows may well be free, and the next pass will tell.
+  if (points_.size() == 1) return points_[0].seconds;
+  auto right = std::lower_bound(points_.begin(), points_.end(), rows,
+                                [](const Point& p, std::int64_t r) { return p.rows < r; });
+  if (right != points_.end() && right->rows == rows) return right->seconds;
+  if (right == points_.end()) --right;
+  if (right == points_.begin()) ++right;
+  const Point& a = *(right - 1);
+  const Point& b = *right;
+  const double slope =
+      std::max(0.0, (b.seconds - a.seconds) / static_cast<double>(b.rows - a.rows));
+  return std::max(a.seconds + slope * static_cast<double>(rows - a.rows), 1e-9);
+}
+
+double WindowController::rate(std::int64_t window, std::int64_t rows_per_window) const {
+  return tokens(window) / seconds(window * rows_per_window);
+}
+
+std::int64_t WindowController::best(std::int64_t rows_per_window) const {
+  std::int64_t out = 1;
+  for (const std::int64_t width : widths_) {
+    if (rate(width, rows_per_window) > rate(out, rows_per_window)) out = width;
+  }
+  return out;
+}
+
+// The narrowest width that was never timed and might still pay, 0 if none: one that could not win
+// with all drafts right is not tried.
+std::int64_t WindowController::unmeasured(std::int64_t rows_per_window) const {
+  const double now = rate(window_, rows_per_window);
+  for (const std::int64_t width : widths_) {
+    const std::int64_t rows = width * rows_per_window;
+    const bool known = std::any_of(points_.begin(), points_.end(),
+                                   [&](const Point& point) { return point.rows == rows; });
+    if (known) continue;
+    if (seconds(rows) > kTooSlow * seconds(rows_per_window)) return 0;
+    return tokens(width) * 1.25 / seconds(rows) > now ? width : 0;
+  }
+  return 0;
+}
+
+std::int64_t WindowController::next(std::int64_t rows_per_window) {
+  ++passes_;
+  ++held_;
+  rows_per_window_ = rows_per_window;
+  const std::int64_t every = window_ == 1 ? kIdleProbe : kProbe;
+  const std::int64_t fresh = unmeasured(rows_per_window);
+  // Widths are tried one after the other, a few passes apart at the beginning.
+  if (fresh > 0 && (passes_ % 4 == 0 || passes_ <= 8)) return fresh;
+  if (passes_ % every == 0) {
+    const auto wider = std::upper_bound(widths_.begin(), widths_.end(), window_);
+    if (wider != widths_.end() &&
+        seconds(*wider * rows_per_window) < kTooSlow * seconds(rows_per_window)) {
+      return *wider;
+    }
+  }
+  const std::int64_t wanted = best(rows_per_window);
+  const bool better = rate(wanted, rows_per_window) > kHysteresis * rate(window_, rows_per_window);
+  if (wanted != window_ && better && (held_ >= kHold || passes_ <= 2 * kHold)) {
+    window_ = wanted;
+    held_ = 0;
+  }
+  return window_;
+}
+
+std::string WindowController::why() const {
+  const double plain = seconds(rows_per_window_);
+  const std::int64_t widest = widths_.back();
+  char text[256];
+  std::snprintf(text, sizeof text,
+                "window %lld: %.2f tokens a pass in %.2f of a plain pass's time, %.2f times plain; "
+                "best of %zu widths, %lld would be %.2f",
+                static_cast<long long>(window_), tokens(window_),
+                seconds(window_ * rows_per_window_) / plain,
+                rate(window_, rows_per_window_) * plain, widths_.size(),
+                static_cast<long long>(widest), rate(widest, rows_per_window_) * plain);
+  return text;
+}
+
+}  // namespace tessera

@@ -1,0 +1,30 @@
+// Drives decoding sequences to their end as the decode loop does, with a function in place of the
+// model: whoever calls gives every pass its rows.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/decoding/chain_sequence.h"
+
+namespace tessera {
+
+// `pass(sequence)` judges one pass of one sequence; the first pass has a single row.
+template <typename Real, typename Random, typename Pass>
+void drive_chains(std::vector<ChainSequence<Real, Random>>& sequences,
+                  const ChainParts<Real, Random>& parts, std::size_t window, Pass&& pass) {
+  if (parts.drafter != nullptr) parts.drafter->start(sequences.size());
+  for (auto& sequence : sequences) pass(sequence);
+  std::vector<DraftJob<Real, Random>> jobs;
+  while (true) {
+    jobs.clear();
+    for (auto& sequence : sequences) {
+      if (!sequence.done()) jobs.push_back(sequence.draft_job(window));
+    }
+    if (jobs.empty()) return;
+    if (parts.drafter != nullptr) parts.drafter->extend(jobs);
+    for (const auto& job : jobs) pass(sequences[job.item]);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,223 @@
+// Models that are tables, logits for every prefix, and the exact law of what a decoding method makes
+// of them: the shipped sequence is run through every outcome of its random decisions. Faults enter
+// as other parts, as another source of randomness, or as a change of a pass's rows.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "engine/core/philox.h"
+#include "engine/decoding/method_parts.h"
+#include "tests/support/chain_driver.h"
+#include "tests/support/outcome_walker.h"
+
+namespace tessera {
+
+using Picture = std::vector<std::int32_t>;
+
+enum class TableKind { kSmooth, kTopK, kOneHotRows, kEqualRows };
+
+// Logits of both branches for every prefix, seeded.
+template <typename Real>
+struct TableModel {
+  unsigned seed = 0;
+  std::size_t vocabulary = 3, total = 3;
+  LawSettings law;
+  TableKind kind = TableKind::kSmooth;
+
+  std::vector<Real> branch(std::span<const std::int32_t> prefix, std::uint32_t which) const {
+    std::uint32_t hash = 1;
+    // Equal rows: the law depends on the position alone.
+    for (const std::int32_t token : prefix) {
+      hash = hash * 5 + (kind == TableKind::kEqualRows ? 1 : static_cast<std::uint32_t>(token) + 1);
+    }
+    std::vector<Real> out;
+    for (std::uint32_t id = 0; id < vocabulary; ++id) {
+      const PhiloxBlock block = philox4x32({hash, id, which, 0}, {seed, 77});
+      out.push_back(static_cast<Real>(2.0 * static_cast<double>(uniform_open(block[0])) - 1.0));
+    }
+    if (kind == TableKind::kOneHotRows && prefix.size() % 2 == 1) {
+      out[hash % vocabulary] = Real{1e5};
+    }
+    return out;
+  }
+};
+
+// Twenty of them between 0 and 19 have every kind with and without guidance and temperature.
+template <typename Real>
+TableModel<Real> table(unsigned number) {
+  TableModel<Real> model;
+  model.seed = 1000 + number;
+  model.vocabulary = 2 + number % 2;
+  model.kind = static_cast<TableKind>(number % 4);
+  if (model.kind == TableKind::kTopK && model.vocabulary == 3) model.law.top_k = 2;
+  if (number % 3 == 1) model.law.guidance = 3;
+  if (number % 5 == 2) model.law.temperature = 0.7;
+  model.total = model.vocabulary == 2 ? 4 : 3;
+  return model;
+}
+
+template <typename Real>
+struct Rows {
+  std::vector<Real> cond, uncond;
+  RawRow<Real> raw() const { return {cond, uncond}; }
+};
+
+template <typename Real>
+Rows<Real> rows_after(const TableModel<Real>& model, std::span<const std::int32_t> prefix) {
+  Rows<Real> out{model.branch(prefix, 0), {}};
+  if (model.law.guided()) out.uncond = model.branch(prefix, 1);
+  return out;
+}
+
+// What every picture weighs if tokens are drawn one by one.
+template <typename Real>
+std::map<Picture, double> product_law(const TableModel<Real>& model) {
+  std::map<Picture, double> out{{{}, 1.0}};
+  for (std::size_t position = 0; position < model.total; ++position) {
+    std::map<Picture, double> longer;
+    for (const auto& [prefix, weight] : out) {
+      LawPipeline<Real> law(model.law, static_cast<std::int64_t>(model.vocabulary));
+      const Rows<Real> rows = rows_after(model, prefix);
+      law.process(rows.cond, rows.uncond);
+      const auto probs = law.probabilities();
+      for (std::size_t id = 0; id < probs.size(); ++id) {
+        if (!(probs[id] > 0)) continue;
+        Picture next = prefix;
+        next.push_back(static_cast<std::int32_t>(id));
+        longer[next] += weight * static_cast<double>(probs[id]);
+      }
+    }
+    out = std::move(longer);
+  }
+  return out;
+}
+
+// Two pictures that know nothing of each other, one behind the other.
+inline std::map<Picture, double> law_of_two(const std::map<Picture, double>& one) {
+  std::map<Picture, double> out;
+  for (const auto& [a, weight_a] : one) {
+    for (const auto& [b, weight_b] : one) {
+      Picture both = a;
+      both.insert(both.end(), b.begin(), b.end());
+      out[both] = weight_a * weight_b;
+    }
+  }
+  return out;
+}
+
+inline double total_variation(const std::map<Picture, double>& a,
+                              const std::map<Picture, double>& b) {
+  double sum = 0;
+  for (const auto& [picture, weight] : a) {
+    const auto found = b.find(picture);
+    sum += std::abs(weight - (found == b.end() ? 0 : found->second));
+  }
+  for (const auto& [picture, weight] : b) {
+    if (a.find(picture) == a.end()) sum += weight;
+  }
+  return sum / 2;
+}
+
+// Changes the rows of a pass before they are judged.
+template <typename Real>
+using RowChange = std::function<void(std::vector<Rows<Real>>&)>;
+
+template <typename Real, typename Random>
+void decode_pass(const TableModel<Real>& model, ChainSequence<Real, Random>& sequence,
+                 const RowChange<Real>& change = nullptr) {
+  Picture context = sequence.tokens();
+  context.insert(context.end(), sequence.drafts().begin(), sequence.drafts().end());
+  const std::size_t known = sequence.tokens().size(), count = sequence.rows();
+  std::vector<Rows<Real>> rows;
+  for (std::size_t j = 0; j < count; ++j) {
+    rows.push_back(rows_after(model, std::span<const std::int32_t>(context).first(known + j)));
+  }
+  if (change) change(rows);
+  sequence.judge([&](std::size_t j) { return rows[j].raw(); }, count);
+}
+
+// The law of `items` pictures, one behind the other, over every path. `make_parts()` gives fresh
+// parts for each, anything with parts().
+template <typename Random = WalkingRandom, typename Real, typename MakeParts>
+std::map<Picture, double> law_of_paths(const TableModel<Real>& model, std::size_t window,
+                                       MakeParts make_parts,
+                                       const std::type_identity_t<RowChange<Real>>& change = nullptr,
+                                       std::size_t items = 1, std::size_t* paths = nullptr) {
+  std::map<Picture, double> out;
+  OutcomeWalk walk;
+  while (walk.next_path()) {
+    const auto owned = make_parts();
+    const ChainParts<Real, Random> parts = owned.parts();
+    std::vector<ChainSequence<Real, Random>> sequences;
+    for (std::size_t i = 0; i < items; ++i) {
+      sequences.emplace_back(model.law, model.vocabulary, model.total, window, parts,
+                             Random(&walk, i), i);
+    }
+    drive_chains(sequences, parts, window,
+                 [&](auto& sequence) { decode_pass(model, sequence, change); });
+    Picture all;
+    for (const auto& sequence : sequences) {
+      all.insert(all.end(), sequence.tokens().begin(), sequence.tokens().end());
+    }
+    out[all] += walk.weight();
+    if (paths != nullptr) ++*paths;
+  }
+  return out;
+}
+
+// The same for a method of shipped parts.
+template <typename Real>
+std::map<Picture, double> output_law(const TableModel<Real>& model, const DecodeMethod& method,
+                                     const DecodeAids& aids, std::size_t items = 1,
+                                     std::size_t* paths = nullptr) {
+  return law_of_paths(
+      model, static_cast<std::size_t>(method.window),
+      [&] { return OwnedParts<Real, WalkingRandom>(method, aids); }, nullptr, items, paths);
+}
+
+// Everything that any part asks for, made up: a codebook on an arc, a table of guesses.
+inline DecodeAids aids_for(std::size_t vocabulary, std::int64_t columns = 2) {
+  DecodeAids aids;
+  aids.codes = static_cast<std::int64_t>(vocabulary);
+  aids.columns = columns;
+  std::vector<float> codebook;
+  for (std::size_t id = 0; id < vocabulary; ++id) {
+    codebook.push_back(std::cos(0.3f * static_cast<float>(id)));
+    codebook.push_back(std::sin(0.3f * static_cast<float>(id)));
+  }
+  aids.neighbours = std::make_shared<CodeNeighbours>(codebook, aids.codes,
+                                                     static_cast<std::int64_t>(vocabulary) - 1);
+  GuessTable guesses;
+  guesses.codes = aids.codes;
+  for (std::size_t left = 0; left < vocabulary; ++left) {
+    guesses.left.push_back(static_cast<std::int16_t>((left + 1) % vocabulary));
+    for (std::size_t above = 0; above < vocabulary; ++above) {
+      const bool seen = (left + above) % 3 != 0;
+      guesses.left_above.push_back(
+          seen ? static_cast<std::int16_t>((left + 2 * above) % vocabulary) : std::int16_t{-1});
+    }
+  }
+  aids.guesses = std::make_shared<const GuessTable>(std::move(guesses));
+  return aids;
+}
+
+inline DecodeMethod combine(std::string_view drafter, std::string_view tail, std::string_view rule,
+                            std::int64_t window) {
+  DecodeMethod method;
+  method.name = "custom";
+  method.drafter = drafter;
+  method.tail = tail;
+  method.rule = rule;
+  method.window = window;
+  return method;
+}
+
+}  // namespace tessera

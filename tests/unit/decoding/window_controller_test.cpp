@@ -1,0 +1,116 @@
+// The controller against machines and drafts that are known: it must come near the best fixed width
+// and must not lose to plain decoding where guessing does not pay.
+#include "engine/decoding/window_controller.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace tessera {
+namespace {
+
+// Time of a pass by rows: flat until `free` rows, then linear.
+struct Machine {
+  double free_rows, noise;
+  double seconds(std::int64_t rows) const {
+    return 1e-3 * std::max(1.0, static_cast<double>(rows) / free_rows);
+  }
+};
+
+double expected_tokens(std::int64_t window, double hazard) {
+  double sum = 0, product = 1;
+  for (std::int64_t j = 0; j < window; ++j, product *= hazard) sum += product;
+  return sum;
+}
+
+struct Outcome {
+  double seconds = 0, tokens = 0;
+  double rate() const { return tokens / seconds; }
+};
+
+// Decodes `count` tokens with drafts that are right with chance hazard(pass).
+template <typename Hazard>
+Outcome run(WindowController& controller, const Machine& machine, Hazard hazard, double count,
+            std::int64_t branches = 2) {
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  Outcome out;
+  for (std::int64_t pass = 0; out.tokens < count; ++pass) {
+    const std::int64_t window = controller.next(branches);
+    const std::int64_t rows = window * branches;
+    const double seconds = machine.seconds(rows) * (1 + machine.noise * uniform(random));
+    std::int64_t accepted = 0;
+    while (accepted + 1 < window && uniform(random) < hazard(pass)) ++accepted;
+    out.seconds += seconds;
+    out.tokens += static_cast<double>(accepted + 1);
+    controller.observe_time(rows, seconds);
+    controller.observe_tests(std::min(accepted + 1, window - 1), accepted);
+  }
+  return out;
+}
+
+double best_fixed(const WindowController& controller, const Machine& machine, double hazard) {
+  double best = 0;
+  for (const std::int64_t width : controller.widths()) {
+    best = std::max(best, expected_tokens(width, hazard) / machine.seconds(2 * width));
+  }
+  return best / (1 + machine.noise / 2);
+}
+
+TEST(WindowController, ComesNearTheBestFixedWidth) {
+  for (const double free_rows : {2.0, 6.0, 20.0, 100.0}) {
+    for (const double hazard : {0.3, 0.6, 0.8, 0.95}) {
+      const Machine machine{free_rows, 0.05};
+      WindowController controller(128);
+      run(controller, machine, [&](std::int64_t) { return hazard; }, 300);
+      const Outcome later = run(controller, machine, [&](std::int64_t) { return hazard; }, 4000);
+      EXPECT_GT(later.rate(), 0.9 * best_fixed(controller, machine, hazard))
+          << "free rows " << free_rows << ", hazard " << hazard << ": " << controller.why();
+    }
+  }
+}
+
+TEST(WindowController, FallsBackToPlainWhereGuessingDoesNotPay) {
+  const Machine machine{2.0, 0.02};  // every further row costs its full time
+  WindowController controller(128);
+  const Outcome outcome = run(controller, machine, [](std::int64_t) { return 0.05; }, 2000);
+  EXPECT_EQ(controller.window(), 1);
+  const double plain = 1 / (machine.seconds(2) * 1.01);
+  EXPECT_GT(outcome.rate(), 0.97 * plain) << controller.why();
+}
+
+TEST(WindowController, FollowsDriftingDrafts) {
+  const Machine machine{30.0, 0.02};
+  WindowController controller(64);
+  run(controller, machine, [](std::int64_t) { return 0.1; }, 2000);
+  const std::int64_t narrow = controller.window();
+  run(controller, machine, [](std::int64_t) { return 0.97; }, 6000);
+  EXPECT_GT(controller.window(), narrow);
+  EXPECT_GE(controller.window(), 12);
+}
+
+TEST(WindowController, KeepsWithinItsLimit) {
+  for (const std::int64_t most : {1, 2, 5, 17, 64, 200}) {
+    WindowController controller(most);
+    const Machine machine{1000.0, 0.0};
+    for (int i = 0; i < 200; ++i) {
+      const std::int64_t window = controller.next(2);
+      ASSERT_GE(window, 1);
+      ASSERT_LE(window, most);
+      controller.observe_time(2 * window, machine.seconds(2 * window));
+      controller.observe_tests(window - 1, window - 1);
+    }
+  }
+}
+
+TEST(WindowController, SaysWhy) {
+  WindowController controller(16);
+  run(controller, {6.0, 0.0}, [](std::int64_t) { return 0.7; }, 500);
+  EXPECT_NE(controller.why().find("window "), std::string::npos);
+  EXPECT_NE(controller.why().find("times plain"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera
