@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/bench/decode_bench.h"
 #include "apps/bench/image_bench.h"
 #include "apps/bench/ops_bench.h"
 #include "apps/cli/commands.h"
+#include "apps/cli/decode_flags.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
 
@@ -25,7 +27,60 @@ struct BenchFlags {
   std::int64_t tokens = 64;
   std::int64_t runs = 3;
   bool no_pixels = false;
+  std::string model;
+  std::vector<std::string> methods = {"auto", "gumbel", "coupled", "coupled-gumbel", "sjd",
+                                      "gsd",  "lantern", "cool"};
+  std::vector<std::int64_t> windows = {16, 64, 128}, batch_sizes = {1};
+  std::vector<double> guidance;
+  DecodeFlags parts;
+  std::int64_t prompts = 20;
+  std::optional<double> temperature;
+  std::string plot, accept_trace;
 };
+
+// Each method with each window; adaptive ones once.
+std::vector<DecodeMethod> methods_of(const BenchFlags& flags) {
+  std::vector<DecodeMethod> out;
+  for (const std::string& name : flags.methods) {
+    DecodeFlags given = flags.parts;
+    given.decode = name;
+    for (const std::int64_t window : flags.windows) {
+      DecodeMethod method = method_of(given);
+      if (!method.adaptive) method.window = window;
+      out.push_back(method);
+      if (method.adaptive) break;
+    }
+  }
+  return out;
+}
+
+void bench_decode(const BenchFlags& flags, BenchReport& report) {
+  DecodeBenchOptions options;
+  options.pipeline.model = flags.model;
+  options.pipeline.device = "cpu";
+  options.pipeline.threads = static_cast<int>(flags.threads);
+  options.methods = methods_of(flags);
+  options.guidance = flags.guidance;
+  options.batch_sizes = flags.batch_sizes;
+  options.sampling.temperature = flags.temperature.value_or(1);
+  options.sampling.top_k = 0;
+  options.sampling.top_p = 1;
+  options.prompts = flags.prompts;
+  if (!flags.plot.empty()) options.plot = flags.plot;
+  run_decode_bench(options, report);
+}
+
+void bench_replay(const BenchFlags& flags, Backend& backend, BenchReport& report) {
+  ReplayBenchOptions options;
+  options.model = "random:" + flags.random;
+  options.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  options.trace = read_accept_trace(flags.accept_trace);
+  options.windows = flags.windows;
+  options.batch_sizes = flags.batch_sizes;
+  options.tokens = flags.tokens;
+  options.pairs = flags.runs;
+  run_replay_bench(options, backend, report);
+}
 
 CpuOptions::Isa isa_of(const std::string& name) {
   if (name == "reference") return CpuOptions::Isa::kReference;
@@ -45,6 +100,10 @@ int run_bench(const BenchFlags& flags) {
                      [](const nlohmann::ordered_json& object) { print_json_line(object); });
   if (flags.what == "ops") {
     run_ops_bench(options, *backend, report);
+  } else if (flags.what == "decode" && !flags.accept_trace.empty()) {
+    bench_replay(flags, *backend, report);
+  } else if (flags.what == "decode") {
+    bench_decode(flags, report);
   } else {
     ImageBenchOptions image;
     image.model = "random:" + flags.random;
@@ -62,9 +121,9 @@ int run_bench(const BenchFlags& flags) {
 
 void add_bench(CLI::App& root, Session& session) {
   static BenchFlags flags;
-  CLI::App* app = root.add_subcommand("bench", "measure single ops, or whole pictures");
+  CLI::App* app = root.add_subcommand("bench", "measure single ops, whole pictures, or decoding methods");
   add_common_flags(*app, session);
-  choice_flag(*app, "what", flags.what, {"ops", "image"}, "what to measure")->required();
+  choice_flag(*app, "what", flags.what, {"ops", "image", "decode"}, "what to measure")->required();
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");
   choice_flag(*app, "--isa", flags.isa, {"auto", "reference", "avx2", "avx512"},
               "instruction set of the kernels");
@@ -81,6 +140,33 @@ void add_bench(CLI::App& root, Session& session) {
       ->group("Image");
   integer_flag(*app, "--runs", flags.runs, 1, 1000, "image: times to decode them")->group("Image");
   app->add_flag("--no-pixels", flags.no_pixels, "image: leave the VQ decoder out")->group("Image");
+  const std::string group = "Decode";
+  text_flag(*app, "-m,--model", flags.model, "decode: trained model; default the bundled one")
+      ->group(group);
+  app->add_option("--methods", flags.methods, "decode: methods, each beside plain")
+      ->delimiter(',')
+      ->group(group);
+  app->add_option("--windows", flags.windows, "decode: windows of each")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20))
+      ->group(group);
+  app->add_option("--batch-sizes", flags.batch_sizes, "decode: pictures at once")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 256))
+      ->group(group);
+  app->add_option("--cfg-scales", flags.guidance, "decode: guidance scales; default the model's")
+      ->delimiter(',')
+      ->check(CLI::Range(1.0, 100.0))
+      ->group(group);
+  integer_flag(*app, "--prompts", flags.prompts, 1, 100000, "decode: held-out prompts")
+      ->group(group);
+  number_flag(*app, "--temp", flags.temperature, 0, 100, "decode: temperature")->group(group);
+  text_flag(*app, "--plot", flags.plot, "decode: SVG of tokens a pass and quality")->group(group);
+  text_flag(*app, "--accept-trace", flags.accept_trace,
+            "decode: JSON with meters; verdicts follow it at the dimensions of --random")
+      ->group(group);
+  text_flag(*app, "--drafter", flags.parts.drafter, "decode: another drafter for all methods")
+      ->group(group);
   app->callback([&session] { session.run = [] { return run_bench(flags); }; });
 }
 

@@ -11,18 +11,33 @@
 
 namespace tessera {
 
-Interval bootstrap_all(std::span<const double> values, int draws, std::uint64_t seed) {
+namespace {
+
+double mean_of(std::vector<double>& values) {
+  double sum = 0.0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+double median_of(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+// `of` may reorder what it is given.
+template <typename Statistic>
+Interval bootstrap(std::span<const double> values, int draws, std::uint64_t seed, Statistic of) {
   expects(draws > 0, "a bootstrap draws");
   Interval out{.count = static_cast<std::int64_t>(values.size())};
   if (values.empty()) return out;
   const auto count = static_cast<std::uint64_t>(values.size());
-  double sum = 0.0;
-  for (const double value : values) sum += value;
-  out.mean = sum / static_cast<double>(count);
+  std::vector<double> sample(values.begin(), values.end());
+  out.mean = of(sample);
 
   std::vector<double> means(static_cast<std::size_t>(draws));
   for (std::size_t draw = 0; draw < means.size(); ++draw) {
-    double total = 0.0;
     PhiloxBlock block{};
     for (std::uint64_t place = 0; place < count; ++place) {
       if (place % 4 == 0) {
@@ -32,9 +47,9 @@ Interval bootstrap_all(std::span<const double> values, int draws, std::uint64_t 
       }
       // The high half of a 32 x 64 bit product: uniform over [0, count) to one part in 2^32.
       const std::uint64_t pick = (std::uint64_t{block[place % 4]} * count) >> 32;
-      total += values[pick];
+      sample[place] = values[pick];
     }
-    means[draw] = total / static_cast<double>(count);
+    means[draw] = of(sample);
   }
   std::sort(means.begin(), means.end());
   const auto at = [&](double share) {
@@ -43,6 +58,16 @@ Interval bootstrap_all(std::span<const double> values, int draws, std::uint64_t 
   out.low = at(0.025);
   out.high = at(0.975);
   return out;
+}
+
+}  // namespace
+
+Interval bootstrap_all(std::span<const double> values, int draws, std::uint64_t seed) {
+  return bootstrap(values, draws, seed, mean_of);
+}
+
+Interval bootstrap_median(std::span<const double> values, int draws, std::uint64_t seed) {
+  return bootstrap(values, draws, seed, median_of);
 }
 
 Interval bootstrap_mean(std::span<const double> values, int draws, std::uint64_t seed) {

@@ -264,7 +264,13 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
   const double started = monotonic_seconds();
   std::int64_t shown_rows = 0;
   Flow flow = Flow::kContinue;
+  PassTimes times;
   const auto on_pass = [&](const PassEvent& event) {
+    if (event.pass > 1) {
+      times.draft += event.times.draft;
+      times.forward += event.times.forward;
+      times.judge += event.times.judge;
+    }
     const GenerateProgress progress = progress_of(event, first, started);
     flow = listener.on_progress(progress);
     const std::int64_t interval = listener.preview_rows();
@@ -283,6 +289,7 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
     const double decode_started = monotonic_seconds();
     GeneratedPicture picture;
     picture.index = first + i;
+    picture.times = times;
     hand_out(batch[i], results[i], picture, listener);
     picture.seconds =
         painted / static_cast<double>(batch.size()) + (monotonic_seconds() - decode_started);
@@ -305,6 +312,7 @@ GeneratePipeline::~GeneratePipeline() = default;
 GeneratePipeline::GeneratePipeline(GeneratePipeline&&) noexcept = default;
 
 const FamilySpec& GeneratePipeline::spec() const { return state_->opened.spec; }
+const DecodeMethod& GeneratePipeline::method() const { return state_->options.method; }
 std::string GeneratePipeline::window_report() const {
   return state_->controller ? state_->controller->why() : "";
 }

@@ -66,6 +66,7 @@ struct GeneratedPicture {
   PictureFacts facts;
   double seconds = 0;  // of its batch, from prefill to pixels, divided by the pictures in it
   DecodeMeters meters;
+  PassTimes times;     // of its batch, all passes behind the prefill
   ErrorInfo error;  // kFailed
 };
 
@@ -104,6 +105,7 @@ class GeneratePipeline {
 
   const FamilySpec& spec() const;
   const std::string& model_name() const;
+  const DecodeMethod& method() const;  // settled
   // Which window an adaptive method settled on and why; empty otherwise.
   std::string window_report() const;
   DType storage() const;

@@ -51,6 +51,11 @@ enum class Promise : std::uint8_t {
   kNone,        // another distribution
 };
 
+constexpr std::string_view promise_name(Promise promise) {
+  if (promise == Promise::kSameTokens) return "same tokens";
+  return promise == Promise::kSameLaw ? "same law" : "none";
+}
+
 template <typename Real, typename Random>
 class AcceptanceRule {
  public:

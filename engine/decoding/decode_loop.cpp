@@ -262,7 +262,6 @@ void DecodeLoop::State::judge(Slot& slot, DecodeResult& result) {
 }
 
 void DecodeLoop::State::judge_all(std::vector<DecodeResult>& results) {
-  backend().synchronize();
   logit_rows = logits.f32();
   if (!host_logits.empty()) {
     backend().download(logits.view(), host_logits.view());
@@ -336,19 +335,25 @@ std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, con
   };
   for (std::int64_t pass = 1; running(); ++pass) {
     const double began = monotonic_seconds();
-    std::int64_t rows = 0;
-    if (pass == 1) {
-      state.prefill(items);
-    } else {
-      rows = state.propose(results, parts.drafter, controller);
+    const std::int64_t rows = pass > 1 ? state.propose(results, parts.drafter, controller) : 0;
+    const double drafted = monotonic_seconds();
+    if (pass > 1) {
       state.forward(rows);
+    } else {
+      state.prefill(items);
     }
+    state.backend().synchronize();
+    const double scored = monotonic_seconds();
     state.judge_all(results);
     state.truncate(items, results);
+    const double judged = monotonic_seconds();
     if (pass > 1 && controller != nullptr) {
-      state.report(results, rows, monotonic_seconds() - began, *controller);
+      state.report(results, rows, judged - began, *controller);
     }
-    if (on_pass({pass, results}) == Flow::kStop) break;
+    if (on_pass({pass, results, {drafted - began, scored - drafted, judged - scored}}) ==
+        Flow::kStop) {
+      break;
+    }
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
     results[i].meters = state.slots[i].sequence->meters();

@@ -38,10 +38,16 @@ struct DecodeResult {
   ErrorInfo error;                   // kFailed: what was wrong, with the token's position
 };
 
+// Seconds of one pass: guesses, the target's forward pass, judgement with all sampling.
+struct PassTimes {
+  double draft = 0, forward = 0, judge = 0;
+};
+
 // After each pass; tokens of every item so far. The spans live during the call only.
 struct PassEvent {
   std::int64_t pass = 0;  // 1 = the prefill, which gives the first token
   std::span<const DecodeResult> items;
+  PassTimes times;
 };
 enum class Flow : std::uint8_t { kContinue, kStop };
 

@@ -1,0 +1,207 @@
+#include "apps/bench/decode_bench.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/plot.h"
+#include "apps/pipeline/eval_scenes.h"
+#include "apps/pipeline/eval_statistics.h"
+#include "engine/core/io.h"
+#include "vision/judge/judge.h"
+#include "vision/scene/caption.h"
+#include "vision/scene/render.h"
+
+namespace tessera {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Interval& value, int digits) {
+  return fixed_digits(value.mean, digits) + " (" + fixed_digits(value.low, digits) + "-" +
+         fixed_digits(value.high, digits) + ")";
+}
+
+// What painting some prompts gave.
+class Collector final : public GenerateListener {
+ public:
+  Collector(const Judge& judge, std::span<const SceneAttributes> truths)
+      : judge_(judge), truths_(truths) {}
+
+  void on_picture(GeneratedPicture&& picture) override {
+    if (picture.status == PictureStatus::kFailed) throw Error(picture.error);
+    seconds += picture.seconds;
+    meters.add(picture.meters);
+    rates.push_back(picture.facts.tokens_per_pass());
+    marks.push_back(score_scene(judge_.read(picture.image), truths_[first + picture.index]));
+    times = picture.times;
+    tokens.push_back(std::move(picture.tokens));
+  }
+
+  std::size_t first = 0;  // prompt that index 0 stands for
+  double seconds = 0;
+  DecodeMeters meters;
+  PassTimes times;  // of the last batch
+  std::vector<double> rates;
+  std::vector<Marks> marks;
+  std::vector<std::vector<std::int32_t>> tokens;
+
+ private:
+  const Judge& judge_;
+  std::span<const SceneAttributes> truths_;
+};
+
+struct Prompts {
+  std::vector<std::string> captions;
+  std::vector<SceneAttributes> truths;
+};
+
+Prompts held_out_prompts(const DecodeBenchOptions& options) {
+  Prompts out;
+  for (std::int64_t i = 0; i < options.prompts; ++i) {
+    const Scene scene =
+        sample_scene(options.scene_seed, SceneSplit::kVal, static_cast<std::uint64_t>(i));
+    out.captions.push_back(scene_caption(scene));
+    out.truths.push_back(attributes_of(scene));
+  }
+  return out;
+}
+
+// One method, guidance and batch size beside plain decoding.
+struct Duel {
+  const DecodeBenchOptions& options;
+  const Prompts& prompts;
+  const Judge& judge;
+  SamplingChoice sampling;
+  std::int64_t batch = 1;
+
+  std::vector<PreparedRequest> prepare(const GeneratePipeline& pipeline, std::size_t first,
+                                       std::size_t count) const {
+    std::vector<PreparedRequest> out;
+    for (std::size_t i = first; i < first + count; ++i) {
+      GenerateRequest request;
+      request.prompt = prompts.captions[i];
+      request.sampling = sampling;
+      request.seed = options.seed + i;
+      out.push_back(pipeline.prepare(request));
+    }
+    return out;
+  }
+
+  // Both painters in turn, the first of each pair alternating.
+  void run(GeneratePipeline& plain, GeneratePipeline& method, Collector& by_plain,
+           Collector& by_method, std::vector<double>& ratios, PassTimes& times) const {
+    const std::size_t all = prompts.captions.size(), step = static_cast<std::size_t>(batch);
+    for (std::size_t first = 0, turn = 0; first < all; first += step, ++turn) {
+      const std::size_t count = std::min(step, all - first);
+      double seconds[2] = {};
+      for (int k = 0; k < 2; ++k) {
+        const bool is_plain = (k == 0) == (turn % 2 == 0);
+        GeneratePipeline& painter = is_plain ? plain : method;
+        Collector& collector = is_plain ? by_plain : by_method;
+        collector.first = first;
+        const double before = collector.seconds;
+        painter.run(prepare(painter, first, count), collector);
+        seconds[is_plain ? 0 : 1] = collector.seconds - before;
+      }
+      ratios.push_back(seconds[1] / seconds[0]);
+      times.draft += by_method.times.draft;
+      times.forward += by_method.times.forward;
+      times.judge += by_method.times.judge;
+    }
+  }
+};
+
+Json times_json(const PassTimes& times) {
+  const double all = times.draft + times.forward + times.judge;
+  return {{"draft", times.draft / all},
+          {"forward", times.forward / all},
+          {"judge", times.judge / all}};
+}
+
+void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const DecodeMethod& method,
+                 const Collector& by_plain, const Collector& by_method,
+                 const std::vector<double>& ratios, const PassTimes& times, BenchReport& report,
+                 std::vector<PlotPoint>& points) {
+  const EvalRow plain_row = summarise("plain", by_plain.marks);
+  const EvalRow row = summarise(method.name, by_method.marks);
+  const Interval rate = bootstrap_all(by_method.rates);
+  const Interval ratio = bootstrap_median(ratios);
+  std::size_t same = 0;
+  for (std::size_t i = 0; i < by_plain.tokens.size(); ++i) {
+    same += by_plain.tokens[i] == by_method.tokens[i] ? 1 : 0;
+  }
+  Json object = report.start("decode." + method.name);
+  object["model"] = pipeline.model_name();
+  object["method"] = {{"drafter", method.drafter}, {"tail", method.tail},
+                      {"accept", method.rule},     {"window", method.window},
+                      {"adaptive", method.adaptive}};
+  object["promise"] = promise_name(promise_of(method));
+  object["guidance"] = duel.sampling.guidance ? Json(*duel.sampling.guidance) : Json();
+  object["batch"] = duel.batch;
+  object["pictures"] = by_method.marks.size();
+  object["same_tokens"] = same;
+  object["tokens_per_pass"] = interval_json(rate);
+  object["latency_ratio"] = interval_json(ratio);
+  object["time_split"] = times_json(times);
+  object["quality"] = row_json(row);
+  object["quality_plain"] = row_json(plain_row);
+  object["meters"] = meters_json(by_method.meters);
+  if (method.adaptive) object["why"] = pipeline.window_report();
+  report.emit(object);
+
+  const std::string name = method.name + ", " + method.drafter + ", window " +
+                           (method.adaptive ? "auto" : std::to_string(method.window));
+  report.add_row(name, "batch " + std::to_string(duel.batch) + ", scene " +
+                           text_of({100 * row[Mark::kScene].mean, 100 * row[Mark::kScene].low,
+                                    100 * row[Mark::kScene].high, 0}, 1) + " %",
+                 text_of(rate, 2) + " tokens a pass", text_of(ratio, 2) + " of plain's time",
+                 fixed_digits(by_method.meters.mean_entropy(), 3) + " nats, z " +
+                     fixed_digits(by_method.meters.z_score(), 1) + ", PIT " +
+                     fixed_digits(by_method.meters.pit_statistic(), 2) + ", TV bound " +
+                     fixed_digits(by_method.meters.excess /
+                                      static_cast<double>(by_method.marks.size()), 2));
+  const Interval& kind = row[Mark::kKind];
+  points.push_back({name, rate.mean, rate.low, rate.high, 100 * kind.mean, 100 * kind.low,
+                    100 * kind.high, promise_of(method) != Promise::kNone});
+}
+
+}  // namespace
+
+void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
+  const auto backend =
+      make_backend(options.pipeline.device, {.threads = options.pipeline.threads});
+  const Judge judge = Judge::open(*backend, bundled_judge());
+  const Prompts prompts = held_out_prompts(options);
+  std::vector<double> scales = options.guidance;
+  if (scales.empty()) scales.push_back(-1);
+  std::vector<PlotPoint> points;
+  for (const std::int64_t batch : options.batch_sizes) {
+    PipelineOptions plain_options = options.pipeline;
+    plain_options.batch_size = batch;
+    plain_options.method = {};
+    GeneratePipeline plain(plain_options);
+    for (const DecodeMethod& wanted : options.methods) {
+      PipelineOptions method_options = plain_options;
+      method_options.method = wanted;
+      GeneratePipeline pipeline(method_options);
+      for (const double scale : scales) {
+        Duel duel{options, prompts, judge, options.sampling, batch};
+        if (scale >= 0) duel.sampling.guidance = scale;
+        Collector by_plain(judge, prompts.truths), by_method(judge, prompts.truths);
+        std::vector<double> ratios;
+        PassTimes times;
+        duel.run(plain, pipeline, by_plain, by_method, ratios, times);
+        report_duel(duel, pipeline, pipeline.method(), by_plain, by_method, ratios, times, report,
+                    points);
+      }
+    }
+  }
+  if (options.plot) {
+    write_file_atomic(*options.plot,
+                      scatter_svg({"tokens a pass", "kind right, %", "Decoding methods"}, points));
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,163 @@
+// Passes at published dimensions whose verdicts follow a recorded trace: wall time at a stated
+// acceptance is exact, while pictures and law mean nothing.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/decode_bench.h"
+#include "apps/pipeline/eval_statistics.h"
+#include "apps/pipeline/memory.h"
+#include "engine/core/io.h"
+#include "engine/core/json.h"
+#include "engine/decoding/method_parts.h"
+#include "engine/families/open_model.h"
+
+namespace tessera {
+
+namespace {
+
+// Accepts draft j of a pass with the trace's hazard, whatever it is.
+class ReplayRule final : public AcceptanceRule<float, KeyedRandom> {
+ public:
+  explicit ReplayRule(std::vector<double> hazards) : hazards_(std::move(hazards)) {}
+  std::string_view name() const override { return "replay"; }
+  Promise promise() const override { return Promise::kNone; }
+  bool needs_laws() const override { return false; }
+  Judgement<float> judge(const DraftTest<float>& test, KeyedRandom& random,
+                         std::span<float>) const override {
+    // The real decision is taken as well, for what it costs.
+    const std::int32_t own = random.race(test.position, test.target.logits);
+    const double hazard = hazards_[std::min<std::size_t>(test.depth, hazards_.size() - 1)];
+    const bool right = random.uniform({Purpose::kTest, test.position}) < hazard;
+    return {right, right ? test.token : own, 0, 0};
+  }
+
+ private:
+  std::vector<double> hazards_;
+};
+
+struct Painter {
+  DecodeLoop& loop;
+  std::vector<DecodeItem> items;
+  std::int64_t tokens;
+
+  // Seconds a token behind the prefill, until the slowest picture has `tokens`.
+  double run(const LoopParts& parts, WindowController* controller) {
+    double began = 0, ended = 0;
+    std::int64_t least = 0;
+    loop.run(
+        items, parts,
+        [&](const PassEvent& event) {
+          ended = monotonic_seconds();
+          if (event.pass == 1) began = ended;
+          least = tokens;
+          for (const DecodeResult& item : event.items) {
+            if (item.status == DecodeStatus::kFailed) throw Error(item.error);
+            least = std::min(least, static_cast<std::int64_t>(item.tokens.size()));
+          }
+          return least >= tokens ? Flow::kStop : Flow::kContinue;
+        },
+        controller);
+    return (ended - began) / static_cast<double>(least - 1);
+  }
+};
+
+DecodeItem replay_item(const OpenedModel& opened, const ImageModel& model, std::uint64_t seed) {
+  DecodeItem item;
+  if (model.config().prompt == PromptKind::kClass) {
+    item.prompt = {static_cast<std::int32_t>(seed % 7)};
+  } else {
+    for (std::int32_t i = 0; i < 32; ++i) item.prompt.push_back(7 + 31 * i % 100);
+  }
+  item.unconditional = model.unconditional_prompt(item.prompt, 0);
+  item.law.guidance = std::max(opened.spec.sampling.guidance, 2.0);
+  item.seed = seed;
+  return item;
+}
+
+}  // namespace
+
+std::vector<double> read_accept_trace(const std::filesystem::path& path) {
+  const Json json = parse_json(read_file(path, std::size_t{1} << 20, ErrorKind::kUsage),
+                               path.string(), {.kind = ErrorKind::kUsage});
+  const JsonReader reader(json, path.string(), "", ErrorKind::kUsage);
+  const JsonReader meters = reader.has("meters") ? reader.object("meters") : reader;
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const auto tested = meters.integers("tested_by_depth", 1, kMost, 4096);
+  auto accepted = meters.integers("accepted_by_depth", 0, kMost, 4096);
+  accepted.resize(tested.size());
+  std::vector<double> out;
+  for (std::size_t j = 0; j < tested.size(); ++j) {
+    out.push_back(std::min(1.0, static_cast<double>(accepted[j]) / static_cast<double>(tested[j])));
+  }
+  if (out.empty()) meters.fail("tested_by_depth", "counts of at least one depth", "none");
+  return out;
+}
+
+void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, BenchReport& report) {
+  OpenedModel opened = open_model(options.model);
+  const std::int64_t widest =
+      *std::max_element(options.windows.begin(), options.windows.end());
+  for (const std::int64_t batch : options.batch_sizes) {
+    check_memory(plan_generation(opened, backend,
+                                 {.storage = options.storage, .images = batch, .window = widest}),
+                 options.model);
+  }
+  const ImageModel model = load_image_model(opened, backend, options.storage);
+  const DecodeAids aids{.codes = model.config().codes, .columns = model.config().grid_cols};
+  DecodeMethod method = settle_method(decode_method("gumbel"), aids, model.image_token_count());
+  const OwnedParts<float, KeyedRandom> plain(DecodeMethod{}, aids), owned(method, aids);
+  ReplayRule rule(options.trace);
+  LoopParts parts = owned.parts();
+  parts.rule = &rule;
+  for (const std::int64_t batch : options.batch_sizes) {
+    std::vector<DecodeItem> items;
+    for (std::int64_t i = 0; i < batch; ++i) {
+      items.push_back(replay_item(opened, model, static_cast<std::uint64_t>(i) + 1));
+    }
+    const auto loop_for = [&](std::int64_t window) {
+      return DecodeLoop(model, {.items = batch,
+                                .prompt_tokens = static_cast<std::int64_t>(items[0].prompt.size()),
+                                .window = window,
+                                .kv = options.storage});
+    };
+    DecodeLoop plain_loop = loop_for(1);
+    Painter by_plain{plain_loop, items, options.tokens};
+    for (std::size_t k = 0; k <= options.windows.size(); ++k) {
+      const bool adaptive = k == options.windows.size();
+      const std::int64_t window = adaptive ? widest : options.windows[k];
+      DecodeLoop loop = loop_for(window);
+      Painter by_method{loop, items, options.tokens};
+      WindowController controller(window);
+      std::vector<double> ratios, seconds;
+      for (std::int64_t pair = 0; pair < options.pairs; ++pair) {
+        double took[2];
+        for (int turn = 0; turn < 2; ++turn) {
+          const int who = (turn + static_cast<int>(pair)) % 2;
+          took[who] = who == 0 ? by_plain.run(plain.parts(), nullptr)
+                               : by_method.run(parts, adaptive ? &controller : nullptr);
+        }
+        ratios.push_back(took[1] / took[0]);
+        seconds.push_back(took[1]);
+      }
+      const Interval ratio = bootstrap_median(ratios);
+      const std::string name = adaptive ? "replay.auto" : "replay.w" + std::to_string(window);
+      Json object = report.start(name);
+      object["model"] = options.model;
+      object["dtype"] = dtype_name(options.storage);
+      object["batch"] = batch;
+      object["tokens"] = options.tokens;
+      object["latency_ratio"] = interval_json(ratio);
+      object["seconds_a_token"] = interval_json(bootstrap_median(seconds));
+      object["quality"] = nullptr;
+      if (adaptive) object["why"] = controller.why();
+      report.emit(object);
+      report.add_row(name, options.model + ", batch " + std::to_string(batch),
+                     fixed_digits(bootstrap_median(seconds).mean * 1e3, 2) + " ms a token",
+                     fixed_digits(ratio.mean, 3) + " (" + fixed_digits(ratio.low, 3) + "-" +
+                         fixed_digits(ratio.high, 3) + ") of plain's time",
+                     adaptive ? controller.why() : "");
+    }
+  }
+}
+
+}  // namespace tessera
