@@ -115,9 +115,8 @@ struct Duel {
 
 Json times_json(const PassTimes& times) {
   const double all = times.draft + times.forward + times.judge;
-  return {{"draft", times.draft / all},
-          {"forward", times.forward / all},
-          {"judge", times.judge / all}};
+  return {
+      {"draft", times.draft / all}, {"forward", times.forward / all}, {"judge", times.judge / all}};
 }
 
 void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const DecodeMethod& method,
@@ -134,8 +133,10 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
   }
   Json object = report.start("decode." + method.name);
   object["model"] = pipeline.model_name();
-  object["method"] = {{"drafter", method.drafter}, {"tail", method.tail},
-                      {"accept", method.rule},     {"window", method.window},
+  object["method"] = {{"drafter", method.drafter},
+                      {"tail", method.tail},
+                      {"accept", method.rule},
+                      {"window", method.window},
                       {"adaptive", method.adaptive}};
   object["promise"] = promise_name(promise_of(method));
   object["guidance"] = duel.sampling.guidance ? Json(*duel.sampling.guidance) : Json();
@@ -153,15 +154,18 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
 
   const std::string name = method.name + ", " + method.drafter + ", window " +
                            (method.adaptive ? "auto" : std::to_string(method.window));
-  report.add_row(name, "batch " + std::to_string(duel.batch) + ", scene " +
-                           text_of({100 * row[Mark::kScene].mean, 100 * row[Mark::kScene].low,
-                                    100 * row[Mark::kScene].high, 0}, 1) + " %",
-                 text_of(rate, 2) + " tokens a pass", text_of(ratio, 2) + " of plain's time",
-                 fixed_digits(by_method.meters.mean_entropy(), 3) + " nats, z " +
-                     fixed_digits(by_method.meters.z_score(), 1) + ", PIT " +
-                     fixed_digits(by_method.meters.pit_statistic(), 2) + ", TV bound " +
-                     fixed_digits(by_method.meters.excess /
-                                      static_cast<double>(by_method.marks.size()), 2));
+  report.add_row(
+      name,
+      "batch " + std::to_string(duel.batch) + ", scene " +
+          text_of({100 * row[Mark::kScene].mean, 100 * row[Mark::kScene].low,
+                   100 * row[Mark::kScene].high, 0},
+                  1) +
+          " %",
+      text_of(rate, 2) + " tokens a pass", text_of(ratio, 2) + " of plain's time",
+      fixed_digits(by_method.meters.mean_entropy(), 3) + " nats, z " +
+          fixed_digits(by_method.meters.z_score(), 1) + ", PIT " +
+          fixed_digits(by_method.meters.pit_statistic(), 2) + ", TV bound " +
+          fixed_digits(by_method.meters.excess / static_cast<double>(by_method.marks.size()), 2));
   const Interval& kind = row[Mark::kKind];
   points.push_back({name, rate.mean, rate.low, rate.high, 100 * kind.mean, 100 * kind.low,
                     100 * kind.high, promise_of(method) != Promise::kNone});
@@ -170,8 +174,7 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
 }  // namespace
 
 void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
-  const auto backend =
-      make_backend(options.pipeline.device, {.threads = options.pipeline.threads});
+  const auto backend = make_backend(options.pipeline.device, {.threads = options.pipeline.threads});
   const Judge judge = Judge::open(*backend, bundled_judge());
   const Prompts prompts = held_out_prompts(options);
   std::vector<double> scales = options.guidance;

@@ -95,16 +95,16 @@ std::string scatter_svg(const PlotTitles& titles, std::span<const PlotPoint> poi
     const double row = kTop + 10 + 18 * static_cast<double>(i);
     out += line(px(point.x_low), py(point.y), px(point.x_high), py(point.y), stroke) +
            line(px(point.x), py(point.y_low), px(point.x), py(point.y_high), stroke);
-    for (const auto& [cx, cy] : {std::pair{px(point.x), py(point.y)},
-                                 std::pair{kLeft + wide + 20, row - 4}}) {
+    for (const auto& [cx, cy] :
+         {std::pair{px(point.x), py(point.y)}, std::pair{kLeft + wide + 20, row - 4}}) {
       out += "<circle cx=\"" + number(cx) + "\" cy=\"" + number(cy) + "\" r=\"5\" " + mark + "/>\n";
     }
     out += text_at(kLeft + wide + 32, row, point.name, "");
   }
   out += text_at(kLeft + wide / 2, kHeight - 12, titles.x, centred) +
          text_at(kLeft + wide / 2, 22, titles.title, centred + " font-size=\"15\"") +
-         "<text transform=\"translate(16 " + number(kTop + high / 2) + ") rotate(-90)\" " + centred +
-         ">" + escaped(titles.y) + "</text>\n</svg>\n";
+         "<text transform=\"translate(16 " + number(kTop + high / 2) + ") rotate(-90)\" " +
+         centred + ">" + escaped(titles.y) + "</text>\n</svg>\n";
   return out;
 }
 

@@ -95,8 +95,7 @@ std::vector<double> read_accept_trace(const std::filesystem::path& path) {
 
 void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, BenchReport& report) {
   OpenedModel opened = open_model(options.model);
-  const std::int64_t widest =
-      *std::max_element(options.windows.begin(), options.windows.end());
+  const std::int64_t widest = *std::max_element(options.windows.begin(), options.windows.end());
   for (const std::int64_t batch : options.batch_sizes) {
     check_memory(plan_generation(opened, backend,
                                  {.storage = options.storage, .images = batch, .window = widest}),

@@ -28,8 +28,8 @@ struct BenchFlags {
   std::int64_t runs = 3;
   bool no_pixels = false;
   std::string model;
-  std::vector<std::string> methods = {"auto", "gumbel", "coupled", "coupled-gumbel", "sjd",
-                                      "gsd",  "lantern", "cool"};
+  std::vector<std::string> methods = {"auto", "gumbel", "coupled", "coupled-gumbel",
+                                      "sjd",  "gsd",    "lantern", "cool"};
   std::vector<std::int64_t> windows = {16, 64, 128}, batch_sizes = {1};
   std::vector<double> guidance;
   DecodeFlags parts;
@@ -121,7 +121,8 @@ int run_bench(const BenchFlags& flags) {
 
 void add_bench(CLI::App& root, Session& session) {
   static BenchFlags flags;
-  CLI::App* app = root.add_subcommand("bench", "measure single ops, whole pictures, or decoding methods");
+  CLI::App* app =
+      root.add_subcommand("bench", "measure single ops, whole pictures, or decoding methods");
   add_common_flags(*app, session);
   choice_flag(*app, "what", flags.what, {"ops", "image", "decode"}, "what to measure")->required();
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");

@@ -30,20 +30,28 @@ void add_decode_flags(CLI::App& app, DecodeFlags& flags) {
   }
   text_flag(app, "--decode", flags.decode, methods)->group(group);
   integer_flag(app, "--window", flags.window, 1, kMost, "tokens tried in one pass")->group(group);
-  text_flag(app, "--drafter", flags.drafter, "who guesses: " + joined(drafter_names()))
+  text_flag(app, "--drafter", flags.drafter, "who guesses: " + joined(drafter_names()) + ", model")
+      ->group(group);
+  text_flag(app, "--model-draft", flags.draft_model,
+            "draft model, of one picture tokenizer with the model; drafter \"model\"")
       ->group(group);
   text_flag(app, "--tail", flags.tail, "guesses behind a refused one: " + joined(tail_names()))
       ->group(group);
   text_flag(app, "--accept", flags.accept, "who judges: " + joined(rule_names()))->group(group);
   integer_flag(app, "--group-size", flags.group_size, 1, kMost, "grouped: codes that count as one")
       ->group(group);
-  integer_flag(app, "--relax-neighbours", flags.relax_neighbours, 0, kMost,
+  integer_flag(app, "--neighbours", flags.neighbours, 0, kMost,
                "relaxed: similar codes that lend their mass")
       ->group(group);
-  number_flag(app, "--relax-delta", flags.relax_delta, 0, 1, "relaxed: most mass that is lent")
-      ->group(group);
-  number_flag(app, "--relax-lambda", flags.relax_lambda, 0, 1e6,
+  number_flag(app, "--delta", flags.delta, 0, 1, "relaxed: most mass that is lent")->group(group);
+  number_flag(app, "--lambda", flags.lambda, 0, 1e6,
               "relaxed: most factor of the guess's own mass; 0 = no bound")
+      ->group(group);
+  number_flag(app, "--lenience", flags.lenience, 1e-6, 1e6,
+              "lenient: guesses count this fraction of their probability")
+      ->group(group);
+  number_flag(app, "--tv-budget", flags.tv_budget, 0, 1e6,
+              "most a picture's law may differ from the target's, in total variation; 0 = no bound")
       ->group(group);
   number_flag(app, "--cool-peak", flags.cool_peak, 0, 1e6, "cool: factor of the first guess")
       ->group(group);
@@ -61,9 +69,11 @@ DecodeMethod method_of(const DecodeFlags& flags, const DecodeMethod& fallback) {
   take(method.rule, flags.accept);
   take(method.window, flags.window);
   take(method.grouped.size, flags.group_size);
-  take(method.relaxed.neighbours, flags.relax_neighbours);
-  take(method.relaxed.delta, flags.relax_delta);
-  take(method.relaxed.lambda, flags.relax_lambda);
+  take(method.relaxed.neighbours, flags.neighbours);
+  take(method.relaxed.delta, flags.delta);
+  take(method.relaxed.lambda, flags.lambda);
+  take(method.lenience, flags.lenience);
+  take(method.tv_budget, flags.tv_budget);
   take(method.cool.peak, flags.cool_peak);
   take(method.cool.decay, flags.cool_decay);
   return method;

@@ -15,9 +15,9 @@ namespace tessera {
 
 // What was given; empty values come from the method's own row.
 struct DecodeFlags {
-  std::optional<std::string> decode, drafter, tail, accept;
-  std::optional<std::int64_t> window, group_size, relax_neighbours;
-  std::optional<double> relax_delta, relax_lambda, cool_peak, cool_decay;
+  std::optional<std::string> decode, drafter, tail, accept, draft_model;
+  std::optional<std::int64_t> window, group_size, neighbours;
+  std::optional<double> delta, lambda, lenience, cool_peak, cool_decay, tv_budget;
 };
 
 void add_decode_flags(CLI::App& app, DecodeFlags& flags);

@@ -46,6 +46,7 @@ EvalScenesRequest request_of(const EvalFlags& flags) {
   request.options.threads = static_cast<int>(flags.device.threads);
   request.options.storage = storage_choice(flags.device);
   request.options.batch_size = flags.batch_size;
+  request.options.draft_model = flags.decode.draft_model.value_or("");
   request.options.method = method_of(flags.decode);
   request.sampling = flags.sampling;
   request.judge = flags.judge;
@@ -93,12 +94,13 @@ std::string figures_text(const EvalScenesReport& report) {
     out += text;
   }
   const Interval& rate = report.tokens_per_pass;
-  std::snprintf(text, sizeof text,
-                "Decoding %s, window %lld: %.2f tokens a pass (%.2f-%.2f), acceptance %.3f, entropy "
-                "%.3f nats a token, z %.2f, PIT %.2f.\n",
-                report.method.name.c_str(), static_cast<long long>(report.method.window), rate.mean,
-                rate.low, rate.high, report.meters.acceptance(), report.meters.mean_entropy(),
-                report.meters.z_score(), report.meters.pit_statistic());
+  std::snprintf(
+      text, sizeof text,
+      "Decoding %s, window %lld: %.2f tokens a pass (%.2f-%.2f), acceptance %.3f, entropy "
+      "%.3f nats a token, z %.2f, PIT %.2f.\n",
+      report.method.name.c_str(), static_cast<long long>(report.method.window), rate.mean, rate.low,
+      rate.high, report.meters.acceptance(), report.meters.mean_entropy(), report.meters.z_score(),
+      report.meters.pit_statistic());
   return out + text;
 }
 

@@ -124,6 +124,7 @@ PipelineOptions pipeline_options(const GenerateFlags& flags) {
   options.batch_size = flags.batch_size;
   options.width = flags.size.width.value_or(0);
   options.height = flags.size.height.value_or(0);
+  options.draft_model = flags.decode.draft_model.value_or("");
   options.method = method_of(flags.decode, flags.recorded_method);
   return options;
 }

@@ -27,8 +27,7 @@ Interval bootstrap_mean(std::span<const double> values, int draws = 2000, std::u
 Interval bootstrap_all(std::span<const double> values, int draws = 2000, std::uint64_t seed = 1);
 
 // The median and its percentile interval, over any values.
-Interval bootstrap_median(std::span<const double> values, int draws = 2000,
-                          std::uint64_t seed = 1);
+Interval bootstrap_median(std::span<const double> values, int draws = 2000, std::uint64_t seed = 1);
 
 // One line of the table: a set of pictures and how often each attribute was right.
 struct EvalRow {

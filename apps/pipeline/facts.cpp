@@ -35,7 +35,16 @@ std::string quoted_if_needed(const std::string& text) {
 void read_method(const JsonReader& reader, DecodeMethod& method) {
   method.name = reader.string("decode");
   method.rule = reader.string("accept");
-  method.window = reader.integer("window", 1, kMaxFactsTokens);
+  for (const NamedMethod& named : named_methods()) {
+    if (named.name == method.name) method.adaptive = named.adaptive;
+  }
+  if (method.adaptive) {
+    method.window = decode_method(method.name).window;
+  } else {
+    method.window = reader.integer("window", 1, kMaxFactsTokens);
+  }
+  method.lenience = reader.number_or("lenience", method.lenience, 1e-6, 1e6);
+  method.tv_budget = reader.number_or("tv_budget", 0, 0, 1e6);
   if (reader.has("drafter")) method.drafter = reader.string("drafter");
   if (reader.has("tail")) method.tail = reader.string("tail");
   if (reader.has("grouped")) {
@@ -81,10 +90,13 @@ Json facts_json(const PictureFacts& facts) {
               {"decode", facts.method.name},
               {"accept", facts.method.rule},
               {"preserves_distribution", facts.preserves_distribution},
-              {"tokens", facts.tokens},
-              {"passes", facts.passes},
-              {"tokens_per_pass", facts.tokens_per_pass()},
-              {"window", facts.method.window}});
+              {"tokens", facts.tokens}});
+  // What an adaptive method did depends on the machine's mood; the record does not.
+  if (!facts.method.adaptive) {
+    out.update({{"passes", facts.passes},
+                {"tokens_per_pass", facts.tokens_per_pass()},
+                {"window", facts.method.window}});
+  }
   if (facts.method.speculative()) {
     out["drafter"] = facts.method.drafter;
     out["tail"] = facts.method.tail;
@@ -101,7 +113,10 @@ Json facts_json(const PictureFacts& facts) {
         {"neighbours", relaxed.neighbours}, {"delta", relaxed.delta}, {"lambda", relaxed.lambda}};
   } else if (facts.method.rule == "cool") {
     out["cool"] = {{"peak", facts.method.cool.peak}, {"decay", facts.method.cool.decay}};
+  } else if (facts.method.rule == "lenient") {
+    out["lenience"] = facts.method.lenience;
   }
+  if (facts.method.tv_budget > 0) out["tv_budget"] = facts.method.tv_budget;
   return out;
 }
 
@@ -133,14 +148,14 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
       parse_json(text, file, {.max_bytes = kMaxFactsBytes, .max_depth = 4, .kind = kind});
   const JsonReader reader(json, file, "", kind);
   static constexpr std::string_view kKnown[] = {
-      "version",   "program", "prompt",          "negative_prompt",
-      "model",     "family",  "dtype",           "backend",
-      "seed",      "width",   "height",          "temp",
-      "top_k",     "top_p",   "min_p",           "typical",
-      "cfg_scale", "decode",  "accept",          "preserves_distribution",
-      "tokens",    "passes",  "tokens_per_pass", "window",
-      "drafter",   "tail",    "grouped",         "relaxed",
-      "cool"};
+      "version",   "program",  "prompt",          "negative_prompt",
+      "model",     "family",   "dtype",           "backend",
+      "seed",      "width",    "height",          "temp",
+      "top_k",     "top_p",    "min_p",           "typical",
+      "cfg_scale", "decode",   "accept",          "preserves_distribution",
+      "tokens",    "passes",   "tokens_per_pass", "window",
+      "drafter",   "tail",     "grouped",         "relaxed",
+      "cool",      "lenience", "tv_budget"};
   reader.only(kKnown);
   reader.integer("version", kFactsVersion, kFactsVersion);
   constexpr std::int64_t kMaxSide = 16384;
@@ -165,7 +180,7 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
   read_method(reader, facts.method);
   facts.preserves_distribution = reader.boolean_or("preserves_distribution", false);
   facts.tokens = reader.integer("tokens", 1, kMaxFactsTokens);
-  facts.passes = reader.integer("passes", 1, kMaxFactsTokens);
+  if (!facts.method.adaptive) facts.passes = reader.integer("passes", 1, kMaxFactsTokens);
   return facts;
 }
 
@@ -177,7 +192,7 @@ std::string a1111_parameters(const PictureFacts& facts) {
     out += name;
     out += ": " + quoted_if_needed(value);
   };
-  field("Steps", std::to_string(facts.passes), "\n");
+  field("Steps", std::to_string(facts.method.adaptive ? facts.tokens : facts.passes), "\n");
   field("Sampler", facts.method.name, ", ");
   field("CFG scale", shortest(facts.law.guidance), ", ");
   field("Seed", std::to_string(facts.seed), ", ");

@@ -1,27 +1,19 @@
 // Joins family, text tokenizer, decode loop and VQ decoder.
 #include "apps/pipeline/generate_pipeline.h"
-#include "apps/pipeline/guess_table_file.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "apps/pipeline/draft_model.h"
+#include "apps/pipeline/guess_table_file.h"
+#include "apps/pipeline/prompt_encoder.h"
 
 #include "engine/core/io.h"
-#include "engine/core/utf8.h"
 #include "engine/decoding/method_parts.h"
-#include "tokenizers/text/tokenizer.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
 namespace tessera {
 
 namespace {
-
-constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 10;
-
-[[noreturn]] void refuse_request(std::string code, std::string where, std::string expected,
-                                 std::string found, std::string hint = "") {
-  throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
-               std::move(found), std::move(hint)});
-}
 
 std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
@@ -45,17 +37,6 @@ FamilyOptions family_options(const PipelineOptions& options) {
   return {.image_size = options.width == options.height ? options.width : 0};
 }
 
-void check_prompt_text(const std::string& text, const char* where) {
-  if (text.empty()) refuse_request("E_PROMPT_EMPTY", where, "a text", "nothing");
-  if (text.size() > kMaxPromptBytes) {
-    refuse_request("E_PROMPT_LENGTH", where, "at most 65536 bytes",
-                   std::to_string(text.size()) + " bytes");
-  }
-  if (!is_valid_utf8(text) || text.find('\0') != std::string::npos) {
-    refuse_request("E_PROMPT_TEXT", where, "UTF-8 text without NUL", "other bytes");
-  }
-}
-
 }  // namespace
 
 LawSettings settle_sampling(const SamplingChoice& choice, const SamplingDefaults& preset) {
@@ -76,23 +57,25 @@ struct GeneratePipeline::State {
         opened(std::move(opened_model)),
         backend(make_backend(given.device, {.threads = given.threads})),
         storage(given.storage.value_or(stored_dtype(opened))),
-        vq_storage(stored_vq_dtype(opened)) {
+        vq_storage(stored_vq_dtype(opened)),
+        prompts(opened, name) {
     expects(options.batch_size >= 1, "a batch has pictures");
     check_geometry(options, opened.spec, name);
     const ImageModelConfig& config = opened.spec.model;
     aids.codes = config.codes;
     aids.columns = config.grid_cols;
     aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
+    if (!options.draft_model.empty()) {
+      draft = DraftModel::open(options.draft_model, config, name, *backend);
+      aids.draft_model = true;
+    }
     options.method = settle_method(options.method, aids, config.image_tokens());
     check_method(options.method, aids, config.image_tokens());
     if (options.method.adaptive) controller.emplace(options.method.window);
-    if (opened.spec.prompt.kind == PromptKind::kText) load_text_tokenizer();
   }
 
-  void load_text_tokenizer();
-  std::vector<std::int32_t> encode_text(const std::string& text, const char* where) const;
-  std::int32_t parse_class(const std::string& text) const;
   DecodeLimits limits_for(std::span<const PreparedRequest> requests) const;
+  DraftLimits draft_limits(std::span<const PreparedRequest> requests) const;
   bool run_batch(std::span<const PreparedRequest> batch, std::size_t first,
                  GenerateListener& listener);
   GenerateProgress progress_of(const PassEvent& event, std::size_t first, double started) const;
@@ -109,79 +92,16 @@ struct GeneratePipeline::State {
   OpenedModel opened;
   std::unique_ptr<Backend> backend;
   DType storage, vq_storage;
-  std::optional<TextTokenizer> text;
-  PromptForm form;
-  std::int32_t pad = 0, begin_image = 0;
+  PromptEncoder prompts;
   std::optional<ImageModel> model;
   std::unique_ptr<VqTokenizer> vq;
   std::unique_ptr<DecodeLoop> loop;
   DecodeAids aids;
+  ModelDrafter* drafter = nullptr;  // of parts, when it is a model
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
+  std::unique_ptr<DraftModel> draft;
   std::optional<WindowController> controller;  // keeps what it learned from batch to batch
 };
-
-// Reads tokenizer.json and finds the template and the special tokens in it, by string.
-void GeneratePipeline::State::load_text_tokenizer() {
-  const FamilySpec& spec = opened.spec;
-  text = opened.tokenizer_json.empty() ? TextTokenizer::from_file(spec.tokenizer)
-                                       : TextTokenizer::from_json(opened.tokenizer_json, name);
-  const std::string file = spec.tokenizer.empty() ? name : spec.tokenizer.string();
-  const auto refuse = [&](const std::string& token) {
-    throw Error({.kind = ErrorKind::kModel,
-                 .code = "E_TOKENIZER_TOKEN",
-                 .file = file,
-                 .where = "added_tokens",
-                 .expected = "the token " + token,
-                 .found = "none of this name"});
-  };
-  const auto id = [&](const std::string& token) {
-    const auto found = text->id_of(token);
-    if (!found) refuse(token);
-    return *found;
-  };
-  pad = id(spec.prompt.pad_token);
-  begin_image = id(spec.prompt.begin_image_token);
-  const auto fits = [&](const PromptForm& candidate) {
-    return candidate.requires_token.empty() || text->id_of(candidate.requires_token);
-  };
-  const auto found = std::find_if(spec.prompt.forms.begin(), spec.prompt.forms.end(), fits);
-  if (found == spec.prompt.forms.end()) refuse(spec.prompt.forms.front().requires_token);
-  form = *found;
-  if (text->vocab_size() > spec.model.prompt_vocab) {
-    throw Error({.kind = ErrorKind::kModel,
-                 .code = "E_TOKENIZER_VOCAB",
-                 .file = file,
-                 .where = "vocab",
-                 .expected = "at most " + std::to_string(spec.model.prompt_vocab) +
-                             " tokens, which is what the model embeds",
-                 .found = std::to_string(text->vocab_size())});
-  }
-}
-
-std::vector<std::int32_t> GeneratePipeline::State::encode_text(const std::string& prompt,
-                                                               const char* where) const {
-  check_prompt_text(prompt, where);
-  std::vector<std::int32_t> ids = text->encode(form.before + prompt + form.after);
-  const auto most = static_cast<std::size_t>(opened.spec.model.max_prompt);
-  if (ids.size() > most) {
-    refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
-                   std::to_string(ids.size()) + " tokens", "shorten the text");
-  }
-  expects(!ids.empty() && ids.back() == begin_image, "a prompt ends with the begin-image token");
-  return ids;
-}
-
-std::int32_t GeneratePipeline::State::parse_class(const std::string& prompt) const {
-  const std::int64_t classes = opened.spec.prompt.classes;
-  std::int64_t value = -1;
-  const char* end = prompt.data() + prompt.size();
-  const auto [rest, status] = std::from_chars(prompt.data(), end, value);
-  if (status != std::errc{} || rest != end || value < 0 || value >= classes) {
-    refuse_request("E_CLASS", "--prompt", "a class number from 0 to " + std::to_string(classes - 1),
-                   "'" + prompt.substr(0, 200) + "'");
-  }
-  return static_cast<std::int32_t>(value);
-}
 
 DecodeLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest> requests) const {
   DecodeLimits limits{.items = std::min<std::int64_t>(options.batch_size,
@@ -198,6 +118,17 @@ DecodeLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest
     limits.guided = limits.guided || request.item.law.guided();
   }
   return limits;
+}
+
+DraftLimits GeneratePipeline::State::draft_limits(std::span<const PreparedRequest> requests) const {
+  const DecodeLimits limits = limits_for(requests);
+  DraftLimits out{.items = limits.items, .window = limits.window, .guided = limits.guided};
+  for (const PreparedRequest& request : requests) {
+    const DraftItem& item = request.draft;
+    const std::size_t longest = std::max(item.prompt.size(), item.unconditional.size());
+    out.prompt_tokens = std::max(out.prompt_tokens, static_cast<std::int64_t>(longest));
+  }
+  return out;
 }
 
 Image GeneratePipeline::State::to_image(const Tensor& pixels) const {
@@ -282,6 +213,11 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
     }
     return flow;
   };
+  if (drafter != nullptr) {
+    std::vector<DraftItem> drafts;
+    for (const PreparedRequest& request : batch) drafts.push_back(request.draft);
+    drafter->set_items(drafts);
+  }
   std::vector<DecodeResult> results =
       loop->run(items, parts->parts(), on_pass, controller ? &*controller : nullptr);
   const double painted = monotonic_seconds() - started;
@@ -326,20 +262,12 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
   DecodeItem& item = out.item;
   item.law = settle_sampling(request.sampling, model.sampling);
   item.seed = request.seed;
-  if (model.prompt.kind == PromptKind::kClass) {
-    if (request.negative_prompt) {
-      refuse_request("E_NEGATIVE_PROMPT", "--negative-prompt",
-                     "none, as this model takes class numbers", "a text");
-    }
-    item.prompt = {state_->parse_class(request.prompt)};
-    if (item.law.guided()) item.unconditional = {model.model.null_class};
-  } else {
-    item.prompt = state_->encode_text(request.prompt, "--prompt");
-    if (item.law.guided() && request.negative_prompt) {
-      item.unconditional = state_->encode_text(*request.negative_prompt, "--negative-prompt");
-    } else if (item.law.guided()) {
-      item.unconditional = unconditional_prompt(model.model, item.prompt, state_->pad);
-    }
+  EncodedPrompt encoded =
+      state_->prompts.encode(request.prompt, request.negative_prompt, item.law.guided());
+  item.prompt = std::move(encoded.prompt);
+  item.unconditional = std::move(encoded.unconditional);
+  if (state_->draft) {
+    out.draft = state_->draft->item(request.prompt, request.negative_prompt, item.law);
   }
   PictureFacts& facts = out.facts;
   facts.program = program_version();
@@ -360,13 +288,15 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
 
 MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> requests) const {
   const DecodeLimits limits = state_->limits_for(requests);
-  return plan_generation(spec(), state_->vq_storage, backend(),
-                         {.storage = storage(),
-                          .images = limits.items,
-                          .guidance = limits.guided,
-                          .prompt_tokens = limits.prompt_tokens,
-                          .window = limits.window,
-                          .laws = limits.laws});
+  MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(),
+                                    {.storage = storage(),
+                                     .images = limits.items,
+                                     .guidance = limits.guided,
+                                     .prompt_tokens = limits.prompt_tokens,
+                                     .window = limits.window,
+                                     .laws = limits.laws});
+  if (state_->draft) plan.draft = state_->draft->bytes(state_->draft_limits(requests));
+  return plan;
 }
 
 void GeneratePipeline::load() {
@@ -401,6 +331,13 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
   };
   if (state.loop == nullptr || !fits(state.loop->limits())) {
     state.loop.reset();  // before the new one: both together may not fit
+    if (state.draft && state.options.method.drafter == kModelDrafter) {
+      state.drafter = nullptr;
+      state.parts->set_drafter(nullptr);
+      std::unique_ptr<ModelDrafter> made = state.draft->make_drafter(state.draft_limits(requests));
+      state.drafter = made.get();
+      state.parts->set_drafter(std::move(made));
+    }
     state.loop = std::make_unique<DecodeLoop>(*state.model, limits);
   }
   const auto batch = static_cast<std::size_t>(limits.items);

@@ -17,6 +17,7 @@
 #include "engine/core/error.h"
 #include "engine/decoding/decode_loop.h"
 #include "engine/decoding/decode_method.h"
+#include "engine/decoding/drafters/model_drafter.h"
 #include "engine/families/open_model.h"
 #include "vision/image/image.h"
 
@@ -40,6 +41,7 @@ struct PipelineOptions {
   std::int64_t batch_size = 1;         // pictures at once
   std::int64_t width = 0, height = 0;  // pixels; 0 = what the model does
   DecodeMethod method;                 // how tokens are found
+  std::string draft_model;             // who guesses for method "draft"; empty = nobody
 };
 
 struct GenerateRequest {
@@ -52,6 +54,7 @@ struct GenerateRequest {
 // A request with its prompt encoded and its settings settled.
 struct PreparedRequest {
   DecodeItem item;
+  DraftItem draft;     // the same for the draft model, if there is one
   PictureFacts facts;  // tokens and passes are filled when it was painted
 };
 
@@ -66,7 +69,7 @@ struct GeneratedPicture {
   PictureFacts facts;
   double seconds = 0;  // of its batch, from prefill to pixels, divided by the pictures in it
   DecodeMeters meters;
-  PassTimes times;     // of its batch, all passes behind the prefill
+  PassTimes times;  // of its batch, all passes behind the prefill
   ErrorInfo error;  // kFailed
 };
 

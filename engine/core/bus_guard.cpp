@@ -101,8 +101,6 @@ BusGuard& BusGuard::operator=(BusGuard&& other) noexcept {
   return *this;
 }
 
-bool BusGuard::hit() const {
-  return slot_ >= 0 && g_slots[static_cast<std::size_t>(slot_)].hit;
-}
+bool BusGuard::hit() const { return slot_ >= 0 && g_slots[static_cast<std::size_t>(slot_)].hit; }
 
 }  // namespace tessera

@@ -41,10 +41,10 @@ enum class Purpose : std::uint32_t {
 
 // A 64-bit key from (seed, item), well mixed, so that neighbouring seeds are unrelated.
 constexpr std::array<std::uint32_t, 2> philox_key(std::uint64_t seed, std::uint64_t item) {
-  const PhiloxBlock mixed = philox4x32(
-      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
-       static_cast<std::uint32_t>(item), static_cast<std::uint32_t>(item >> 32)},
-      {0x54657373u, 0x65726131u});
+  const PhiloxBlock mixed =
+      philox4x32({static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
+                  static_cast<std::uint32_t>(item), static_cast<std::uint32_t>(item >> 32)},
+                 {0x54657373u, 0x65726131u});
   return {mixed[0], mixed[1]};
 }
 

@@ -34,6 +34,8 @@ struct DraftTest {
   std::int32_t token = 0;      // the draft
   std::uint32_t position = 0;  // of the picture's tokens
   std::uint32_t depth = 0;     // drafts before it in this pass
+  // What may be accepted beyond the exact rule's chance: what is left of a total-variation budget.
+  Real most_excess = 1;
 };
 
 template <typename Real>
@@ -67,9 +69,6 @@ class AcceptanceRule {
   // `scratch` [V].
   virtual Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                                 std::span<Real> scratch) const = 0;
-  // How much of what it gives beyond the exact rule is spent; 1 = as configured, 0 = exact.
-  // Rules that keep the distribution have nothing to scale.
-  virtual void set_strength(double) {}
 };
 
 // min(1, p(x) / q(x)).
@@ -109,6 +108,11 @@ Judgement<Real> judge_by_ratio(const DraftTest<Real>& test, Real chance_mass, Ra
   const Real q = test.draft.prob(test.token);
   Judgement<Real> out;
   out.strict = strict_chance(test);
+  if (test.most_excess < 1) {
+    const Real most = (out.strict + test.most_excess) * q;
+    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+    chance_mass = std::max(p, std::min(chance_mass, most));
+  }
   out.chance = chance_mass < q ? chance_mass / q : Real{1};
   out.accepted = random.accepts({Purpose::kAccept, test.position}, chance_mass, q);
   out.token = out.accepted

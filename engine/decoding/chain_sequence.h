@@ -31,6 +31,7 @@ struct ChainParts {
   AcceptanceRule<Real, Random>* rule = nullptr;
   const TailPolicy<Real, Random>* tail = nullptr;
   Drafter<Real, Random>* drafter = nullptr;
+  double tv_budget = 0;  // of a whole picture, spent evenly along it; 0 = none
 
   bool needs_laws() const { return rule->needs_laws() || tail->needs_laws(); }
 };
@@ -90,9 +91,10 @@ class ChainSequence {
     for (; accepted && depth < count; ++depth) {
       const TargetRow<Real> row = process(raw(depth));
       const DraftLaw<Real> draft = drafts_.law(depth);
-      const Judgement<Real> judgement = parts_.rule->judge(
-          {row, draft, drafts_.token(depth), position(), static_cast<std::uint32_t>(depth)},
-          random_, scratch_);
+      const Judgement<Real> judgement =
+          parts_.rule->judge({row, draft, drafts_.token(depth), position(),
+                              static_cast<std::uint32_t>(depth), excess_left()},
+                             random_, scratch_);
       meters_.count_test(depth, judgement);
       commit(row, judgement.token);
       accepted = judgement.accepted;
@@ -110,6 +112,13 @@ class ChainSequence {
   }
 
  private:
+  // What the picture so far leaves of its share of the budget.
+  Real excess_left() const {
+    if (parts_.tv_budget <= 0) return Real{1};
+    const double share = static_cast<double>(tokens_.size() + 1) / static_cast<double>(total_);
+    return static_cast<Real>(std::max(0.0, parts_.tv_budget * share - meters_.excess));
+  }
+
   std::uint32_t position() const { return static_cast<std::uint32_t>(tokens_.size()); }
 
   // Probabilities cost an exponential an id; a tail that needs none is spared them.

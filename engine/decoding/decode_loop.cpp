@@ -47,6 +47,7 @@ struct DecodeLoop::State {
     std::size_t window_rows = 0;
     std::int64_t first_row = 0;  // of this item in the pass
     bool guided = false;
+    bool diagnosed = false;  // a failure whose layer was looked for
   };
 
   State(const ImageModel& image_model, const DecodeLimits& decode_limits);
@@ -62,6 +63,9 @@ struct DecodeLoop::State {
   void judge_all(std::vector<DecodeResult>& results);
   void judge(Slot& slot, DecodeResult& result);
   void truncate(std::span<const DecodeItem> items, const std::vector<DecodeResult>& results);
+  std::int64_t stack_prompts(const DecodeItem& item, std::size_t number);
+  void name_layers(std::span<const DecodeItem> items, std::vector<DecodeResult>& results);
+  std::string broken_place(const DecodeItem& item, std::size_t number);
   void add_rows(std::size_t item, int branch, std::int64_t begin, std::int64_t count);
 
   Backend& backend() const { return model.backend(); }
@@ -130,6 +134,7 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts
     expects(!item.law.guided() || (limits.guided && !item.unconditional.empty()),
             "guidance needs an unconditional prompt");
     slots[i].guided = item.law.guided();
+    slots[i].diagnosed = false;
     slots[i].sequence.emplace(item.law, static_cast<std::size_t>(model.config().codes),
                               static_cast<std::size_t>(model.image_token_count()),
                               static_cast<std::size_t>(limits.window), parts,
@@ -151,6 +156,18 @@ void DecodeLoop::State::add_rows(std::size_t item, int branch, std::int64_t begi
   }
 }
 
+// Rows of both prompts of one item, as many as are returned.
+std::int64_t DecodeLoop::State::stack_prompts(const DecodeItem& item, std::size_t number) {
+  const auto cond = static_cast<std::int64_t>(item.prompt.size());
+  model.embed_prompt(item.prompt, rows_of(rows.view(), 0, cond));
+  add_rows(number, 0, 0, cond);
+  if (!slots[number].guided) return cond;
+  const auto uncond = static_cast<std::int64_t>(item.unconditional.size());
+  model.embed_prompt(item.unconditional, rows_of(rows.view(), cond, uncond));
+  add_rows(number, 1, cond, uncond);
+  return cond + uncond;
+}
+
 // Both prompts of one item at a time; the last row of each gives the law of the first token.
 void DecodeLoop::State::prefill(std::span<const DecodeItem> items) {
   std::int64_t next_logit_row = 0;
@@ -161,13 +178,7 @@ void DecodeLoop::State::prefill(std::span<const DecodeItem> items) {
     const auto cond = static_cast<std::int64_t>(items[i].prompt.size());
     const auto uncond = slot.guided ? static_cast<std::int64_t>(items[i].unconditional.size()) : 0;
     arena.reset();
-    model.embed_prompt(items[i].prompt, rows_of(rows.view(), 0, cond));
-    add_rows(i, 0, 0, cond);
-    if (slot.guided) {
-      model.embed_prompt(items[i].unconditional, rows_of(rows.view(), cond, uncond));
-      add_rows(i, 1, cond, uncond);
-    }
-    const auto total = static_cast<std::size_t>(cond + uncond);
+    const auto total = static_cast<std::size_t>(stack_prompts(items[i], i));
     const TensorView out = rows_of(hidden.view(), 0, cond + uncond);
     model.transformer().forward(
         {rows_of(rows.view(), 0, cond + uncond), std::span(sequences).first(total),
@@ -289,6 +300,63 @@ void DecodeLoop::State::truncate(std::span<const DecodeItem> items,
   }
 }
 
+// Runs the pass of a failed item once more and looks where the first broken number comes from. Only
+// failures pay for it, also with memory.
+std::string DecodeLoop::State::broken_place(const DecodeItem& item, std::size_t number) {
+  const std::size_t committed = slots[number].sequence->tokens().size();
+  std::int64_t count = 0;
+  arena.reset();
+  const std::int64_t kept = committed == 0 ? 0 : static_cast<std::int64_t>(committed) - 1;
+  for (int branch = 0; branch < (slots[number].guided ? 2 : 1); ++branch) {
+    const auto prompt = branch == 0 ? item.prompt.size() : item.unconditional.size();
+    cache.truncate(sequence_of(number, branch),
+                   committed == 0 ? 0 : static_cast<std::int64_t>(prompt) + kept);
+  }
+  if (committed == 0) {
+    count = stack_prompts(item, number);
+  } else {
+    for (int branch = 0; branch < (slots[number].guided ? 2 : 1); ++branch) {
+      add_rows(number, branch, count, 1);
+      row_tokens[static_cast<std::size_t>(count++)] = slots[number].sequence->tokens().back();
+    }
+    model.embed_image_tokens(std::span(row_tokens).first(static_cast<std::size_t>(count)), arena,
+                             rows_of(rows.view(), 0, count));
+  }
+  const auto layers = static_cast<std::size_t>(model.config().transformer.layers);
+  std::vector<Tensor> entering;
+  std::vector<TensorView> taps;
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    entering.push_back(backend().allocate(DType::kF32, Shape{count, row_width()}));
+    taps.push_back(entering.back().view());
+  }
+  const TensorView out = rows_of(hidden.view(), 0, count);
+  model.transformer().forward(
+      {rows_of(rows.view(), 0, count), std::span(sequences).first(static_cast<std::size_t>(count)),
+       std::span(positions).first(static_cast<std::size_t>(count))},
+      cache, arena, out, {taps});
+  taps.push_back(out);
+  for (std::size_t layer = 0; layer <= layers; ++layer) {
+    Tensor host = Tensor::host(DType::kF32, taps[layer].shape);
+    backend().download(taps[layer], host.view());
+    backend().synchronize();
+    const auto size = static_cast<std::size_t>(host.shape().elements());
+    if (!first_non_finite({host.f32(), size})) continue;
+    return layer == 0 ? "token embedding" : "layer " + std::to_string(layer - 1);
+  }
+  return "picture head";
+}
+
+// After a pass: says in new failures which layer broke.
+void DecodeLoop::State::name_layers(std::span<const DecodeItem> items,
+                                    std::vector<DecodeResult>& results) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Slot& slot = slots[i];
+    if (results[i].status != DecodeStatus::kFailed || slot.diagnosed) continue;
+    slot.diagnosed = true;
+    results[i].error.where = broken_place(items[i], i) + ", " + results[i].error.where;
+  }
+}
+
 void DecodeLoop::State::report(const std::vector<DecodeResult>& results, std::int64_t count,
                                double seconds, WindowController& controller) const {
   controller.observe_time(count, seconds);
@@ -345,6 +413,7 @@ std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, con
     state.backend().synchronize();
     const double scored = monotonic_seconds();
     state.judge_all(results);
+    state.name_layers(items, results);
     state.truncate(items, results);
     const double judged = monotonic_seconds();
     if (pass > 1 && controller != nullptr) {

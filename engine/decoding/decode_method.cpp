@@ -24,9 +24,11 @@ constexpr NamedMethod kMethods[] = {
     {"lantern", "uniform", "maximal", "relaxed", 64,
      "relaxed acceptance of similar codes, another law"},
     {"cool", "uniform", "maximal", "cool", 64, "acceptance that cools with depth, another law"},
+    {"draft", kModelDrafter, "drop", "exact", 4,
+     "speculative sampling with a draft model, same law"},
     {"lookup", "lookup", "drop", "exact", 8,
      "copies what followed the same tokens before, same law"},
-    {"recycling", "recycling", "drop", "exact", 8, "guesses from past successors, same law"},
+    {"recycle", "recycling", "drop", "exact", 8, "guesses from past successors, same law"},
 };
 
 template <typename Rows>
@@ -109,7 +111,12 @@ DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int
 }
 
 void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64_t image_tokens) {
-  check_part("--drafter", method.drafter, drafter_names());
+  if (method.drafter == kModelDrafter && !aids.draft_model) {
+    refuse("E_DECODE_DRAFT", "--drafter model", "a draft model by --model-draft", "none");
+  }
+  if (method.drafter != kModelDrafter) {
+    check_part("--drafter", method.drafter, drafter_names());
+  }
   check_part("--tail", method.tail, tail_names());
   check_part("--accept", method.rule, rule_names());
   if (method.window < 1 || method.window > image_tokens) {
@@ -135,8 +142,10 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
   }
   check_range("--group-size", static_cast<double>(method.grouped.size), 1,
               static_cast<double>(aids.codes));
-  check_range("--relax-delta", method.relaxed.delta, 0, 1);
-  if (method.relaxed.lambda != 0) check_range("--relax-lambda", method.relaxed.lambda, 1, 1e6);
+  check_range("--delta", method.relaxed.delta, 0, 1);
+  check_range("--lenience", method.lenience, 1e-6, 1e6);
+  check_range("--tv-budget", method.tv_budget, 0, 1e6);
+  if (method.relaxed.lambda != 0) check_range("--lambda", method.relaxed.lambda, 1, 1e6);
   check_range("--cool-peak", method.cool.peak, 0, 1e6);
   check_range("--cool-decay", method.cool.decay, 0, 1e3);
 }

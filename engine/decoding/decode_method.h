@@ -24,6 +24,8 @@ struct DecodeMethod {
   GroupedSettings grouped;
   RelaxedSettings relaxed;
   CoolSettings cool;
+  double lenience = 0.5;  // lenient: drafts count this fraction of their probability
+  double tv_budget = 0;   // most total variation of a picture's law from the target's; 0 = no bound
 
   bool speculative() const { return drafter != "none" || tail != "drop"; }
 };
@@ -33,6 +35,7 @@ struct DecodeAids {
   std::int64_t codes = 0, columns = 0;
   std::shared_ptr<const CodeNeighbours> neighbours;  // grouped, relaxed
   std::shared_ptr<const GuessTable> guesses;         // context
+  bool draft_model = false;                          // there is one for "model"
 };
 
 // plain, gumbel, sjd, coupled, ...: one line each in decode_method.cpp.
@@ -45,6 +48,8 @@ struct NamedMethod {
 
 // The drafter that stands for the best one there is: "context" with a guess table, else "uniform".
 inline constexpr std::string_view kBestDrafter = "best";
+// A draft model, which the caller makes and hands to the parts.
+inline constexpr std::string_view kModelDrafter = "model";
 // The method with kBestDrafter replaced and the window cut to the picture.
 DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int64_t image_tokens);
 
@@ -52,7 +57,7 @@ std::span<const NamedMethod> named_methods();
 
 // Error kUsage naming the choices for an unknown name.
 DecodeMethod decode_method(std::string_view name);
-std::span<const std::string_view> drafter_names();
+std::span<const std::string_view> drafter_names();  // of the table; kModelDrafter beside them
 std::span<const std::string_view> tail_names();
 std::span<const std::string_view> rule_names();
 

@@ -29,7 +29,7 @@ struct MethodParts {
     std::unique_ptr<Part> (*make)(const DecodeMethod&, const DecodeAids&);
   };
 
-  static constexpr std::array<Row<Rule>, 5> kRules{{
+  static constexpr std::array<Row<Rule>, 6> kRules{{
       {"exact",
        [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Rule> {
          return std::make_unique<ExactRule<Real, Random>>();
@@ -49,6 +49,10 @@ struct MethodParts {
       {"cool",
        [](const DecodeMethod& method, const DecodeAids&) -> std::unique_ptr<Rule> {
          return std::make_unique<CoolRule<Real, Random>>(method.cool);
+       }},
+      {"lenient",
+       [](const DecodeMethod& method, const DecodeAids&) -> std::unique_ptr<Rule> {
+         return std::make_unique<CoolRule<Real, Random>>(CoolSettings{1 / method.lenience, 0});
        }},
   }};
 
@@ -128,14 +132,24 @@ class OwnedParts {
     using Parts = MethodParts<Real, Random>;
     rule_ = Parts::find(Parts::kRules, method.rule)->make(method, aids);
     tail_ = Parts::find(Parts::kTails, method.tail)->make(method, aids);
-    drafter_ = Parts::find(Parts::kDrafters, method.drafter)->make(method, aids);
+    if (method.drafter != kModelDrafter) {
+      drafter_ = Parts::find(Parts::kDrafters, method.drafter)->make(method, aids);
+    }
+    tv_budget_ = method.tv_budget;
   }
-  ChainParts<Real, Random> parts() const { return {rule_.get(), tail_.get(), drafter_.get()}; }
+  // The drafter of a method that asks for kModelDrafter.
+  void set_drafter(std::unique_ptr<Drafter<Real, Random>> drafter) {
+    drafter_ = std::move(drafter);
+  }
+  ChainParts<Real, Random> parts() const {
+    return {rule_.get(), tail_.get(), drafter_.get(), tv_budget_};
+  }
 
  private:
   std::unique_ptr<AcceptanceRule<Real, Random>> rule_;
   std::unique_ptr<TailPolicy<Real, Random>> tail_;
   std::unique_ptr<Drafter<Real, Random>> drafter_;
+  double tv_budget_ = 0;
 };
 
 }  // namespace tessera

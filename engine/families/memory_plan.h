@@ -24,9 +24,10 @@ struct MemoryPlan {
   std::size_t activations = 0;  // arena of the widest pass, logits and hidden rows
   std::size_t vq_weights = 0;   // decoder and codebook, f32
   std::size_t vq_scratch = 0;   // decoding one picture
+  std::size_t draft = 0;        // a draft model with its cache and buffers
   std::size_t process = 0;      // program, libraries, tokenizer: an allowance, see the .cpp
   std::size_t total() const {
-    return weights + kv + activations + vq_weights + vq_scratch + process;
+    return weights + kv + activations + vq_weights + vq_scratch + draft + process;
   }
 };
 

@@ -22,16 +22,15 @@ class CoolRule final : public AcceptanceRule<Real, Random> {
   Promise promise() const override {
     return settings_.peak > 1 ? Promise::kNone : Promise::kSameLaw;
   }
-  void set_strength(double strength) override { strength_ = strength; }
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
-    const double peak = settings_.peak > 1 ? 1 + strength_ * (settings_.peak - 1) : settings_.peak;
-    const auto omega = static_cast<Real>(peak * fixed_exp(-settings_.decay * test.depth));
+    const auto omega = static_cast<Real>(settings_.peak * fixed_exp(-settings_.decay * test.depth));
+    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
+    if (omega >= 1) return judge_by_ratio(test, omega * p, random, scratch);
     const auto taken = [&](std::int32_t id) {
       const Real q = test.draft.prob(id);
       return std::min(q, omega * test.target.probs[static_cast<std::size_t>(id)]);
     };
-    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
     const Real q = test.draft.prob(test.token);
     Judgement<Real> out;
     out.strict = strict_chance(test);
@@ -45,7 +44,6 @@ class CoolRule final : public AcceptanceRule<Real, Random> {
 
  private:
   CoolSettings settings_;
-  double strength_ = 1;
 };
 
 }  // namespace tessera

@@ -28,12 +28,10 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
   Promise promise() const override {
     return settings_.size > 1 ? Promise::kNone : Promise::kSameLaw;
   }
-  void set_strength(double strength) override { strength_ = strength; }
 
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
-    const auto size =
-        1 + static_cast<std::int64_t>(strength_ * static_cast<double>(settings_.size - 1));
+    const std::int64_t size = settings_.size;
     const auto x = static_cast<std::size_t>(test.token);
     Real target = test.target.probs[x], draft = test.draft.prob(test.token);
     const Real own = draft;
@@ -93,7 +91,6 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
 
   GroupedSettings settings_;
   std::shared_ptr<const CodeNeighbours> neighbours_;
-  double strength_ = 1;
 };
 
 }  // namespace tessera

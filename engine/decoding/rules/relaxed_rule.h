@@ -28,14 +28,13 @@ class RelaxedRule final : public AcceptanceRule<Real, Random> {
   Promise promise() const override {
     return settings_.neighbours > 0 && settings_.delta > 0 ? Promise::kNone : Promise::kSameLaw;
   }
-  void set_strength(double strength) override { strength_ = strength; }
 
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
     const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
-    Real bound = static_cast<Real>(strength_ * settings_.delta);
+    Real bound = static_cast<Real>(settings_.delta);
     if (settings_.lambda > 0) {
-      bound = std::min(bound, static_cast<Real>(strength_ * (settings_.lambda - 1)) * p);
+      bound = std::min(bound, static_cast<Real>(settings_.lambda - 1) * p);
     }
     Real borrowed = 0;
     for (const std::int32_t y : neighbours_->nearest(test.token, settings_.neighbours)) {
@@ -49,7 +48,6 @@ class RelaxedRule final : public AcceptanceRule<Real, Random> {
  private:
   RelaxedSettings settings_;
   std::shared_ptr<const CodeNeighbours> neighbours_;
-  double strength_ = 1;
 };
 
 }  // namespace tessera

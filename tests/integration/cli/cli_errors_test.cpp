@@ -49,6 +49,16 @@ class CliErrors : public ProgramTest {
 TEST_F(CliErrors, UsageIsTwo) {
   expect_refused(generate({"-p", "x", "--no-such-flag"}), 2, {"--no-such-flag"});
   expect_refused({"no-such-command"}, 2, {"no-such-command"});
+  expect_refused(generate({"-p", "x", "--decode", "magic"}), 2, {"--decode", "gumbel", "magic"});
+  expect_refused(generate({"-p", "x", "--decode", "gumbel", "--accept", "grouped"}), 2,
+                 {"--accept", "grouped"});
+  expect_refused(generate({"-p", "x", "--decode", "sjd", "--window", "65"}), 2,
+                 {"--window", "1 to 64", "65"});
+  expect_refused(generate({"-p", "x", "--drafter", "nobody"}), 2, {"--drafter", "uniform"});
+  expect_refused(generate({"-p", "x", "--decode", "plain", "--tail", "gumbel"}), 2, {"plain"});
+  expect_refused(generate({"-p", "x", "--decode", "sjd", "--drafter", "context"}), 2,
+                 {"guesses.safetensors"});
+  expect_refused(generate({"-p", "x", "--decode", "lantern", "--delta", "2"}), 2, {"--delta"});
   expect_refused({}, 2, {"--help"});
   EXPECT_EQ(run({"generate", "-p"}).exit_code, 2);
   expect_refused(generate({}), 2, {"--prompt"});

@@ -78,6 +78,42 @@ TEST_F(CliGenerate, SameSeedSameBytes) {
   }
 }
 
+TEST_F(CliGenerate, GumbelAndAutoPaintThePlainPicture) {
+  const auto pixels = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"-p", "a red cube", "-s", "5", "-o", name});
+    generate(more);
+    return read_own_png(folder_ / name).rgb;
+  };
+  const auto plain = pixels("plain.png", {});
+  EXPECT_EQ(pixels("gumbel.png", {"--decode", "gumbel", "--window", "9"}), plain);
+  EXPECT_EQ(pixels("auto1.png", {"--decode", "auto"}), plain);
+  EXPECT_EQ(pixels("auto2.png", {"--decode", "auto", "-t", "1"}), plain);
+  EXPECT_EQ(content("auto1.png"), content("auto2.png")) << "widths are no part of the record";
+  EXPECT_NE(pixels("sjd.png", {"--decode", "sjd"}), plain) << "the same law, another draw";
+}
+
+TEST_F(CliGenerate, EveryMethodPaintsAndPaintsAgain) {
+  int number = 0;
+  for (const char* method : {"gumbel", "sjd", "coupled", "coupled-gumbel", "gsd", "lantern", "cool",
+                             "lookup", "recycle"}) {
+    const std::string name = "m" + std::to_string(number++) + ".png";
+    const auto line = generate({"-p", "a red cube", "-s", "3", "--decode", method, "--window", "8",
+                                "--json", "-o", name})
+                          .json_lines()
+                          .at(0);
+    EXPECT_EQ(line["decode"], method);
+    EXPECT_LE(line["passes"], 64);
+    EXPECT_EQ(line["meters"]["passes"], line["passes"]);
+    const bool lossy = std::string(method) == "gsd" || std::string(method) == "lantern" ||
+                       std::string(method) == "cool";
+    EXPECT_EQ(line["preserves_distribution"], !lossy) << method;
+    const ProgramResult again =
+        run({"generate", "--from-image", name, "-o", "again_" + name, "-t", "1"});
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(content(name), content("again_" + name)) << method;
+  }
+}
+
 TEST_F(CliGenerate, FromImageGivesTheSameBytesAndFlagsWin) {
   generate({"-p",          "a \xe7\xba\xa2 cube, \"big\"\nline",
             "-n",          "fog",

@@ -29,8 +29,7 @@ std::string tensor_name(int i) { return "t" + std::to_string(100 + i); }
 std::map<std::string, Tensor> make_tensors(unsigned seed) {
   std::map<std::string, Tensor> out;
   for (int i = 0; i < kTensors; ++i) {
-    out.emplace(tensor_name(i),
-                patterned(DType::kF32, {kFloats}, seed + static_cast<unsigned>(i)));
+    out.emplace(tensor_name(i), patterned(DType::kF32, {kFloats}, seed + static_cast<unsigned>(i)));
   }
   return out;
 }

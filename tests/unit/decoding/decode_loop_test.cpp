@@ -249,6 +249,7 @@ TEST(DecodeLoop, BrokenLogitsFailOneItem) {
   EXPECT_EQ(results[1].status, DecodeStatus::kFailed);
   EXPECT_EQ(results[1].error.code, "E_LOGITS");
   EXPECT_NE(results[1].error.where.find("image token 0"), std::string::npos);
+  EXPECT_NE(results[1].error.where.find("layer 0"), std::string::npos) << results[1].error.where;
   for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {
     EXPECT_EQ(results[i].status, DecodeStatus::kDone);
     EXPECT_EQ(results[i].tokens, healthy[i].tokens);

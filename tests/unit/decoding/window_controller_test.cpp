@@ -64,8 +64,10 @@ TEST(WindowController, ComesNearTheBestFixedWidth) {
     for (const double hazard : {0.3, 0.6, 0.8, 0.95}) {
       const Machine machine{free_rows, 0.05};
       WindowController controller(128);
-      run(controller, machine, [&](std::int64_t) { return hazard; }, 300);
-      const Outcome later = run(controller, machine, [&](std::int64_t) { return hazard; }, 4000);
+      run(
+          controller, machine, [&](std::int64_t) { return hazard; }, 300);
+      const Outcome later = run(
+          controller, machine, [&](std::int64_t) { return hazard; }, 4000);
       EXPECT_GT(later.rate(), 0.9 * best_fixed(controller, machine, hazard))
           << "free rows " << free_rows << ", hazard " << hazard << ": " << controller.why();
     }
@@ -75,7 +77,8 @@ TEST(WindowController, ComesNearTheBestFixedWidth) {
 TEST(WindowController, FallsBackToPlainWhereGuessingDoesNotPay) {
   const Machine machine{2.0, 0.02};  // every further row costs its full time
   WindowController controller(128);
-  const Outcome outcome = run(controller, machine, [](std::int64_t) { return 0.05; }, 2000);
+  const Outcome outcome = run(
+      controller, machine, [](std::int64_t) { return 0.05; }, 2000);
   EXPECT_EQ(controller.window(), 1);
   const double plain = 1 / (machine.seconds(2) * 1.01);
   EXPECT_GT(outcome.rate(), 0.97 * plain) << controller.why();
@@ -84,9 +87,11 @@ TEST(WindowController, FallsBackToPlainWhereGuessingDoesNotPay) {
 TEST(WindowController, FollowsDriftingDrafts) {
   const Machine machine{30.0, 0.02};
   WindowController controller(64);
-  run(controller, machine, [](std::int64_t) { return 0.1; }, 2000);
+  run(
+      controller, machine, [](std::int64_t) { return 0.1; }, 2000);
   const std::int64_t narrow = controller.window();
-  run(controller, machine, [](std::int64_t) { return 0.97; }, 6000);
+  run(
+      controller, machine, [](std::int64_t) { return 0.97; }, 6000);
   EXPECT_GT(controller.window(), narrow);
   EXPECT_GE(controller.window(), 12);
 }
@@ -107,7 +112,8 @@ TEST(WindowController, KeepsWithinItsLimit) {
 
 TEST(WindowController, SaysWhy) {
   WindowController controller(16);
-  run(controller, {6.0, 0.0}, [](std::int64_t) { return 0.7; }, 500);
+  run(
+      controller, {6.0, 0.0}, [](std::int64_t) { return 0.7; }, 500);
   EXPECT_NE(controller.why().find("window "), std::string::npos);
   EXPECT_NE(controller.why().find("times plain"), std::string::npos);
 }

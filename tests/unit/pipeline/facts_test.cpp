@@ -65,6 +65,25 @@ TEST(Facts, ComeBackFromJson) {
   }
 }
 
+TEST(Facts, DecodingMethodsComeBack) {
+  for (const NamedMethod& named : named_methods()) {
+    PictureFacts facts = sample_facts();
+    facts.method = decode_method(named.name);
+    if (!facts.method.adaptive) facts.method.window = 17;
+    facts.method.grouped = {9, 0.25, 1.5, true};
+    facts.method.relaxed = {7, 0.3, 4};
+    facts.method.cool = {1.5, 0.25};
+    facts.method.tv_budget = 2.5;
+    const nlohmann::ordered_json json = facts_json(facts);
+    const PictureFacts back = parse_facts(json.dump(), "x", ErrorKind::kGeneral);
+    EXPECT_EQ(facts_json(back), json) << named.name;
+    EXPECT_EQ(back.method.drafter, facts.method.drafter);
+    EXPECT_EQ(back.method.adaptive, named.adaptive);
+    // What an adaptive run happened to do is no part of the record.
+    EXPECT_EQ(json.contains("passes"), !named.adaptive);
+  }
+}
+
 TEST(Facts, ComeBackFromThePictureFile) {
   for (const std::string& prompt : hard_prompts()) {
     PictureFacts facts = sample_facts();

@@ -1,0 +1,80 @@
+#include "apps/pipeline/draft_model.h"
+
+#include "apps/pipeline/memory.h"
+#include "apps/pipeline/model_catalog.h"
+
+namespace tessera {
+
+namespace {
+
+[[noreturn]] void refuse(const char* code, const std::string& draft, std::string expected,
+                         std::string found) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = code,
+               .file = draft,
+               .where = "--model-draft",
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = "draft and target need one picture tokenizer"});
+}
+
+}  // namespace
+
+std::unique_ptr<DraftModel> DraftModel::open(const std::string& name,
+                                             const ImageModelConfig& target,
+                                             const std::string& target_name, Backend& backend) {
+  const ModelReference reference = resolve_model(name);
+  OpenedModel opened = open_model(reference.open_name);
+  const ImageModelConfig& own = opened.spec.model;
+  if (own.codes != target.codes) {
+    refuse("E_DRAFT_CODES", reference.shown_name,
+           std::to_string(target.codes) + " picture codes, as " + target_name + " has",
+           std::to_string(own.codes));
+  }
+  if (own.grid_rows != target.grid_rows || own.grid_cols != target.grid_cols) {
+    const auto grid = [](const ImageModelConfig& config) {
+      return std::to_string(config.grid_cols) + "x" + std::to_string(config.grid_rows);
+    };
+    refuse("E_DRAFT_GRID", reference.shown_name,
+           "a grid of " + grid(target) + " codes, as " + target_name + " has", grid(own));
+  }
+  return std::unique_ptr<DraftModel>(
+      new DraftModel(reference.shown_name, std::move(opened), backend));
+}
+
+DraftModel::DraftModel(std::string name, OpenedModel opened, Backend& backend)
+    : name_(std::move(name)),
+      opened_(std::move(opened)),
+      backend_(backend),
+      prompts_(opened_, name_),
+      storage_(stored_dtype(opened_)) {}
+
+DraftItem DraftModel::item(const std::string& prompt, const std::optional<std::string>& negative,
+                           const LawSettings& law) const {
+  EncodedPrompt encoded = prompts_.encode(prompt, negative, law.guided());
+  return {std::move(encoded.prompt), std::move(encoded.unconditional), law};
+}
+
+std::unique_ptr<ModelDrafter> DraftModel::make_drafter(const DraftLimits& limits) {
+  if (!model_) {
+    model_.emplace(load_image_model(opened_, backend_, storage_));
+    opened_.weights.reset();
+    opened_.vq_weights.reset();
+    opened_.source.reset();
+  }
+  DraftLimits own = limits;
+  own.kv = storage_;
+  return std::make_unique<ModelDrafter>(*model_, own);
+}
+
+std::size_t DraftModel::bytes(const DraftLimits& limits) const {
+  const MemoryPlan plan = plan_generation(opened_.spec, storage_, backend_,
+                                          {.storage = storage_,
+                                           .images = limits.items,
+                                           .guidance = limits.guided,
+                                           .prompt_tokens = limits.prompt_tokens,
+                                           .window = 2 * limits.window});
+  return plan.weights + plan.kv + plan.activations;
+}
+
+}  // namespace tessera

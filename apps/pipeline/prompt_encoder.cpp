@@ -1,0 +1,122 @@
+#include "apps/pipeline/prompt_encoder.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "engine/core/utf8.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 10;
+
+[[noreturn]] void refuse_request(std::string code, std::string where, std::string expected,
+                                 std::string found, std::string hint = "") {
+  throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
+               std::move(found), std::move(hint)});
+}
+
+void check_prompt_text(const std::string& text, const char* where) {
+  if (text.empty()) refuse_request("E_PROMPT_EMPTY", where, "a text", "nothing");
+  if (text.size() > kMaxPromptBytes) {
+    refuse_request("E_PROMPT_LENGTH", where, "at most 65536 bytes",
+                   std::to_string(text.size()) + " bytes");
+  }
+  if (!is_valid_utf8(text) || text.find('\0') != std::string::npos) {
+    refuse_request("E_PROMPT_TEXT", where, "UTF-8 text without NUL", "other bytes");
+  }
+}
+
+}  // namespace
+
+PromptEncoder::PromptEncoder(const OpenedModel& model, const std::string& name)
+    : model_(model.spec.model), classes_(model.spec.prompt.classes) {
+  if (model.spec.prompt.kind == PromptKind::kText) load_text_tokenizer(model, name);
+}
+
+// Reads tokenizer.json and finds the template and the special tokens in it, by string.
+void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::string& name) {
+  const FamilySpec& spec = opened.spec;
+  text_ = opened.tokenizer_json.empty() ? TextTokenizer::from_file(spec.tokenizer)
+                                        : TextTokenizer::from_json(opened.tokenizer_json, name);
+  const std::string file = spec.tokenizer.empty() ? name : spec.tokenizer.string();
+  const auto refuse = [&](const std::string& token) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_TOKENIZER_TOKEN",
+                 .file = file,
+                 .where = "added_tokens",
+                 .expected = "the token " + token,
+                 .found = "none of this name"});
+  };
+  const auto id = [&](const std::string& token) {
+    const auto found = text_->id_of(token);
+    if (!found) refuse(token);
+    return *found;
+  };
+  pad_ = id(spec.prompt.pad_token);
+  begin_image_ = id(spec.prompt.begin_image_token);
+  const auto fits = [&](const PromptForm& candidate) {
+    return candidate.requires_token.empty() || text_->id_of(candidate.requires_token);
+  };
+  const auto found = std::find_if(spec.prompt.forms.begin(), spec.prompt.forms.end(), fits);
+  if (found == spec.prompt.forms.end()) refuse(spec.prompt.forms.front().requires_token);
+  form_ = *found;
+  if (text_->vocab_size() > spec.model.prompt_vocab) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_TOKENIZER_VOCAB",
+                 .file = file,
+                 .where = "vocab",
+                 .expected = "at most " + std::to_string(spec.model.prompt_vocab) +
+                             " tokens, which is what the model embeds",
+                 .found = std::to_string(text_->vocab_size())});
+  }
+}
+
+std::vector<std::int32_t> PromptEncoder::encode_text(const std::string& prompt,
+                                                     const char* where) const {
+  check_prompt_text(prompt, where);
+  std::vector<std::int32_t> ids = text_->encode(form_.before + prompt + form_.after);
+  const auto most = static_cast<std::size_t>(model_.max_prompt);
+  if (ids.size() > most) {
+    refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
+                   std::to_string(ids.size()) + " tokens", "shorten the text");
+  }
+  expects(!ids.empty() && ids.back() == begin_image_, "a prompt ends with the begin-image token");
+  return ids;
+}
+
+std::int32_t PromptEncoder::parse_class(const std::string& prompt) const {
+  std::int64_t value = -1;
+  const char* end = prompt.data() + prompt.size();
+  const auto [rest, status] = std::from_chars(prompt.data(), end, value);
+  if (status != std::errc{} || rest != end || value < 0 || value >= classes_) {
+    refuse_request("E_CLASS", "--prompt",
+                   "a class number from 0 to " + std::to_string(classes_ - 1),
+                   "'" + prompt.substr(0, 200) + "'");
+  }
+  return static_cast<std::int32_t>(value);
+}
+
+EncodedPrompt PromptEncoder::encode(const std::string& prompt,
+                                    const std::optional<std::string>& negative, bool guided) const {
+  EncodedPrompt out;
+  if (model_.prompt == PromptKind::kClass) {
+    if (negative) {
+      refuse_request("E_NEGATIVE_PROMPT", "--negative-prompt",
+                     "none, as this model takes class numbers", "a text");
+    }
+    out.prompt = {parse_class(prompt)};
+    if (guided) out.unconditional = {model_.null_class};
+    return out;
+  }
+  out.prompt = encode_text(prompt, "--prompt");
+  if (guided && negative) {
+    out.unconditional = encode_text(*negative, "--negative-prompt");
+  } else if (guided) {
+    out.unconditional = unconditional_prompt(model_, out.prompt, pad_);
+  }
+  return out;
+}
+
+}  // namespace tessera

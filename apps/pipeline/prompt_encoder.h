@@ -1,0 +1,42 @@
+// A prompt as a model reads it: token ids of its template, or a class number, and the prompt of the
+// branch without it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/families/open_model.h"
+#include "tokenizers/text/tokenizer.h"
+
+namespace tessera {
+
+struct EncodedPrompt {
+  std::vector<std::int32_t> prompt;
+  std::vector<std::int32_t> unconditional;  // empty without guidance
+};
+
+class PromptEncoder {
+ public:
+  // Reads the model's text tokenizer, if it has one. Error kModel.
+  PromptEncoder(const OpenedModel& model, const std::string& name);
+
+  // Error kUsage: prompt too long (E_PROMPT_LENGTH), empty, not UTF-8, no class of the model
+  // (E_CLASS), a negative prompt where there is none.
+  EncodedPrompt encode(const std::string& prompt, const std::optional<std::string>& negative,
+                       bool guided) const;
+
+ private:
+  void load_text_tokenizer(const OpenedModel& model, const std::string& name);
+  std::vector<std::int32_t> encode_text(const std::string& text, const char* where) const;
+  std::int32_t parse_class(const std::string& text) const;
+
+  ImageModelConfig model_;
+  std::int64_t classes_ = 0;
+  std::optional<TextTokenizer> text_;
+  PromptForm form_;
+  std::int32_t pad_ = 0, begin_image_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,122 @@
+// A draft model: the target itself as its own draft is always right under shared noise; another
+// model changes passes, never the picture, and under the exact rule the law holds by its meters.
+#include "engine/decoding/drafters/model_drafter.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "engine/decoding/rules/exact_rule.h"
+#include "engine/families/random_weights.h"
+#include "tests/unit/decoding/tiny_run.h"
+
+namespace tessera {
+namespace {
+
+// Weights of another seed under the names and shapes of a model.
+class OtherWeights final : public TensorSource {
+ public:
+  explicit OtherWeights(std::vector<TensorSpec> tensors) : tensors_(std::move(tensors)) {}
+  ConstTensorView get(const std::string& name) override {
+    for (const TensorSpec& tensor : tensors_) {
+      if (tensor.name != name) continue;
+      made_ = random_weight(name, tensor.shape, {.seed = 99, .matrix_std = 0});
+      return made_.view();
+    }
+    throw std::out_of_range(name);
+  }
+  void done(const std::string&) override {}
+  std::string file_of(const std::string&) const override { return "other"; }
+
+ private:
+  std::vector<TensorSpec> tensors_;
+  Tensor made_;
+};
+
+std::vector<DraftItem> draft_items(const std::vector<DecodeItem>& items) {
+  std::vector<DraftItem> out;
+  for (const DecodeItem& item : items) out.push_back({item.prompt, item.unconditional, item.law});
+  return out;
+}
+
+struct DraftRun {
+  DraftRun(const TinyRun& tiny_run, const ImageModel& draft, const std::vector<DecodeItem>& asked,
+           std::int64_t window_rows)
+      : tiny(tiny_run),
+        items(asked),
+        window(window_rows),
+        drafter(draft, {.items = static_cast<std::int64_t>(asked.size()),
+                        .prompt_tokens = 8,
+                        .window = window_rows}) {
+    drafter.set_items(draft_items(items));
+  }
+
+  std::vector<DecodeResult> run(const LoopParts& parts, WindowController* controller = nullptr) {
+    DecodeLoop loop(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
+                                 .prompt_tokens = 8,
+                                 .window = window,
+                                 .laws = true});
+    return loop.run(
+        items, parts, [](const PassEvent&) { return Flow::kContinue; }, controller);
+  }
+
+  const TinyRun& tiny;
+  std::vector<DecodeItem> items;
+  std::int64_t window;
+  ModelDrafter drafter;
+};
+
+TEST(ModelDrafter, TheTargetAsItsOwnDraftIsAlwaysRight) {
+  const TinyRun tiny;
+  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  const auto truth = tiny.run(items);
+  for (const std::int64_t window : {2, 4, 9}) {
+    DraftRun twin(tiny, tiny.model, items, window);
+    const auto results = twin.run(equality_parts(&twin.drafter));
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      EXPECT_EQ(results[i].tokens, truth[i].tokens);
+      const auto total = static_cast<std::int64_t>(truth[i].tokens.size());
+      EXPECT_EQ(results[i].passes, 1 + (total - 1 + window - 1) / window) << "window " << window;
+    }
+  }
+}
+
+TEST(ModelDrafter, AnotherModelChangesPassesNeverThePicture) {
+  const TinyRun tiny;
+  OpenedModel opened = open_model("test:tiny");
+  opened.source = std::make_unique<OtherWeights>(opened.spec.tensors);
+  const auto backend = make_backend("cpu", {.threads = 2});
+  const ImageModel other = load_image_model(opened, *backend, DType::kF32);
+  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(3)};
+  const auto truth = tiny.run(items);
+  static const GumbelTail<float, KeyedRandom> gumbel_tail;
+  for (const bool keeps_tail : {false, true}) {
+    DraftRun run(tiny, other, items, 5);
+    LoopParts parts = equality_parts(&run.drafter);
+    if (keeps_tail) parts.tail = &gumbel_tail;
+    WindowController controller(5);
+    for (WindowController* chooser : {static_cast<WindowController*>(nullptr), &controller}) {
+      const auto results = run.run(parts, chooser);
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        EXPECT_EQ(results[i].tokens, truth[i].tokens);
+        EXPECT_LE(results[i].passes, truth[i].passes);
+      }
+    }
+  }
+}
+
+TEST(ModelDrafter, UnderTheExactRuleItsOwnTwinIsNeverRefused) {
+  const TinyRun tiny;
+  const std::vector<DecodeItem> items = {tiny.item(1), tiny.item(2)};
+  DraftRun twin(tiny, tiny.model, items, 4);
+  ExactRule<float, KeyedRandom> exact;
+  LoopParts parts = equality_parts(&twin.drafter);
+  parts.rule = &exact;
+  for (const DecodeResult& result : twin.run(parts)) {
+    EXPECT_GT(result.meters.acceptance(), 0.999) << "p = q row for row";
+    EXPECT_LT(std::abs(result.meters.z_score()), 4);
+  }
+}
+
+}  // namespace
+}  // namespace tessera
