@@ -266,8 +266,15 @@ void Checkpoint::verify_unchanged() const {
 void Checkpoint::release(std::string_view name) const {
   const auto found = impl_->origins.find(name);
   if (found == impl_->origins.end() || found->second.file < 0) return;
+  release(name, 0, found->second.length);
+}
+
+void Checkpoint::release(std::string_view name, std::size_t begin, std::size_t end) const {
+  const auto found = impl_->origins.find(name);
+  if (found == impl_->origins.end() || found->second.file < 0) return;
   const Origin& origin = found->second;
-  impl_->files[static_cast<std::size_t>(origin.file)].release(origin.offset, origin.length);
+  expects(begin <= end && end <= origin.length, "a range of the tensor");
+  impl_->files[static_cast<std::size_t>(origin.file)].release(origin.offset + begin, end - begin);
 }
 
 }  // namespace tessera

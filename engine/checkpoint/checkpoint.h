@@ -39,6 +39,8 @@ class Checkpoint {
   void verify_unchanged() const;
   // Tells the kernel that a tensor's pages will not be read again.
   void release(std::string_view name) const;
+  // The same of bytes [begin, end) of the tensor.
+  void release(std::string_view name, std::size_t begin, std::size_t end) const;
 
  private:
   struct Impl;

@@ -30,27 +30,25 @@ float element(ConstTensorView view, std::int64_t at) {
   return 0.0f;
 }
 
-// Converts through a small buffer, so that a large table never stands in memory twice.
-void upload_converted(Backend& backend, ConstTensorView from, TensorView to) {
-  const std::int64_t total = from.shape.elements();
-  const std::size_t width = dtype_size(to.dtype);
-  Tensor staging = Tensor::host(to.dtype, Shape{std::min(total, kStagingElements)});
-  for (std::int64_t begin = 0; begin < total; begin += kStagingElements) {
-    const std::int64_t count = std::min(kStagingElements, total - begin);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float value = element(from, begin + i);
-      if (to.dtype == DType::kF32) {
-        staging.view().as<float>()[i] = value;
-      } else {
-        staging.view().as<std::uint16_t>()[i] = float_to_bf16(value);
-      }
+// Elements [begin, begin + count) of a row-major tensor.
+ConstTensorView part_of(ConstTensorView view, std::int64_t begin, std::int64_t count) {
+  const auto* data = static_cast<const std::byte*>(view.data);
+  return {view.dtype, Shape{count}, data + static_cast<std::size_t>(begin) * dtype_size(view.dtype),
+          view.device};
+}
+
+// Uploads a small part, converted through `staging` where the types differ.
+void upload_part(Backend& backend, ConstTensorView from, Tensor& staging, TensorView to) {
+  if (from.dtype == to.dtype) return backend.upload(from, to);
+  for (std::int64_t i = 0; i < from.shape.elements(); ++i) {
+    const float value = element(from, i);
+    if (to.dtype == DType::kF32) {
+      staging.view().as<float>()[i] = value;
+    } else {
+      staging.view().as<std::uint16_t>()[i] = float_to_bf16(value);
     }
-    const ConstTensorView part{to.dtype, Shape{count}, staging.view().data, Device{}};
-    backend.upload(
-        part,
-        {to.dtype, Shape{count},
-         static_cast<std::byte*>(to.data) + static_cast<std::size_t>(begin) * width, to.device});
   }
+  backend.upload({to.dtype, to.shape, staging.view().data, Device{}}, to);
 }
 
 class Loader {
@@ -75,28 +73,45 @@ class Loader {
   }
 
  private:
+  [[noreturn]] void refuse(const std::string& name, const NonFinite& bad) const {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_WEIGHT_NOT_FINITE",
+                 .file = source_.file_of(name),
+                 .where = name + " index " + std::to_string(bad.index),
+                 .expected = "finite weights",
+                 .found = std::to_string(bad.count) + " NaN or infinite"});
+  }
+
   // Fetches and scans one tensor; its pages are warm for the packing that follows.
   ConstTensorView get(const std::string& name) {
     const ConstTensorView view = source_.get(name);
-    if (const auto bad = find_non_finite(view)) {
-      throw Error({.kind = ErrorKind::kModel,
-                   .code = "E_WEIGHT_NOT_FINITE",
-                   .file = source_.file_of(name),
-                   .where = name + " index " + std::to_string(bad->index),
-                   .expected = "finite weights",
-                   .found = std::to_string(bad->count) + " NaN or infinite"});
-    }
+    if (const auto bad = find_non_finite(view)) refuse(name, *bad);
     return view;
   }
 
+  // Scans and uploads a tensor in small parts and gives each back at once, so that the largest
+  // table of a model never stands in memory twice.
   Tensor converted(const std::string& name, DType dtype) {
-    const ConstTensorView view = get(name);
+    const ConstTensorView view = source_.get(name);
     Tensor out = backend_.allocate(dtype, view.shape);
-    if (view.dtype == dtype) {
-      backend_.upload(view, out.view());
-    } else {
-      upload_converted(backend_, view, out.view());
+    const std::int64_t total = view.shape.elements();
+    Tensor staging = Tensor::host(dtype, Shape{std::min(total, kStagingElements)});
+    NonFinite bad;
+    for (std::int64_t begin = 0; begin < total; begin += kStagingElements) {
+      const std::int64_t count = std::min(kStagingElements, total - begin);
+      const ConstTensorView part = part_of(view, begin, count);
+      if (const auto found = find_non_finite(part)) {
+        if (bad.count == 0) bad.index = begin + found->index;
+        bad.count += found->count;
+      }
+      auto* to = static_cast<std::byte*>(out.view().data) +
+                 static_cast<std::size_t>(begin) * dtype_size(dtype);
+      upload_part(backend_, part, staging, {dtype, Shape{count}, to, out.view().device});
+      const std::size_t width = dtype_size(view.dtype);
+      source_.done_part(name, static_cast<std::size_t>(begin) * width,
+                        static_cast<std::size_t>(begin + count) * width);
     }
+    if (bad.count > 0) refuse(name, bad);
     source_.done(name);
     return out;
   }

@@ -18,6 +18,9 @@ class CheckpointSource : public TensorSource {
     return *view;
   }
   void done(const std::string& name) override { checkpoint_->release(name); }
+  void done_part(const std::string& name, std::size_t begin, std::size_t end) override {
+    checkpoint_->release(name, begin, end);
+  }
   std::string file_of(const std::string& name) const override { return checkpoint_->file_of(name); }
 
  private:

@@ -18,6 +18,9 @@ class TensorSource {
   virtual ~TensorSource() = default;
   virtual ConstTensorView get(const std::string& name) = 0;
   virtual void done(const std::string& name) = 0;
+  // Bytes [begin, end) of the view will not be read again: a table larger than the rest of the
+  // model need not stand in memory twice.
+  virtual void done_part(const std::string& /*name*/, std::size_t /*begin*/, std::size_t /*end*/) {}
   virtual std::string file_of(const std::string& name) const = 0;
 };
 
