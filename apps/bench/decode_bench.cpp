@@ -7,6 +7,7 @@
 #include "apps/bench/plot.h"
 #include "apps/pipeline/eval_scenes.h"
 #include "apps/pipeline/eval_statistics.h"
+#include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
 #include "vision/judge/judge.h"
 #include "vision/scene/caption.h"
@@ -102,7 +103,9 @@ struct Duel {
         Collector& collector = is_plain ? by_plain : by_method;
         collector.first = first;
         const double before = collector.seconds;
-        painter.run(prepare(painter, first, count), collector);
+        const std::vector<PreparedRequest> requests = prepare(painter, first, count);
+        if (first == 0) check_memory(painter.memory_plan(requests), painter.model_name());
+        painter.run(requests, collector);
         seconds[is_plain ? 0 : 1] = collector.seconds - before;
       }
       ratios.push_back(seconds[1] / seconds[0]);
@@ -184,10 +187,14 @@ void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
     PipelineOptions plain_options = options.pipeline;
     plain_options.batch_size = batch;
     plain_options.method = {};
+    plain_options.draft_model.clear();
     GeneratePipeline plain(plain_options);
     for (const DecodeMethod& wanted : options.methods) {
       PipelineOptions method_options = plain_options;
       method_options.method = wanted;
+      if (wanted.drafter == kModelDrafter) {
+        method_options.draft_model = options.pipeline.draft_model;
+      }
       GeneratePipeline pipeline(method_options);
       for (const double scale : scales) {
         Duel duel{options, prompts, judge, options.sampling, batch};

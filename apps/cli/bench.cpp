@@ -55,10 +55,18 @@ std::vector<DecodeMethod> methods_of(const BenchFlags& flags) {
 }
 
 void bench_decode(const BenchFlags& flags, BenchReport& report) {
+  if (flags.isa != "auto") {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_CONFLICT",
+                 .where = "--isa",
+                 .expected = "auto for trained models",
+                 .found = flags.isa});
+  }
   DecodeBenchOptions options;
   options.pipeline.model = flags.model;
   options.pipeline.device = "cpu";
   options.pipeline.threads = static_cast<int>(flags.threads);
+  options.pipeline.draft_model = flags.parts.draft_model.value_or("");
   options.methods = methods_of(flags);
   options.guidance = flags.guidance;
   options.batch_sizes = flags.batch_sizes;
@@ -166,8 +174,7 @@ void add_bench(CLI::App& root, Session& session) {
   text_flag(*app, "--accept-trace", flags.accept_trace,
             "decode: JSON with meters; verdicts follow it at the dimensions of --random")
       ->group(group);
-  text_flag(*app, "--drafter", flags.parts.drafter, "decode: another drafter for all methods")
-      ->group(group);
+  add_decode_part_flags(*app, flags.parts);
   app->callback([&session] { session.run = [] { return run_bench(flags); }; });
 }
 

@@ -29,7 +29,14 @@ void add_decode_flags(CLI::App& app, DecodeFlags& flags) {
                std::string(method.does);
   }
   text_flag(app, "--decode", flags.decode, methods)->group(group);
-  integer_flag(app, "--window", flags.window, 1, kMost, "tokens tried in one pass")->group(group);
+  integer_flag(app, "--window", flags.window, 1, kMost,
+               "tokens a pass may bring: one more than it guesses")
+      ->group(group);
+  add_decode_part_flags(app, flags);
+}
+
+void add_decode_part_flags(CLI::App& app, DecodeFlags& flags) {
+  const std::string group = "Decoding";
   text_flag(app, "--drafter", flags.drafter, "who guesses: " + joined(drafter_names()) + ", model")
       ->group(group);
   text_flag(app, "--model-draft", flags.draft_model,

@@ -21,6 +21,8 @@ struct DecodeFlags {
 };
 
 void add_decode_flags(CLI::App& app, DecodeFlags& flags);
+// Without --decode and --window, for a command that goes through several of them.
+void add_decode_part_flags(CLI::App& app, DecodeFlags& flags);
 
 // Error kUsage for names that do not exist. `fallback` holds when --decode is not given.
 DecodeMethod method_of(const DecodeFlags& flags, const DecodeMethod& fallback = {});

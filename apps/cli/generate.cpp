@@ -43,6 +43,7 @@ struct GenerateFlags {
   SamplingChoice sampling;
   DecodeFlags decode;
   DecodeMethod recorded_method;  // of --from-image
+  std::string recorded_draft;
   std::int64_t preview_interval = 1;
   DeviceFlags device;
   bool list_devices = false;
@@ -88,6 +89,7 @@ void take_from_image(GenerateFlags& flags) {
   fill(flags.sampling.min_p, facts.law.min_p);
   fill(flags.sampling.typical, facts.law.typical);
   flags.recorded_method = facts.method;
+  flags.recorded_draft = facts.draft_model;
   if (flags.device.dtype == "auto") flags.device.dtype = facts.dtype;
 }
 
@@ -124,8 +126,12 @@ PipelineOptions pipeline_options(const GenerateFlags& flags) {
   options.batch_size = flags.batch_size;
   options.width = flags.size.width.value_or(0);
   options.height = flags.size.height.value_or(0);
-  options.draft_model = flags.decode.draft_model.value_or("");
   options.method = method_of(flags.decode, flags.recorded_method);
+  options.draft_model = flags.decode.draft_model.value_or("");
+  // What a picture records counts only as far as its method still stands.
+  if (options.draft_model.empty() && options.method.drafter == kModelDrafter) {
+    options.draft_model = flags.recorded_draft;
+  }
   return options;
 }
 
@@ -290,6 +296,9 @@ int run_generate(const Session& session, GenerateFlags flags) {
   note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +
                     " on " + pipeline.backend().name() + ", " + format_bytes(plan.total()));
 
+  if (requests.front().item.law.temperature == 0) {
+    warn(session, "greedy decoding (--temp 0) paints flat pictures; a temperature near 1 does not");
+  }
   PictureWriter writer(session, flags, paths);
   const bool finished = pipeline.run(requests, writer);
   writer.clear_progress();

@@ -136,6 +136,7 @@ void Evaluation::judge_true_renders() {
 void Evaluation::judge_reconstructions(const OpenedModel& model) {
   const VqTokenizer tokenizer(*backend_, model.spec.vq, *model.vq_weights, stored_vq_dtype(model),
                               TokenizerHalves::kBoth);
+  model.vq_weights->verify_unchanged();
   const auto side = static_cast<int>(model.spec.image_width());
   const int rows = side / tokenizer.factor();
   std::vector<double> decibels;
@@ -233,13 +234,13 @@ EvalScenesReport Evaluation::run() {
     const OpenedModel model = open_model(reference.open_name);
     check_fit(model.spec, reference.shown_name, judge_.config().image_size);
     report_.model = reference.shown_name;
-    report_.method = request_.options.method;
     if (request_.ceiling > 1) judge_true_renders();
     if (!report_.stopped && request_.reconstructions > 0) judge_reconstructions(model);
   }
   if (report_.stopped) return std::move(report_);
   {
     GeneratePipeline pipeline(request_.options);
+    report_.method = pipeline.method();
     for (const SceneSplit split : request_.splits) {
       const std::string name = std::string(name_of(split)) + " prompts";
       const std::vector<Marks> marks = paint(pipeline, split, request_.prompts, name,

@@ -100,6 +100,7 @@ Json facts_json(const PictureFacts& facts) {
   if (facts.method.speculative()) {
     out["drafter"] = facts.method.drafter;
     out["tail"] = facts.method.tail;
+    if (!facts.draft_model.empty()) out["draft_model"] = facts.draft_model;
   }
   if (facts.method.rule == "grouped") {
     const GroupedSettings& grouped = facts.method.grouped;
@@ -155,7 +156,7 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
       "cfg_scale", "decode",   "accept",          "preserves_distribution",
       "tokens",    "passes",   "tokens_per_pass", "window",
       "drafter",   "tail",     "grouped",         "relaxed",
-      "cool",      "lenience", "tv_budget"};
+      "cool",      "lenience", "tv_budget",       "draft_model"};
   reader.only(kKnown);
   reader.integer("version", kFactsVersion, kFactsVersion);
   constexpr std::int64_t kMaxSide = 16384;
@@ -178,6 +179,7 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
   facts.law.typical = reader.number("typical", kMinMass, 1);
   facts.law.guidance = reader.number("cfg_scale", 1, kMaxGuidance);
   read_method(reader, facts.method);
+  facts.draft_model = reader.string_or("draft_model", "");
   facts.preserves_distribution = reader.boolean_or("preserves_distribution", false);
   facts.tokens = reader.integer("tokens", 1, kMaxFactsTokens);
   if (!facts.method.adaptive) facts.passes = reader.integer("passes", 1, kMaxFactsTokens);

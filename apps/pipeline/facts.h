@@ -38,6 +38,7 @@ struct PictureFacts {
   std::int64_t width = 0, height = 0;  // pixels
   LawSettings law;
   DecodeMethod method;
+  std::string draft_model;  // a name, never a path; empty = none
   bool preserves_distribution = true;
   std::int64_t tokens = 0, passes = 0;
   double tokens_per_pass() const {

@@ -15,6 +15,15 @@ namespace tessera {
 
 namespace {
 
+[[noreturn]] void refuse_request(std::string code, std::string where, std::string expected,
+                                 std::string found) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = std::move(code),
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found)});
+}
+
 std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
 }
@@ -64,18 +73,25 @@ struct GeneratePipeline::State {
     const ImageModelConfig& config = opened.spec.model;
     aids.codes = config.codes;
     aids.columns = config.grid_cols;
-    aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
+    if (options.method.drafter == kBestDrafter || options.method.drafter == "context") {
+      aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
+    }
     if (!options.draft_model.empty()) {
       draft = DraftModel::open(options.draft_model, config, name, *backend);
       aids.draft_model = true;
     }
     options.method = settle_method(options.method, aids, config.image_tokens());
     check_method(options.method, aids, config.image_tokens());
+    if (draft && options.method.drafter != kModelDrafter) {
+      refuse_request("E_DECODE_CONFLICT", "--model-draft", "--drafter model or --decode draft",
+                     "drafter " + options.method.drafter);
+    }
     if (options.method.adaptive) controller.emplace(options.method.window);
   }
 
   DecodeLimits limits_for(std::span<const PreparedRequest> requests) const;
   DraftLimits draft_limits(std::span<const PreparedRequest> requests) const;
+  void fit_drafter(const DraftLimits& limits);
   bool run_batch(std::span<const PreparedRequest> batch, std::size_t first,
                  GenerateListener& listener);
   GenerateProgress progress_of(const PassEvent& event, std::size_t first, double started) const;
@@ -129,6 +145,15 @@ DraftLimits GeneratePipeline::State::draft_limits(std::span<const PreparedReques
     out.prompt_tokens = std::max(out.prompt_tokens, static_cast<std::int64_t>(longest));
   }
   return out;
+}
+
+void GeneratePipeline::State::fit_drafter(const DraftLimits& limits) {
+  if (drafter != nullptr && drafter->fits(limits)) return;
+  drafter = nullptr;
+  parts->set_drafter(nullptr);  // before the new one: both together may not fit
+  std::unique_ptr<ModelDrafter> made = draft->make_drafter(limits);
+  drafter = made.get();
+  parts->set_drafter(std::move(made));
 }
 
 Image GeneratePipeline::State::to_image(const Tensor& pixels) const {
@@ -282,6 +307,7 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
   facts.height = model.image_height();
   facts.law = item.law;
   facts.method = state_->options.method;
+  if (facts.method.drafter == kModelDrafter) facts.draft_model = state_->draft->name();
   facts.preserves_distribution = promise_of(facts.method) != Promise::kNone;
   return out;
 }
@@ -295,6 +321,7 @@ MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> reques
                                      .prompt_tokens = limits.prompt_tokens,
                                      .window = limits.window,
                                      .laws = limits.laws});
+  plan.activations += aids_bytes(state_->options.method, state_->aids, limits.items);
   if (state_->draft) plan.draft = state_->draft->bytes(state_->draft_limits(requests));
   return plan;
 }
@@ -331,15 +358,9 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
   };
   if (state.loop == nullptr || !fits(state.loop->limits())) {
     state.loop.reset();  // before the new one: both together may not fit
-    if (state.draft && state.options.method.drafter == kModelDrafter) {
-      state.drafter = nullptr;
-      state.parts->set_drafter(nullptr);
-      std::unique_ptr<ModelDrafter> made = state.draft->make_drafter(state.draft_limits(requests));
-      state.drafter = made.get();
-      state.parts->set_drafter(std::move(made));
-    }
     state.loop = std::make_unique<DecodeLoop>(*state.model, limits);
   }
+  if (state.draft) state.fit_drafter(state.draft_limits(requests));
   const auto batch = static_cast<std::size_t>(limits.items);
   for (std::size_t first = 0; first < requests.size(); first += batch) {
     const std::size_t count = std::min(batch, requests.size() - first);

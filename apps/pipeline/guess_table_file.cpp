@@ -48,6 +48,7 @@ std::shared_ptr<const GuessTable> load_guess_table(const std::filesystem::path& 
   out->codes = codes;
   out->left_above = read_codes(file, "left_above", Shape{codes, codes}, -1, codes);
   out->left = read_codes(file, "left", Shape{codes}, 0, codes);
+  out->above = read_codes(file, "above", Shape{codes}, 0, codes);
   file.verify_unchanged();
   return out;
 }

@@ -1,5 +1,5 @@
 // The guess table that may lie beside a model's weights: guesses.safetensors with `left_above`
-// [V, V] and `left` [V], both I16.
+// [V, V], `left` [V] and `above` [V], all I16.
 #pragma once
 
 #include <filesystem>

@@ -36,13 +36,14 @@ def main():
     here, left, above = grid[:, 1:, 1:], grid[:, 1:, :-1], grid[:, :-1, 1:]
     both = likeliest((left * v + above).ravel(), here.ravel(), v * v, v).reshape(v, v)
     one = np.maximum(likeliest(grid[:, :, :-1].ravel(), grid[:, :, 1:].ravel(), v, v), 0)
+    up = np.maximum(likeliest(grid[:, :-1, 0].ravel(), grid[:, 1:, 0].ravel(), v, v), 0)
     val = load_coded(options.val)[2].astype(np.int64).reshape(-1, side, side)
     pair = both[val[:, 1:, :-1], val[:, :-1, 1:]]
     guess = np.where(pair >= 0, pair, one[val[:, 1:, :-1]])
     print(f"{len(grid)} scenes, {(both >= 0).sum()} of {v * v} pairs seen; "
           f"right on val: {(guess == val[:, 1:, 1:]).mean():.4f}")
     options.out.mkdir(parents=True, exist_ok=True)
-    save_file({"left_above": both, "left": one}, str(options.out / "guesses.safetensors"),
+    save_file({"left_above": both, "left": one, "above": up}, str(options.out / "guesses.safetensors"),
               {"scenes": str(len(grid))})
 
 

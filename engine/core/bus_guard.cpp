@@ -46,6 +46,11 @@ void pass_on(int number, siginfo_t* info, void* context) {
 }
 
 void on_bus_error(int number, siginfo_t* info, void* context) {
+  if (info->si_code <= 0) {  // sent by a program, not by a read
+    ::signal(number, SIG_DFL);
+    ::raise(number);
+    return;
+  }
   const int saved = errno;
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   Slot* slot = slot_around(address);

@@ -100,17 +100,19 @@ std::int32_t draw_residual(const TargetRow<Real>& target, const Draw& draw, Take
   return random.weighted(draw, ids, std::span<const Real>(weights));
 }
 
-// The test and its replacement for a rule whose chance for `test.token` is min(1, p ratio / q) with
-// residual norm((p - q)+), as every ratio >= 1 has it.
+// The test and its replacement for a rule whose chance for `test.token` is min(1, chance_mass / q),
+// with the residual norm((p - q)+), as every chance_mass >= p has it.
 template <typename Real, typename Random>
 Judgement<Real> judge_by_ratio(const DraftTest<Real>& test, Real chance_mass, Random& random,
                                std::span<Real> scratch) {
+  const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
   const Real q = test.draft.prob(test.token);
   Judgement<Real> out;
   out.strict = strict_chance(test);
+  // What the cuts or the mask of the target forbid stays forbidden, however like its neighbours.
+  if (!(p > 0)) chance_mass = 0;
   if (test.most_excess < 1) {
     const Real most = (out.strict + test.most_excess) * q;
-    const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
     chance_mass = std::max(p, std::min(chance_mass, most));
   }
   out.chance = chance_mass < q ? chance_mass / q : Real{1};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "engine/core/error.h"
 #include "engine/decoding/method_parts.h"
@@ -12,6 +13,7 @@ namespace {
 
 using Parts = MethodParts<float, KeyedRandom>;
 
+constexpr std::int64_t kCodeWidth = 16;  // of code vectors, generously
 constexpr NamedMethod kMethods[] = {
     {"plain", "none", "drop", "exact", 1, "one token a pass"},
     {"auto", kBestDrafter, "gumbel", "gumbel", 128,
@@ -62,10 +64,16 @@ void check_part(const char* flag, std::string_view name, std::span<const std::st
   refuse("E_DECODE_PART", flag, "one of " + joined(known), std::string(name));
 }
 
+std::string plain_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value);
+  return text;
+}
+
 void check_range(const char* where, double value, double low, double high) {
   if (value >= low && value <= high) return;
-  refuse("E_DECODE_RANGE", where, std::to_string(low) + " to " + std::to_string(high),
-         std::to_string(value));
+  refuse("E_DECODE_RANGE", where, plain_number(low) + " to " + plain_number(high),
+         plain_number(value));
 }
 
 }  // namespace
@@ -106,7 +114,17 @@ DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int
   if (method.drafter == kBestDrafter) {
     method.drafter = aids.guesses != nullptr ? "context" : "uniform";
   }
-  if (method.adaptive) method.window = std::min(method.window, image_tokens);
+  // A guess cannot change a picture under equality: another drafter serves as well.
+  if (method.rule == "gumbel" && method.drafter == "context" && aids.guesses == nullptr) {
+    method.drafter = "uniform";
+  }
+  if (!method.speculative()) method.window = 1;
+  // The window that comes with a name fits itself to the picture; one that was asked for does not.
+  for (const NamedMethod& row : kMethods) {
+    if (row.name == method.name && row.window == method.window) {
+      method.window = std::min(method.window, image_tokens);
+    }
+  }
   return method;
 }
 
@@ -115,7 +133,9 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
     refuse("E_DECODE_DRAFT", "--drafter model", "a draft model by --model-draft", "none");
   }
   if (method.drafter != kModelDrafter) {
-    check_part("--drafter", method.drafter, drafter_names());
+    std::vector<std::string_view> known(drafter_names().begin(), drafter_names().end());
+    known.push_back(kModelDrafter);
+    check_part("--drafter", method.drafter, known);
   }
   check_part("--tail", method.tail, tail_names());
   check_part("--accept", method.rule, rule_names());
@@ -130,11 +150,13 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
   }
   if (method.name == "plain" && method.speculative()) {
     refuse("E_DECODE_CONFLICT", "--decode plain", "no drafter and no tail",
-           method.drafter + ", " + method.tail);
+           method.drafter + ", " + method.tail,
+           "choose a method that guesses, for instance --decode gumbel");
   }
   if (method.drafter == "none" && method.tail != "drop") {
-    refuse("E_DECODE_CONFLICT", "--tail", "drop, as nothing is drafted", method.tail,
-           "choose a drafter with --drafter");
+    refuse("E_DECODE_CONFLICT", "--drafter none",
+           "a drafter, as --tail " + method.tail + " keeps drafts", "none",
+           "choose a drafter, or --tail drop");
   }
   if (method.drafter == "context" && aids.guesses == nullptr) {
     refuse("E_DECODE_GUESSES", "--drafter context", "a model with guesses.safetensors", "none",
@@ -142,6 +164,7 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
   }
   check_range("--group-size", static_cast<double>(method.grouped.size), 1,
               static_cast<double>(aids.codes));
+  check_range("--neighbours", static_cast<double>(method.relaxed.neighbours), 0, 1 << 20);
   check_range("--delta", method.relaxed.delta, 0, 1);
   check_range("--lenience", method.lenience, 1e-6, 1e6);
   check_range("--tv-budget", method.tv_budget, 0, 1e6);
@@ -161,6 +184,16 @@ bool keeps_laws(const DecodeMethod& method) {
 
 bool rule_reads_neighbours(const DecodeMethod& method) {
   return method.rule == "grouped" || method.rule == "relaxed";
+}
+
+std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::int64_t items) {
+  const std::int64_t codes = aids.codes;
+  std::int64_t bytes = 0;
+  if (method.drafter == "context") bytes += 2 * codes * (codes + 2);
+  if (method.drafter == "neighbour-law") bytes += 4 * codes * (items * aids.columns + 2 * items);
+  if (method.drafter == "recycling") bytes += 4 * codes * items;
+  if (rule_reads_neighbours(method)) bytes += 4 * codes * (kCodeWidth + neighbours_read(method));
+  return static_cast<std::size_t>(bytes);
 }
 
 std::int64_t neighbours_read(const DecodeMethod& method) {

@@ -72,5 +72,7 @@ bool keeps_laws(const DecodeMethod& method);
 // Whether the rule asks for DecodeAids::neighbours, and how many of a code it reads at most.
 bool rule_reads_neighbours(const DecodeMethod& method);
 std::int64_t neighbours_read(const DecodeMethod& method);
+// What drafter and rule hold beside the loop, for the memory plan.
+std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::int64_t items);
 
 }  // namespace tessera

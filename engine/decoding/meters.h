@@ -57,12 +57,14 @@ void DecodeMeters::count_token(const TargetRow<Real>& row, std::int32_t token, d
   const Real own = row.probs[static_cast<std::size_t>(token)];
   const auto at =
       static_cast<std::size_t>(std::lower_bound(ids.begin(), ids.end(), token) - ids.begin());
+  expects(at < ids.size() && ids[at] == token, "a token that stands is allowed by its row");
   // log p of an id is its logit less this.
   const double own_log = own > 0 ? fixed_log(static_cast<double>(own)) : -708.0;
   const double total = static_cast<double>(logits[at]) - own_log;
   double above = 0, spread = 0, mean = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const Real p = row.probs[static_cast<std::size_t>(ids[i])];
+    if (!(p > 0)) continue;
     if (p > own || (p == own && ids[i] < token)) above += static_cast<double>(p);
     const double log_p = static_cast<double>(logits[i]) - total;
     const double share = static_cast<double>(p) * log_p;

@@ -15,10 +15,11 @@ const double kDecay = std::exp2(-1.0 / 64);         // of a test's weight, each 
 constexpr double kPriorRight = 1, kPriorTried = 2;  // a draft nobody has tried: a coin
 constexpr double kHysteresis = 1.03;                // how much better another width must look
 constexpr std::int64_t kHold = 16;                  // passes between two changes
-constexpr std::int64_t kProbe = 32;       // passes between two tries of the next wider window
-constexpr std::int64_t kIdleProbe = 256;  // the same while one row is best
-constexpr double kTimeShare = 0.2;        // of a new time in the moving mean
-constexpr double kTooSlow = 5;            // widths that take this many times plain are not tried
+constexpr std::int64_t kProbe = 32;      // passes between two tries of the next wider window
+constexpr std::int64_t kMostIdle = 256;  // the same while one row is best: twice as long each time
+constexpr std::int64_t kSureTimes = 3;   // times of a width before one is believed
+constexpr double kTimeShare = 0.2;       // of a new time in the moving mean
+constexpr double kTooSlow = 5;           // widths that take this many times plain are not tried
 
 }  // namespace
 
@@ -40,12 +41,14 @@ void WindowController::observe_time(std::int64_t rows, double seconds) {
     if (points_.size() < points_.capacity()) points_.insert(at, {rows, seconds, 1});
     return;
   }
-  // A first time may hold a page fault or a cold cache; it weighs no more than the next.
-  const double share = std::max(kTimeShare, 1.0 / static_cast<double>(at->count + 1));
-  // What takes far longer than ever was some other program's doing.
-  const double bounded = at->count > 2 ? std::min(seconds, 3 * at->seconds) : seconds;
-  at->seconds += share * (bounded - at->seconds);
   ++at->count;
+  // The first times may hold a cold cache or another program's turn: the shortest counts. Later,
+  // what takes far longer than ever is taken for such a turn.
+  if (at->count <= kSureTimes) {
+    at->seconds = std::min(at->seconds, seconds);
+  } else {
+    at->seconds += kTimeShare * (std::min(seconds, 3 * at->seconds) - at->seconds);
+  }
 }
 
 void WindowController::observe_tests(std::int64_t tested, std::int64_t accepted) {
@@ -80,6 +83,9 @@ double WindowController::seconds(std::int64_t rows) const {
   if (right == points_.begin()) ++right;
   const Point& a = *(right - 1);
   const Point& b = *right;
+  if (rows < a.rows) {
+    return a.seconds * static_cast<double>(rows) / static_cast<double>(a.rows);
+  }
   const double slope =
       std::max(0.0, (b.seconds - a.seconds) / static_cast<double>(b.rows - a.rows));
   return std::max(a.seconds + slope * static_cast<double>(rows - a.rows), 1e-9);
@@ -97,14 +103,14 @@ std::int64_t WindowController::best(std::int64_t rows_per_window) const {
   return out;
 }
 
-// The narrowest width that was never timed and might still pay, 0 if none: one that could not win
-// with all drafts right is not tried.
+// The narrowest width that was not timed often enough and might still pay, 0 if none.
 std::int64_t WindowController::unmeasured(std::int64_t rows_per_window) const {
   const double now = rate(window_, rows_per_window);
   for (const std::int64_t width : widths_) {
     const std::int64_t rows = width * rows_per_window;
-    const bool known = std::any_of(points_.begin(), points_.end(),
-                                   [&](const Point& point) { return point.rows == rows; });
+    const bool known = std::any_of(points_.begin(), points_.end(), [&](const Point& point) {
+      return point.rows == rows && (point.count >= kSureTimes || width == 1);
+    });
     if (known) continue;
     if (seconds(rows) > kTooSlow * seconds(rows_per_window)) return 0;
     return tokens(width) * 1.25 / seconds(rows) > now ? width : 0;
@@ -116,11 +122,12 @@ std::int64_t WindowController::next(std::int64_t rows_per_window) {
   ++passes_;
   ++held_;
   rows_per_window_ = rows_per_window;
-  const std::int64_t every = window_ == 1 ? kIdleProbe : kProbe;
   const std::int64_t fresh = unmeasured(rows_per_window);
   // Widths are tried one after the other, a few passes apart at the beginning.
-  if (fresh > 0 && (passes_ % 4 == 0 || passes_ <= 8)) return fresh;
-  if (passes_ % every == 0) {
+  if (fresh > 0 && (passes_ % 4 == 0 || passes_ <= 12)) return fresh;
+  if (passes_ >= next_probe_) {
+    idle_gap_ = window_ == 1 ? std::min(2 * idle_gap_, kMostIdle) : kProbe / 2;
+    next_probe_ = passes_ + (window_ == 1 ? idle_gap_ : kProbe);
     const auto wider = std::upper_bound(widths_.begin(), widths_.end(), window_);
     if (wider != widths_.end() &&
         seconds(*wider * rows_per_window) < kTooSlow * seconds(rows_per_window)) {

@@ -51,6 +51,7 @@ class WindowController {
   std::vector<double> right_, tried_;  // by depth, decaying counts
   std::vector<Point> points_;          // by rows, ascending
   std::int64_t window_ = 1, passes_ = 0, held_ = 0, rows_per_window_ = 1;
+  std::int64_t next_probe_ = 16, idle_gap_ = 16;  // passes
 };
 
 }  // namespace tessera

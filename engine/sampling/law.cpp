@@ -45,7 +45,9 @@ void LawPipeline<Real>::process(std::span<const Real> cond, std::span<const Real
   }
   const Real temperature = static_cast<Real>(settings_.temperature);
   if (temperature != Real{1}) {
-    for (std::size_t i = 0; i < kept_; ++i) logits_[i] /= temperature;
+    // From the largest down, so that no temperature is too small for the range of Real.
+    const Real largest = *std::max_element(logits_.begin(), logits_.begin() + kept_);
+    for (std::size_t i = 0; i < kept_; ++i) logits_[i] = (logits_[i] - largest) / temperature;
   }
   if (settings_.top_k > 0) keep_top_k();
   if (settings_.top_p < 1) keep_top_p();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/core/error.h"
 #include "engine/core/philox.h"
 #include "engine/sampling/fixed_math.h"
 #include "engine/sampling/sampler.h"
@@ -63,6 +64,7 @@ class KeyedRandom {
       best = value;
       best_id = ids[i];
     }
+    expects(best_id >= 0, "a draw has a weight above zero");
     return best_id;
   }
 

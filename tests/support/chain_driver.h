@@ -9,17 +9,18 @@
 
 namespace tessera {
 
-// `pass(sequence)` judges one pass of one sequence; the first pass has a single row.
-template <typename Real, typename Random, typename Pass>
+// `pass(sequence)` judges one pass of one sequence; the first pass has a single row. The next ones
+// have at most `width(sequence)` rows.
+template <typename Real, typename Random, typename Width, typename Pass>
 void drive_chains(std::vector<ChainSequence<Real, Random>>& sequences,
-                  const ChainParts<Real, Random>& parts, std::size_t window, Pass&& pass) {
+                  const ChainParts<Real, Random>& parts, Width&& width, Pass&& pass) {
   if (parts.drafter != nullptr) parts.drafter->start(sequences.size());
   for (auto& sequence : sequences) pass(sequence);
   std::vector<DraftJob<Real, Random>> jobs;
   while (true) {
     jobs.clear();
     for (auto& sequence : sequences) {
-      if (!sequence.done()) jobs.push_back(sequence.draft_job(window));
+      if (!sequence.done()) jobs.push_back(sequence.draft_job(width(sequence)));
     }
     if (jobs.empty()) return;
     if (parts.drafter != nullptr) parts.drafter->extend(jobs);

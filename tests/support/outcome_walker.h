@@ -1,11 +1,11 @@
 // A source of randomness that walks through every outcome instead of drawing one. Run a program
-// again and again with it: each run takes the next path, weight() is the path's probability, and the
-// weights of all paths sum to 1. With it the distribution of what the program makes is exact.
+// again and again with it: each run takes the next path, weight() is the path's probability, and
+// the weights of all paths sum to 1. With it the distribution of what the program makes is exact.
 //
 // Decisions between listed outcomes branch in proportion to their weights. The noise of a position,
-// which later decisions meet again, is a race of exponential clocks: the clocks' times, scaled to sum
-// 1, are uniform on a simplex, every race is a cut through it, and what earlier races left of it is a
-// convex polygon. At most three ids.
+// which later decisions meet again, is a race of exponential clocks: the clocks' times, scaled to
+// sum 1, are uniform on a simplex, every race is a cut through it, and what earlier races left of
+// it is a convex polygon. At most three ids.
 #pragma once
 
 #include <array>
@@ -92,9 +92,7 @@ class OutcomeWalk {
   // What of the polygon has clock x ring before clock y: time_x rate_y <= time_y rate_x.
   static Polygon cut(const Polygon& polygon, std::size_t x, std::size_t y,
                      const std::array<double, 3>& rates) {
-    const auto late = [&](const Point& p) {
-      return p.time(x) * rates[y] - p.time(y) * rates[x];
-    };
+    const auto late = [&](const Point& p) { return p.time(x) * rates[y] - p.time(y) * rates[x]; };
     Polygon out;
     for (std::size_t i = 0; i < polygon.size(); ++i) {
       const Point& p = polygon[i];

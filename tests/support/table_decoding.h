@@ -1,21 +1,18 @@
-// Models that are tables, logits for every prefix, and the exact law of what a decoding method makes
-// of them: the shipped sequence is run through every outcome of its random decisions. Faults enter
-// as other parts, as another source of randomness, or as a change of a pass's rows.
+// Models that are tables, logits for every prefix, and the exact law of what a decoding method
+// makes of them: the shipped sequence is run through every outcome of its random decisions. Faults
+// enter as other parts, as another source of randomness, or as a change of a pass's rows.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <span>
-#include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "engine/core/philox.h"
-#include "engine/decoding/method_parts.h"
 #include "tests/support/chain_driver.h"
+#include "tests/support/made_up_methods.h"
 #include "tests/support/outcome_walker.h"
 
 namespace tessera {
@@ -144,31 +141,47 @@ void decode_pass(const TableModel<Real>& model, ChainSequence<Real, Random>& seq
   sequence.judge([&](std::size_t j) { return rows[j].raw(); }, count);
 }
 
-// The law of `items` pictures, one behind the other, over every path. `make_parts()` gives fresh
-// parts for each, anything with parts().
+template <typename Real, typename Random>
+struct PathOptions {
+  std::size_t items = 1;             // pictures at once
+  RowChange<Real> change = nullptr;  // of every pass
+  // Rows of a sequence's next pass at most; empty = the whole window.
+  std::function<std::size_t(const ChainSequence<Real, Random>&)> width = nullptr;
+  std::size_t* paths = nullptr;  // counts them
+  double* excess = nullptr;      // sums what the meters call excess, in the mean over all paths
+};
+
+// The law of all pictures, one behind the other, over every path. `make_parts()` gives fresh parts
+// for each, anything with parts().
 template <typename Random = WalkingRandom, typename Real, typename MakeParts>
 std::map<Picture, double> law_of_paths(const TableModel<Real>& model, std::size_t window,
                                        MakeParts make_parts,
-                                       const std::type_identity_t<RowChange<Real>>& change = nullptr,
-                                       std::size_t items = 1, std::size_t* paths = nullptr) {
+                                       const PathOptions<Real, Random>& options = {}) {
   std::map<Picture, double> out;
   OutcomeWalk walk;
   while (walk.next_path()) {
     const auto owned = make_parts();
     const ChainParts<Real, Random> parts = owned.parts();
     std::vector<ChainSequence<Real, Random>> sequences;
-    for (std::size_t i = 0; i < items; ++i) {
+    for (std::size_t i = 0; i < options.items; ++i) {
       sequences.emplace_back(model.law, model.vocabulary, model.total, window, parts,
                              Random(&walk, i), i);
     }
-    drive_chains(sequences, parts, window,
-                 [&](auto& sequence) { decode_pass(model, sequence, change); });
+    drive_chains(
+        sequences, parts,
+        [&](const auto& sequence) { return options.width ? options.width(sequence) : window; },
+        [&](auto& sequence) { decode_pass(model, sequence, options.change); });
     Picture all;
     for (const auto& sequence : sequences) {
       all.insert(all.end(), sequence.tokens().begin(), sequence.tokens().end());
     }
     out[all] += walk.weight();
-    if (paths != nullptr) ++*paths;
+    if (options.excess != nullptr) {
+      for (const auto& sequence : sequences) {
+        *options.excess += walk.weight() * sequence.meters().excess;
+      }
+    }
+    if (options.paths != nullptr) ++*options.paths;
   }
   return out;
 }
@@ -176,48 +189,11 @@ std::map<Picture, double> law_of_paths(const TableModel<Real>& model, std::size_
 // The same for a method of shipped parts.
 template <typename Real>
 std::map<Picture, double> output_law(const TableModel<Real>& model, const DecodeMethod& method,
-                                     const DecodeAids& aids, std::size_t items = 1,
-                                     std::size_t* paths = nullptr) {
+                                     const DecodeAids& aids,
+                                     const PathOptions<Real, WalkingRandom>& options = {}) {
   return law_of_paths(
       model, static_cast<std::size_t>(method.window),
-      [&] { return OwnedParts<Real, WalkingRandom>(method, aids); }, nullptr, items, paths);
-}
-
-// Everything that any part asks for, made up: a codebook on an arc, a table of guesses.
-inline DecodeAids aids_for(std::size_t vocabulary, std::int64_t columns = 2) {
-  DecodeAids aids;
-  aids.codes = static_cast<std::int64_t>(vocabulary);
-  aids.columns = columns;
-  std::vector<float> codebook;
-  for (std::size_t id = 0; id < vocabulary; ++id) {
-    codebook.push_back(std::cos(0.3f * static_cast<float>(id)));
-    codebook.push_back(std::sin(0.3f * static_cast<float>(id)));
-  }
-  aids.neighbours = std::make_shared<CodeNeighbours>(codebook, aids.codes,
-                                                     static_cast<std::int64_t>(vocabulary) - 1);
-  GuessTable guesses;
-  guesses.codes = aids.codes;
-  for (std::size_t left = 0; left < vocabulary; ++left) {
-    guesses.left.push_back(static_cast<std::int16_t>((left + 1) % vocabulary));
-    for (std::size_t above = 0; above < vocabulary; ++above) {
-      const bool seen = (left + above) % 3 != 0;
-      guesses.left_above.push_back(
-          seen ? static_cast<std::int16_t>((left + 2 * above) % vocabulary) : std::int16_t{-1});
-    }
-  }
-  aids.guesses = std::make_shared<const GuessTable>(std::move(guesses));
-  return aids;
-}
-
-inline DecodeMethod combine(std::string_view drafter, std::string_view tail, std::string_view rule,
-                            std::int64_t window) {
-  DecodeMethod method;
-  method.name = "custom";
-  method.drafter = drafter;
-  method.tail = tail;
-  method.rule = rule;
-  method.window = window;
-  return method;
+      [&] { return OwnedParts<Real, WalkingRandom>(method, aids); }, options);
 }
 
 }  // namespace tessera

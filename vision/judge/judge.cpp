@@ -141,7 +141,10 @@ std::vector<ConvStep> judge_steps(const JudgeConfig& config) {
 Judge Judge::open(Backend& backend, const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.json";
   const JudgeConfig config = parse_judge_config(read_file(file, kMaxConfigBytes), file.string());
-  return {backend, config, Checkpoint::open(folder / "model.safetensors")};
+  const Checkpoint weights = Checkpoint::open(folder / "model.safetensors");
+  Judge judge(backend, config, weights);
+  weights.verify_unchanged();
+  return judge;
 }
 
 Judge::Judge(Backend& backend, const JudgeConfig& config, const Checkpoint& checkpoint)

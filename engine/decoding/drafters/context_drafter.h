@@ -20,7 +20,8 @@ class ContextDrafter final : public SlotDrafter<Real, Random> {
   bool fill(DraftJob<Real, Random>& job) override {
     const std::size_t position = job.next_position();
     const std::int32_t above = position >= columns_ ? job.token(position - columns_) : -1;
-    job.window->append_point(table_->guess(job.token(position - 1), above));
+    const std::int32_t left = position % columns_ > 0 ? job.token(position - 1) : -1;
+    job.window->append_point(table_->guess(left, above));
     return true;
   }
 

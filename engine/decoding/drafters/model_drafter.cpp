@@ -193,11 +193,22 @@ ModelDrafter::~ModelDrafter() = default;
 
 std::int64_t ModelDrafter::passes() const { return state_->passes; }
 
+bool ModelDrafter::fits(const DraftLimits& limits) const {
+  const DraftLimits& own = state_->limits;
+  return own.items >= limits.items && own.prompt_tokens >= limits.prompt_tokens &&
+         own.window >= limits.window && (own.guided || !limits.guided);
+}
+
 void ModelDrafter::set_items(std::span<const DraftItem> items) {
   State& state = *state_;
   expects(items.size() <= state.slots.size(), "pictures fit the drafter's limits");
   for (std::size_t i = 0; i < items.size(); ++i) {
     State::Slot& slot = state.slots[i];
+    const auto longest =
+        static_cast<std::int64_t>(std::max(items[i].prompt.size(), items[i].unconditional.size()));
+    expects(longest <= state.limits.prompt_tokens && !items[i].prompt.empty() &&
+                (state.limits.guided || !items[i].law.guided()),
+            "prompts fit the drafter's limits");
     slot.item = items[i];
     slot.law.emplace(items[i].law, state.model.config().codes);
   }

@@ -33,6 +33,8 @@ class ModelDrafter final : public Drafter<float, KeyedRandom> {
   ModelDrafter(const ImageModel& model, const DraftLimits& limits);
   ~ModelDrafter() override;
 
+  // Whether a run of these limits fits; kv is not looked at.
+  bool fits(const DraftLimits& limits) const;
   // The pictures of the next run, in its order.
   void set_items(std::span<const DraftItem> items);
 

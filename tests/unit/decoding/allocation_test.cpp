@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "engine/decoding/method_parts.h"
 #include "tests/unit/decoding/tiny_run.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -60,6 +61,38 @@ std::int64_t count_allocations(bool plant_one) {
     return Flow::kContinue;
   });
   return at_end - at_start;
+}
+
+// The same with drafts of every kind that needs no table or model, under a controller.
+std::int64_t count_speculative_allocations(const DecodeMethod& method) {
+  const TinyRun tiny;
+  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  const DecodeAids aids{.codes = tiny.model.config().codes,
+                        .columns = tiny.model.config().grid_cols};
+  const OwnedParts<float, KeyedRandom> owned(method, aids);
+  DecodeLoop loop(tiny.model, {.items = 3, .prompt_tokens = 8, .window = 8, .laws = true});
+  WindowController controller(8);
+  std::int64_t at_start = 0, at_end = 0;
+  loop.run(
+      items, owned.parts(),
+      [&](const PassEvent& event) {
+        if (event.pass == 2) at_start = allocations;
+        at_end = allocations;
+        return Flow::kContinue;
+      },
+      &controller);
+  return at_end - at_start;
+}
+
+TEST(DecodeLoop, NothingIsAllocatedBetweenSpeculativePasses) {
+  for (const char* name :
+       {"gumbel", "sjd", "coupled", "coupled-gumbel", "cool", "lookup", "recycle"}) {
+    const DecodeMethod method = settle_method(decode_method(name), {}, 64);
+    EXPECT_EQ(count_speculative_allocations(method), 0) << name;
+  }
+  DecodeMethod neighbour = decode_method("coupled");
+  neighbour.drafter = "neighbour-law";
+  EXPECT_EQ(count_speculative_allocations(neighbour), 0);
 }
 
 TEST(DecodeLoop, NothingIsAllocatedBetweenPasses) { EXPECT_EQ(count_allocations(false), 0); }

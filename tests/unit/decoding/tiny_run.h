@@ -8,6 +8,7 @@
 #include "engine/decoding/rules/gumbel_rule.h"
 #include "engine/decoding/tails/tails.h"
 #include "engine/families/open_model.h"
+#include "tests/support/made_up_methods.h"
 
 namespace tessera {
 
@@ -43,6 +44,20 @@ struct TinyRun {
         {.items = static_cast<std::int64_t>(items.size()), .prompt_tokens = 8, .window = window});
     return loop.run(items, equality_parts(drafter),
                     [](const PassEvent&) { return Flow::kContinue; });
+  }
+
+  // Any method of shipped parts.
+  std::vector<DecodeResult> run_method(const std::vector<DecodeItem>& items,
+                                       const DecodeMethod& method) const {
+    const OwnedParts<float, KeyedRandom> owned(method, aids());
+    DecodeLoop loop(model, {.items = static_cast<std::int64_t>(items.size()),
+                            .prompt_tokens = 8,
+                            .window = method.window,
+                            .laws = keeps_laws(method)});
+    return loop.run(items, owned.parts(), [](const PassEvent&) { return Flow::kContinue; });
+  }
+  DecodeAids aids() const {
+    return aids_for(static_cast<std::size_t>(model.config().codes), model.config().grid_cols);
   }
 
   OpenedModel opened;

@@ -19,7 +19,7 @@ void write_table(const TempFolder& folder, const Shape& pairs, std::int16_t valu
                  const char* second = "left") {
   const Tensor both = codes_tensor(pairs, value), one = codes_tensor(Shape{4}, 3);
   write_safetensors(folder / "guesses.safetensors",
-                    {{"left_above", both.view()}, {second, one.view()}});
+                    {{"left_above", both.view()}, {"above", one.view()}, {second, one.view()}});
 }
 
 std::string place_of(const TempFolder& folder) {
@@ -34,11 +34,12 @@ std::string place_of(const TempFolder& folder) {
 }
 
 TEST(GuessTable, AnswersFromThePairElseFromTheLeft) {
-  GuessTable table{.codes = 2, .left_above = {1, -1, -1, 0}, .left = {0, 1}};
+  GuessTable table{.codes = 2, .left_above = {1, -1, -1, 0}, .left = {0, 1}, .above = {1, 1}};
   EXPECT_EQ(table.guess(0, 0), 1);
   EXPECT_EQ(table.guess(0, 1), 0) << "a pair never seen";
   EXPECT_EQ(table.guess(1, 1), 0);
   EXPECT_EQ(table.guess(1, -1), 1) << "nothing above";
+  EXPECT_EQ(table.guess(-1, 0), 1) << "nothing to the left";
 }
 
 TEST(GuessTable, IsReadOrRefusedByTensor) {

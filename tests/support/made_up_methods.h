@@ -1,0 +1,52 @@
+// Methods put together from parts by name, and everything that any part asks for besides settings:
+// a codebook on an arc, a table of guesses.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/decoding/method_parts.h"
+
+namespace tessera {
+
+inline DecodeAids aids_for(std::size_t vocabulary, std::int64_t columns = 2) {
+  DecodeAids aids;
+  aids.codes = static_cast<std::int64_t>(vocabulary);
+  aids.columns = columns;
+  std::vector<float> codebook;
+  for (std::size_t id = 0; id < vocabulary; ++id) {
+    codebook.push_back(std::cos(0.3f * static_cast<float>(id)));
+    codebook.push_back(std::sin(0.3f * static_cast<float>(id)));
+  }
+  aids.neighbours = std::make_shared<CodeNeighbours>(codebook, aids.codes,
+                                                     static_cast<std::int64_t>(vocabulary) - 1);
+  GuessTable guesses;
+  guesses.codes = aids.codes;
+  for (std::size_t left = 0; left < vocabulary; ++left) {
+    guesses.left.push_back(static_cast<std::int16_t>((left + 1) % vocabulary));
+    for (std::size_t above = 0; above < vocabulary; ++above) {
+      const bool seen = (left + above) % 3 != 0;
+      guesses.left_above.push_back(seen ? static_cast<std::int16_t>((left + 2 * above) % vocabulary)
+                                        : std::int16_t{-1});
+    }
+  }
+  aids.guesses = std::make_shared<const GuessTable>(std::move(guesses));
+  return aids;
+}
+
+inline DecodeMethod combine(std::string_view drafter, std::string_view tail, std::string_view rule,
+                            std::int64_t window) {
+  DecodeMethod method;
+  method.name = "custom";
+  method.drafter = drafter;
+  method.tail = tail;
+  method.rule = rule;
+  method.window = window;
+  return method;
+}
+
+}  // namespace tessera

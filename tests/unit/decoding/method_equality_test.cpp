@@ -1,0 +1,306 @@
+// Methods that must give the same tokens do, on the seeded tiny model: the equality rule and plain
+// decoding, rules set to be exact and the exact one, one picture alone and in company. Settings
+// that contradict each other are refused with their code.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "engine/core/error.h"
+#include "tests/unit/decoding/tiny_run.h"
+
+namespace tessera {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+struct Pair {
+  std::string_view drafter, tail;
+};
+
+// Every drafter that drafts, with every tail.
+std::vector<Pair> drafting_pairs() {
+  std::vector<Pair> out;
+  for (const std::string_view drafter : drafter_names()) {
+    for (const std::string_view tail : tail_names()) {
+      if (drafter != "none") out.push_back({drafter, tail});
+    }
+  }
+  return out;
+}
+
+std::string named(const DecodeMethod& method) {
+  return method.drafter + "/" + method.tail + "/" + method.rule + " window " +
+         std::to_string(method.window);
+}
+
+std::vector<DecodeItem> first_items(const TinyRun& tiny, int count) {
+  std::vector<DecodeItem> out;
+  for (int number = 0; number < count; ++number) out.push_back(tiny.item(number));
+  return out;
+}
+
+std::vector<Tokens> tokens_of(const std::vector<DecodeResult>& results) {
+  std::vector<Tokens> out;
+  for (const DecodeResult& result : results) {
+    EXPECT_EQ(result.status, DecodeStatus::kDone);
+    out.push_back(result.tokens);
+  }
+  return out;
+}
+
+// Sanitizers make a pass many times as slow.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::int64_t kWindows[] = {3, 16};
+#else
+constexpr std::int64_t kWindows[] = {2, 3, 5, 8, 16, 64};
+#endif
+
+class EqualityRule : public testing::TestWithParam<int> {};
+
+// All windows, drafters, tails, alone and three together; the parameter is the threads.
+TEST_P(EqualityRule, IsPlainDecodingTokenForToken) {
+  const TinyRun tiny(GetParam());
+  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Tokens> truth = tokens_of(tiny.run(items));
+  const std::int64_t most = tiny.model.image_token_count();
+  std::int64_t fewest = most;
+  std::size_t turn = 0;
+  for (const Pair& pair : drafting_pairs()) {
+    for (const std::int64_t window : kWindows) {
+      const DecodeMethod method = combine(pair.drafter, pair.tail, "gumbel", window);
+      const auto together = tiny.run_method(items, method);
+      ASSERT_EQ(tokens_of(together), truth) << named(method);
+      const std::size_t one = turn++ % items.size();
+      const auto alone = tiny.run_method({items[one]}, method);
+      ASSERT_EQ(alone[0].tokens, truth[one]) << named(method) << ", item " << one << " alone";
+      ASSERT_EQ(alone[0].passes, together[one].passes) << named(method);
+      for (const DecodeResult& result : together) {
+        ASSERT_LE(result.passes, most) << named(method);
+        fewest = std::min(fewest, result.passes);
+      }
+    }
+  }
+  EXPECT_LT(fewest, most) << "no draft was ever right: the comparison saw nothing but refusals";
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, EqualityRule, testing::Values(1, 2, 3));
+
+// Draw for draw: the same tokens in the same passes with the same tests.
+TEST(MethodEquality, RulesSetToBeExactAreExact) {
+  const TinyRun tiny;
+  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  bool wide_group_differs = false, lent_mass_differs = false, warm_differs = false;
+  for (const Pair& pair : drafting_pairs()) {
+    DecodeMethod exact = combine(pair.drafter, pair.tail, "exact", 8);
+    const auto truth = tiny.run_method(items, exact);
+    const auto same = [&](DecodeMethod method, std::string_view rule) {
+      method.rule = rule;
+      const auto results = tiny.run_method(items, method);
+      bool all = true;
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        all = all && results[i].tokens == truth[i].tokens && results[i].passes == truth[i].passes &&
+              results[i].meters.accepted == truth[i].meters.accepted;
+      }
+      return all;
+    };
+    DecodeMethod method = exact;
+    method.grouped.size = 1;
+    method.relaxed.delta = 0;
+    method.cool = {1.0, 0.0};
+    method.lenience = 1;
+    EXPECT_TRUE(same(method, "grouped")) << named(method);
+    EXPECT_TRUE(same(method, "relaxed")) << named(method);
+    EXPECT_TRUE(same(method, "cool")) << named(method);
+    EXPECT_TRUE(same(method, "lenient")) << named(method);
+    method.relaxed = {0, 0.5, 0};
+    EXPECT_TRUE(same(method, "relaxed")) << named(method) << ", no neighbours";
+    method.relaxed = {8, 0.5, 1};
+    EXPECT_TRUE(same(method, "relaxed")) << named(method) << ", lambda 1";
+    method.grouped = {8, 1.0, 4.0, false};
+    method.relaxed = {8, 0.5, 0};
+    method.cool = {4.0, 0.1};
+    wide_group_differs = wide_group_differs || !same(method, "grouped");
+    lent_mass_differs = lent_mass_differs || !same(method, "relaxed");
+    warm_differs = warm_differs || !same(method, "cool");
+  }
+  EXPECT_TRUE(wide_group_differs && lent_mass_differs && warm_differs);
+}
+
+TEST(MethodEquality, WindowOfOneIsPlain) {
+  const TinyRun tiny;
+  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Tokens> truth = tokens_of(tiny.run(items));
+  for (const std::string_view rule : rule_names()) {
+    for (const Pair& pair : drafting_pairs()) {
+      const DecodeMethod method = combine(pair.drafter, pair.tail, rule, 1);
+      const auto results = tiny.run_method(items, method);
+      ASSERT_EQ(tokens_of(results), truth) << named(method);
+      ASSERT_EQ(results[0].passes, tiny.model.image_token_count());
+    }
+  }
+}
+
+TEST(MethodEquality, BatchOrderSizeAndThreadsChangeNothing) {
+  constexpr int kItems = 5;
+  for (const std::string_view tail : {"resample", "maximal", "gumbel"}) {
+    for (const std::string_view drafter : {"uniform", "neighbour-law", "recycling"}) {
+      const DecodeMethod method = combine(drafter, tail, "exact", 8);
+      std::vector<Tokens> alone;
+      std::vector<std::int64_t> passes;
+      {
+        const TinyRun tiny(1);
+        for (int number = 0; number < kItems; ++number) {
+          const auto result = tiny.run_method({tiny.item(number)}, method)[0];
+          alone.push_back(result.tokens);
+          passes.push_back(result.passes);
+        }
+      }
+      for (const int threads : {1, 2, 3}) {
+        const TinyRun tiny(threads);
+        std::vector<DecodeItem> items = first_items(tiny, kItems);
+        std::vector<int> order(kItems);
+        std::iota(order.begin(), order.end(), 0);
+        for (int turn = 0; turn < 3; ++turn) {  // five, four, three of them, turned
+          const auto results = tiny.run_method(items, method);
+          for (std::size_t i = 0; i < items.size(); ++i) {
+            const auto number = static_cast<std::size_t>(order[i]);
+            ASSERT_EQ(results[i].tokens, alone[number]) << named(method) << ", item " << number;
+            ASSERT_EQ(results[i].passes, passes[number]) << named(method) << ", item " << number;
+          }
+          items.pop_back(), order.pop_back();
+          std::reverse(items.begin(), items.end()), std::reverse(order.begin(), order.end());
+        }
+      }
+    }
+  }
+}
+
+TEST(MethodEquality, PassesAreNeverMoreThanPlain) {
+  const TinyRun tiny;
+  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::int64_t most = tiny.model.image_token_count();
+  std::size_t turn = 0;
+  for (const std::string_view rule : rule_names()) {
+    for (const Pair& pair : drafting_pairs()) {
+      const std::int64_t window = std::array{2, 16, 64}[turn++ % 3];
+      const DecodeMethod method = combine(pair.drafter, pair.tail, rule, window);
+      for (const DecodeResult& result : tiny.run_method(items, method)) {
+        EXPECT_EQ(result.status, DecodeStatus::kDone) << named(method);
+        EXPECT_LE(result.passes, most) << named(method);
+        EXPECT_GE(result.passes * window, most) << named(method) << ": more tokens than rows";
+        EXPECT_EQ(result.meters.tokens, most) << named(method);
+      }
+    }
+  }
+}
+
+// --- settings that are refused ----------------------------------------------------------------
+
+constexpr std::int64_t kTokens = 64;
+
+// The code check_method() refuses with; empty if it does not.
+std::string refusal(const DecodeMethod& method, const DecodeAids& aids) {
+  try {
+    check_method(method, aids, kTokens);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().kind, ErrorKind::kUsage);
+    EXPECT_FALSE(error.info().where.empty());
+    EXPECT_FALSE(error.info().expected.empty());
+    return error.info().code;
+  }
+  return "";
+}
+
+template <typename Change>
+std::string refusal_of(const char* name, Change change) {
+  const DecodeAids aids = aids_for(64, 8);
+  DecodeMethod method = settle_method(decode_method(name), aids, kTokens);
+  change(method);
+  return refusal(method, aids);
+}
+
+TEST(CheckMethod, TakesWhatThereIs) {
+  const DecodeAids aids = aids_for(64, 8);
+  for (const NamedMethod& row : named_methods()) {
+    const DecodeMethod method = settle_method(decode_method(row.name), aids, kTokens);
+    EXPECT_EQ(refusal(method, aids), method.drafter == kModelDrafter ? "E_DECODE_DRAFT" : "")
+        << row.name;
+  }
+  for (const std::string_view rule : rule_names()) {
+    for (const Pair& pair : drafting_pairs()) {
+      EXPECT_EQ(refusal(combine(pair.drafter, pair.tail, rule, kTokens), aids), "");
+    }
+  }
+}
+
+TEST(CheckMethod, RefusesWindowsThatNoPictureHas) {
+  for (const std::int64_t window : {std::int64_t{0}, std::int64_t{-1}, kTokens + 1}) {
+    for (const char* name : {"plain", "gumbel", "sjd", "coupled"}) {
+      EXPECT_EQ(refusal_of(name, [&](DecodeMethod& method) { method.window = window; }),
+                "E_DECODE_WINDOW")
+          << name << ' ' << window;
+    }
+  }
+}
+
+TEST(CheckMethod, RefusesContradictions) {
+  EXPECT_EQ(refusal_of("gumbel", [](DecodeMethod& m) { m.rule = "exact"; }), "E_DECODE_CONFLICT");
+  EXPECT_EQ(refusal_of("auto", [](DecodeMethod& m) { m.rule = "cool"; }), "E_DECODE_CONFLICT");
+  EXPECT_EQ(refusal_of("plain", [](DecodeMethod& m) { m.drafter = "left"; }), "E_DECODE_CONFLICT");
+  EXPECT_EQ(refusal_of("plain", [](DecodeMethod& m) { m.tail = "gumbel"; }), "E_DECODE_CONFLICT");
+  EXPECT_EQ(refusal_of("sjd", [](DecodeMethod& m) { m.drafter = "none"; }), "E_DECODE_CONFLICT");
+  EXPECT_EQ(refusal_of("coupled", [](DecodeMethod& m) { m.drafter = "none"; }),
+            "E_DECODE_CONFLICT");
+}
+
+TEST(CheckMethod, RefusesPartsThatAreNot) {
+  for (const char* name : {"", "Exact", "uniform ", "best"}) {
+    EXPECT_EQ(refusal_of("sjd", [&](DecodeMethod& m) { m.drafter = name; }), "E_DECODE_PART");
+    EXPECT_EQ(refusal_of("sjd", [&](DecodeMethod& m) { m.tail = name; }), "E_DECODE_PART");
+    EXPECT_EQ(refusal_of("sjd", [&](DecodeMethod& m) { m.rule = name; }), "E_DECODE_PART");
+  }
+  try {
+    decode_method("plane");
+    ADD_FAILURE() << "a method of no such name";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_DECODE");
+    EXPECT_NE(error.info().expected.find("plain"), std::string::npos);
+  }
+}
+
+TEST(CheckMethod, RefusesWhatTheModelDoesNotBring) {
+  DecodeAids aids = aids_for(64, 8);
+  aids.guesses.reset();
+  EXPECT_EQ(refusal(combine("context", "drop", "exact", 8), aids), "E_DECODE_GUESSES");
+}
+
+TEST(CheckMethod, RefusesSettingsOutOfRange) {
+  const double nan = std::nan("");
+  const auto check = [](const char* what, auto change) {
+    EXPECT_EQ(refusal_of("coupled", change), "E_DECODE_RANGE") << what;
+  };
+  for (const std::int64_t size : {0, -1, 65}) {
+    check("group size", [&](DecodeMethod& m) { m.grouped.size = size; });
+  }
+  for (const double value : {-0.1, 1.1, nan}) {
+    check("delta", [&](DecodeMethod& m) { m.relaxed.delta = value; });
+  }
+  for (const double value : {0.5, -1.0, 2e6, nan}) {
+    check("lambda", [&](DecodeMethod& m) { m.relaxed.lambda = value; });
+  }
+  check("neighbours", [](DecodeMethod& m) { m.relaxed.neighbours = -1; });
+  for (const double value : {0.0, -1.0, 2e6, nan}) {
+    check("lenience", [&](DecodeMethod& m) { m.lenience = value; });
+  }
+  for (const double value : {-0.1, 2e6, nan}) {
+    check("budget", [&](DecodeMethod& m) { m.tv_budget = value; });
+    check("peak", [&](DecodeMethod& m) { m.cool.peak = value; });
+    check("decay", [&](DecodeMethod& m) { m.cool.decay = value; });
+  }
+}
+
+}  // namespace
+}  // namespace tessera
