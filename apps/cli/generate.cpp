@@ -240,10 +240,10 @@ class PictureWriter : public GenerateListener {
                        {"decode", facts.method.name},
                        {"accept", facts.method.rule},
                        {"preserves_distribution", facts.preserves_distribution},
-                       {"meters", meters_json(picture.meters)},
                        {"seconds", picture.seconds},
                        {"model", facts.model},
-                       {"dtype", facts.dtype}});
+                       {"dtype", facts.dtype},
+                       {"meters", meters_json(picture.meters)}});
     } else {
       char seconds[64];
       std::snprintf(seconds, sizeof seconds, "%.2f s", picture.seconds);

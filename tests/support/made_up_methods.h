@@ -28,6 +28,7 @@ inline DecodeAids aids_for(std::size_t vocabulary, std::int64_t columns = 2) {
   guesses.codes = aids.codes;
   for (std::size_t left = 0; left < vocabulary; ++left) {
     guesses.left.push_back(static_cast<std::int16_t>((left + 1) % vocabulary));
+    guesses.above.push_back(static_cast<std::int16_t>((2 * left + 1) % vocabulary));
     for (std::size_t above = 0; above < vocabulary; ++above) {
       const bool seen = (left + above) % 3 != 0;
       guesses.left_above.push_back(seen ? static_cast<std::int16_t>((left + 2 * above) % vocabulary)
