@@ -6,7 +6,6 @@
 #include "apps/pipeline/draft_model.h"
 #include "apps/pipeline/guess_table_file.h"
 #include "apps/pipeline/prompt_encoder.h"
-
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 #include "tokenizers/visual/vq_tokenizer.h"

@@ -13,45 +13,31 @@ enum class DType : std::uint8_t { kF32, kBF16, kF16, kF64, kI8, kU8, kI16, kI32,
 constexpr std::size_t dtype_size(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kI64:
-      return 8;
+    case DType::kI64: return 8;
     case DType::kF32:
-    case DType::kI32:
-      return 4;
+    case DType::kI32: return 4;
     case DType::kBF16:
     case DType::kF16:
-    case DType::kI16:
-      return 2;
+    case DType::kI16: return 2;
     case DType::kI8:
     case DType::kU8:
-    case DType::kBool:
-      return 1;
+    case DType::kBool: return 1;
   }
   return 0;
 }
 
 constexpr std::string_view dtype_name(DType dtype) {
   switch (dtype) {
-    case DType::kF32:
-      return "f32";
-    case DType::kBF16:
-      return "bf16";
-    case DType::kF16:
-      return "f16";
-    case DType::kF64:
-      return "f64";
-    case DType::kI8:
-      return "i8";
-    case DType::kU8:
-      return "u8";
-    case DType::kI16:
-      return "i16";
-    case DType::kI32:
-      return "i32";
-    case DType::kI64:
-      return "i64";
-    case DType::kBool:
-      return "bool";
+    case DType::kF32: return "f32";
+    case DType::kBF16: return "bf16";
+    case DType::kF16: return "f16";
+    case DType::kF64: return "f64";
+    case DType::kI8: return "i8";
+    case DType::kU8: return "u8";
+    case DType::kI16: return "i16";
+    case DType::kI32: return "i32";
+    case DType::kI64: return "i64";
+    case DType::kBool: return "bool";
   }
   return "?";
 }
@@ -72,8 +58,7 @@ constexpr float f16_to_float(std::uint16_t half) {
   const std::uint32_t exponent = (half >> 10) & 0x1fu;
   const std::uint32_t mantissa = half & 0x3ffu;
   if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent != 0)
-    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+  if (exponent != 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   const float tiny = static_cast<float>(mantissa) * (1.0f / 16777216.0f);
   return sign != 0 ? -tiny : tiny;
 }

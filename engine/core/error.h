@@ -11,21 +11,21 @@ namespace tessera {
 
 // The exit code that a failure of this kind ends the program with.
 enum class ErrorKind : int {
-  kGeneral = 1,  // anything else
-  kUsage = 2,    // bad flag, bad job file, geometry the model cannot do
-  kModel = 4,    // model missing or bad
-  kMemory = 5,   // does not fit
-  kStorage = 6,  // output cannot be written; resumable
+  kGeneral = 1,   // anything else
+  kUsage = 2,     // bad flag, bad job file, geometry the model cannot do
+  kModel = 4,     // model missing or bad
+  kMemory = 5,    // does not fit
+  kStorage = 6,   // output cannot be written; resumable
 };
 
 struct ErrorInfo {
   ErrorKind kind = ErrorKind::kGeneral;
-  std::string code;   // stable name, for instance "E_ST_OVERLAP"
-  std::string file;   // file or input the user knows it by; empty if none
-  std::string where;  // byte offset, tensor, JSON path, line:column, flag
+  std::string code;      // stable name, for instance "E_ST_OVERLAP"
+  std::string file;      // file or input the user knows it by; empty if none
+  std::string where;     // byte offset, tensor, JSON path, line:column, flag
   std::string expected;
   std::string found;
-  std::string hint;  // the flag or command that helps; may be empty
+  std::string hint;      // the flag or command that helps; may be empty
 };
 
 class Error : public std::runtime_error {
@@ -51,8 +51,7 @@ std::string escape_for_terminal(std::string_view text, std::size_t max_bytes = 1
 // (The builtins, since clang 14 has no source_location with this standard library.)
 inline void expects(bool condition, const char* what, const char* file = __builtin_FILE(),
                     unsigned line = __builtin_LINE()) {
-  if (!condition) [[unlikely]]
-    fail_expectation(what, file, line);
+  if (!condition) [[unlikely]] fail_expectation(what, file, line);
 }
 
 }  // namespace tessera

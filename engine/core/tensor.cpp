@@ -13,9 +13,7 @@ namespace {
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-std::size_t round_up(std::size_t bytes, std::size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
+std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 }  // namespace
 
 std::string Shape::to_string() const {
@@ -27,22 +25,17 @@ std::string Shape::to_string() const {
 Buffer allocate_host(std::size_t bytes) {
   const bool huge = bytes >= kHugePage;
   const std::size_t alignment = huge ? kHugePage : kAlignment;
-  void* memory =
-      bytes <= SIZE_MAX / 2
-          ? std::aligned_alloc(alignment, round_up(std::max<std::size_t>(bytes, 1), alignment))
-          : nullptr;
+  void* memory = bytes <= SIZE_MAX / 2
+                     ? std::aligned_alloc(alignment, round_up(std::max<std::size_t>(bytes, 1), alignment))
+                     : nullptr;
   if (memory == nullptr) {
-    throw Error({.kind = ErrorKind::kMemory,
-                 .code = "E_HOST_MEMORY",
-                 .where = "host memory",
-                 .expected = std::to_string(bytes) + " bytes",
-                 .found = "allocation refused"});
+    throw Error({.kind = ErrorKind::kMemory, .code = "E_HOST_MEMORY", .where = "host memory",
+                 .expected = std::to_string(bytes) + " bytes", .found = "allocation refused"});
   }
   // Weights stream faster from large pages. Only those that lie inside as a whole: a page that
   // reaches past the end would hold memory that no plan counts.
   if (huge) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
-  return Buffer(
-      memory, +[](void* p) { std::free(p); });
+  return Buffer(memory, +[](void* p) { std::free(p); });
 }
 
 Tensor Tensor::host(DType dtype, Shape shape) {

@@ -68,12 +68,6 @@ class KeyedRandom {
     return best_id;
   }
 
-  // One of `count` numbers, all alike.
-  std::int32_t below(const Draw& draw, std::int32_t count) {
-    const auto at = static_cast<std::int32_t>(uniform(draw) * count);
-    return at < count ? at : count - 1;
-  }
-
   // The winner at a position under the position's own noise: what plain decoding draws there.
   template <typename Real>
   std::int32_t race(std::uint32_t position, const LogitRow<Real>& row) {

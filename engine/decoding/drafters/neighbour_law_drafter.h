@@ -16,7 +16,6 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
   NeighbourLawDrafter(std::size_t columns, std::size_t vocabulary)
       : columns_(columns), vocabulary_(vocabulary) {}
   std::string_view name() const override { return "neighbour-law"; }
-  bool reads_rows() const override { return true; }
 
   void start(std::size_t items) override {
     laws_.resize(items * columns_ * vocabulary_);

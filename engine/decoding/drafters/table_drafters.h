@@ -41,7 +41,6 @@ class RecyclingDrafter final : public SlotDrafter<Real, Random> {
  public:
   explicit RecyclingDrafter(std::size_t vocabulary) : vocabulary_(vocabulary) {}
   std::string_view name() const override { return "recycling"; }
-  bool reads_rows() const override { return true; }
   void start(std::size_t items) override { next_.assign(items * vocabulary_, -1); }
   void commit(const Commitment<Real>& done) override {
     if (done.position == 0) return;
