@@ -37,7 +37,7 @@ class Collector final : public GenerateListener {
     rates.push_back(picture.facts.tokens_per_pass());
     marks.push_back(score_scene(judge_.read(picture.image), truths_[first + picture.index]));
     times = picture.times;
-    tokens.push_back(std::move(picture.tokens));
+    tokens.push_back(std::move(picture.codes));
   }
 
   std::size_t first = 0;  // prompt that index 0 stands for
@@ -136,11 +136,9 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
   }
   Json object = report.start("decode." + method.name);
   object["model"] = pipeline.model_name();
-  object["method"] = {{"drafter", method.drafter},
-                      {"tail", method.tail},
-                      {"accept", method.rule},
-                      {"window", method.window},
-                      {"adaptive", method.adaptive}};
+  object["method"] = {{"drafter", method.drafter}, {"tail", method.tail},
+                      {"accept", method.rule},     {"tree", method.tree},
+                      {"window", method.window},   {"adaptive", method.adaptive}};
   object["promise"] = promise_name(promise_of(method));
   object["guidance"] = duel.sampling.guidance ? Json(*duel.sampling.guidance) : Json();
   object["batch"] = duel.batch;
@@ -155,7 +153,8 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
   if (method.adaptive) object["why"] = pipeline.window_report();
   report.emit(object);
 
-  const std::string name = method.name + ", " + method.drafter + ", window " +
+  const std::string tree = method.tree == "none" ? "" : ", tree " + method.tree;
+  const std::string name = method.name + ", " + method.drafter + tree + ", window " +
                            (method.adaptive ? "auto" : std::to_string(method.window));
   report.add_row(
       name,

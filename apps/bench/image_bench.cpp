@@ -89,8 +89,9 @@ double decode_vq(const OpenedModel& opened, Backend& backend, const ImageBenchOp
   const FamilySpec& spec = opened.spec;
   const VqTokenizer vq(backend, spec.vq, *opened.vq_weights, image.storage,
                        TokenizerHalves::kDecoder);
-  std::vector<std::int32_t> codes(static_cast<std::size_t>(spec.model.image_tokens()));
-  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = tokens[i % tokens.size()];
+  const std::vector<std::int32_t> painted = spec.model.grammar().picture_codes(tokens);
+  std::vector<std::int32_t> codes(static_cast<std::size_t>(spec.model.image_codes()));
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = painted[i % painted.size()];
   const int rows = static_cast<int>(spec.model.grid_rows);
   const int cols = static_cast<int>(spec.model.grid_cols);
   double best = 0;

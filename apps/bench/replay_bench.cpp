@@ -102,7 +102,7 @@ void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, Bench
                  options.model);
   }
   const ImageModel model = load_image_model(opened, backend, options.storage);
-  const DecodeAids aids{.codes = model.config().codes, .columns = model.config().grid_cols};
+  const DecodeAids aids{.grammar = model.config().grammar()};
   DecodeMethod method = settle_method(decode_method("gumbel"), aids, model.image_token_count());
   const OwnedParts<float, KeyedRandom> plain(DecodeMethod{}, aids), owned(method, aids);
   ReplayRule rule(options.trace);

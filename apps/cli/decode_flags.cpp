@@ -45,7 +45,21 @@ void add_decode_part_flags(CLI::App& app, DecodeFlags& flags) {
   text_flag(app, "--tail", flags.tail, "guesses behind a refused one: " + joined(tail_names()))
       ->group(group);
   text_flag(app, "--accept", flags.accept, "who judges: " + joined(rule_names()))->group(group);
+  text_flag(app, "--tree", flags.tree,
+            "guesses branch, several a code: none, " + joined(tree_names()))
+      ->group(group);
+  integer_flag(app, "--tree-width", flags.tree_width, 1, kMost, "guesses for one code at most")
+      ->group(group);
+  integer_flag(app, "--tree-depth", flags.tree_depth, 0, kMost,
+               "codes behind which guesses branch, where the tree is of a fixed shape")
+      ->group(group);
+  integer_flag(app, "--row-lead", flags.row_lead, 0, kMost,
+               "rows side by side: codes by which a row leads the next one; 0 = off")
+      ->group(group);
   integer_flag(app, "--group-size", flags.group_size, 1, kMost, "grouped: codes that count as one")
+      ->group(group);
+  app.add_flag("--static-groups", flags.static_groups,
+               "grouped: a fixed partition of the codes by likeness")
       ->group(group);
   integer_flag(app, "--neighbours", flags.neighbours, 0, kMost,
                "relaxed: similar codes that lend their mass")
@@ -73,9 +87,17 @@ DecodeMethod method_of(const DecodeFlags& flags, const DecodeMethod& fallback) {
   };
   take(method.drafter, flags.drafter);
   take(method.tail, flags.tail);
+  if (flags.tree) {
+    method.tree = *flags.tree;
+    if (method.tree != "none") method.rule = rule_of_tree(method.tree);
+  }
+  take(method.row_lead, flags.row_lead);
+  take(method.tree_width, flags.tree_width);
+  take(method.tree_depth, flags.tree_depth);
   take(method.rule, flags.accept);
   take(method.window, flags.window);
   take(method.grouped.size, flags.group_size);
+  if (flags.static_groups) method.grouped.fixed_groups = true;
   take(method.relaxed.neighbours, flags.neighbours);
   take(method.relaxed.delta, flags.delta);
   take(method.relaxed.lambda, flags.lambda);

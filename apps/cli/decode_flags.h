@@ -15,8 +15,9 @@ namespace tessera {
 
 // What was given; empty values come from the method's own row.
 struct DecodeFlags {
-  std::optional<std::string> decode, drafter, tail, accept, draft_model;
-  std::optional<std::int64_t> window, group_size, neighbours;
+  std::optional<std::string> decode, drafter, tail, accept, draft_model, tree;
+  std::optional<std::int64_t> window, group_size, neighbours, tree_width, tree_depth, row_lead;
+  bool static_groups = false;
   std::optional<double> delta, lambda, lenience, cool_peak, cool_decay, tv_budget;
 };
 

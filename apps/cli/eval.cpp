@@ -75,6 +75,7 @@ nlohmann::ordered_json settings_json(const EvalScenesReport& report, const EvalF
           {"drafter", report.method.drafter},
           {"tail", report.method.tail},
           {"accept", report.method.rule},
+          {"tree", report.method.tree},
           {"window", report.method.window}};
 }
 

@@ -32,6 +32,7 @@ Json config_json(const GeneratePipeline& pipeline) {
           {"family", spec.family},
           {"size", spec.size},
           {"title", spec.title},
+          {"draft", spec.draft.has_value()},
           {"licence", spec.licence},
           {"parameters", spec.parameter_count()},
           {"stored_as", dtype_name(pipeline.storage())},

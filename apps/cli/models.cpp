@@ -21,6 +21,7 @@ void print_model(const Session& session, const FoundModel& model) {
       line.update({{"family", model.family},
                    {"size", model.size},
                    {"title", model.title},
+                   {"draft", model.draft},
                    {"licence", model.licence},
                    {"width", model.width},
                    {"height", model.height},
@@ -35,9 +36,9 @@ void print_model(const Session& session, const FoundModel& model) {
   }
   std::string line = model.reference.shown_name + "  [" + std::string(origin) + "]  ";
   if (model.problem.empty()) {
-    line += model.title + ", " + std::to_string(model.width) + "x" + std::to_string(model.height) +
-            ", files " + format_bytes(model.file_bytes) + ", memory " +
-            format_bytes(model.memory_bytes) + ", licence: " + model.licence;
+    line += model.title + (model.draft ? ", draft model, " : ", ") + std::to_string(model.width) +
+            "x" + std::to_string(model.height) + ", files " + format_bytes(model.file_bytes) +
+            ", memory " + format_bytes(model.memory_bytes) + ", licence: " + model.licence;
   } else {
     line += "cannot be used: " + model.problem;
   }

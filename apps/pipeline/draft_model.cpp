@@ -15,10 +15,21 @@ namespace {
                .where = "--model-draft",
                .expected = std::move(expected),
                .found = std::move(found),
-               .hint = "draft and target need one picture tokenizer"});
+               .hint = "draft and target need one picture tokenizer and one stream"});
 }
 
 }  // namespace
+
+void check_paints(const FamilySpec& spec, const std::string& name) {
+  if (!spec.draft) return;
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_MODEL_DRAFT",
+               .file = name,
+               .where = "draft_config",
+               .expected = "a model that paints",
+               .found = "a draft model, which has no picture tokenizer",
+               .hint = "give it to --model-draft"});
+}
 
 std::unique_ptr<DraftModel> DraftModel::open(const std::string& name,
                                              const ImageModelConfig& target,
@@ -38,6 +49,15 @@ std::unique_ptr<DraftModel> DraftModel::open(const std::string& name,
     refuse("E_DRAFT_GRID", reference.shown_name,
            "a grid of " + grid(target) + " codes, as " + target_name + " has", grid(own));
   }
+  if (own.grammar() != target.grammar()) {
+    const auto stream = [](const ImageModelConfig& config) {
+      return std::to_string(config.image_tokens()) + " tokens, " +
+             (config.row_end ? "row ends" : "no row ends") + ", " +
+             (config.image_end ? "an image end" : "no image end");
+    };
+    refuse("E_DRAFT_STREAM", reference.shown_name,
+           "pictures of " + stream(target) + ", as " + target_name + " has", stream(own));
+  }
   return std::unique_ptr<DraftModel>(
       new DraftModel(reference.shown_name, std::move(opened), backend));
 }
@@ -51,8 +71,10 @@ DraftModel::DraftModel(std::string name, OpenedModel opened, Backend& backend)
 
 DraftItem DraftModel::item(const std::string& prompt, const std::optional<std::string>& negative,
                            const LawSettings& law) const {
-  EncodedPrompt encoded = prompts_.encode(prompt, negative, law.guided());
-  return {std::move(encoded.prompt), std::move(encoded.unconditional), law};
+  LawSettings own = law;
+  if (opened_.spec.draft && opened_.spec.draft->guidance > 0) own.guidance = 1;
+  EncodedPrompt encoded = prompts_.encode(prompt, negative, own.guided());
+  return {std::move(encoded.prompt), std::move(encoded.unconditional), own};
 }
 
 std::unique_ptr<ModelDrafter> DraftModel::make_drafter(const DraftLimits& limits) {
@@ -73,7 +95,8 @@ std::size_t DraftModel::bytes(const DraftLimits& limits) const {
                                            .images = limits.items,
                                            .guidance = limits.guided,
                                            .prompt_tokens = limits.prompt_tokens,
-                                           .window = 2 * limits.window});
+                                           .window = 2 * limits.window},
+                                          limits.trees ? PassShape::kTree : PassShape::kLine);
   return plan.weights + plan.kv + plan.activations;
 }
 

@@ -12,13 +12,18 @@
 
 namespace tessera {
 
+// Error kModel, E_MODEL_DRAFT, for a folder that guesses for other models only.
+void check_paints(const FamilySpec& spec, const std::string& name);
+
 class DraftModel {
  public:
-  // `name` as resolve_model() takes it. Error kUsage, E_DRAFT_CODES or E_DRAFT_GRID, naming both
-  // models' figures when it does not speak the target's codes; kModel for a bad model.
+  // `name` as resolve_model() takes it. Error kUsage, E_DRAFT_CODES, E_DRAFT_GRID or
+  // E_DRAFT_STREAM, naming both models' figures when it does not speak the target's codes; kModel
+  // for a bad model.
   static std::unique_ptr<DraftModel> open(const std::string& name, const ImageModelConfig& target,
                                           const std::string& target_name, Backend& backend);
 
+  // A draft model that imitates a guided law runs without guidance of its own.
   DraftItem item(const std::string& prompt, const std::optional<std::string>& negative,
                  const LawSettings& law) const;
   // Reads the weights at the first call.

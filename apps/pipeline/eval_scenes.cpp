@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "apps/pipeline/draft_model.h"
 #include "engine/core/io.h"
 #include "engine/families/random_weights.h"
 #include "tokenizers/visual/vq_tokenizer.h"
@@ -51,6 +52,7 @@ void check_fit(const FamilySpec& spec, const std::string& model, std::int64_t ju
                  .expected = std::move(expected),
                  .found = std::move(found)});
   };
+  check_paints(spec, model);
   if (spec.prompt.kind != PromptKind::kText) {
     refuse("prompt", "a model that takes text, as scenes are described in words", "class numbers");
   }

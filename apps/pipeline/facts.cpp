@@ -44,9 +44,16 @@ void read_method(const JsonReader& reader, DecodeMethod& method) {
     method.window = reader.integer("window", 1, kMaxFactsTokens);
   }
   method.lenience = reader.number_or("lenience", method.lenience, 1e-6, 1e6);
+  if (reader.has("row_lead")) method.row_lead = reader.integer("row_lead", 1, kMaxFactsTokens);
   method.tv_budget = reader.number_or("tv_budget", 0, 0, 1e6);
   if (reader.has("drafter")) method.drafter = reader.string("drafter");
   if (reader.has("tail")) method.tail = reader.string("tail");
+  if (reader.has("tree")) {
+    const JsonReader tree = reader.object("tree");
+    method.tree = tree.string("kind");
+    method.tree_width = tree.integer("width", 1, kMaxFactsTokens);
+    method.tree_depth = tree.integer("depth", 0, kMaxFactsTokens);
+  }
   if (reader.has("grouped")) {
     const JsonReader grouped = reader.object("grouped");
     method.grouped.size = grouped.integer("size", 1, kMaxFactsTokens);
@@ -101,6 +108,11 @@ Json facts_json(const PictureFacts& facts) {
     out["drafter"] = facts.method.drafter;
     out["tail"] = facts.method.tail;
     if (!facts.draft_model.empty()) out["draft_model"] = facts.draft_model;
+    if (facts.method.tree != "none") {
+      out["tree"] = {{"kind", facts.method.tree},
+                     {"width", facts.method.tree_width},
+                     {"depth", facts.method.tree_depth}};
+    }
   }
   if (facts.method.rule == "grouped") {
     const GroupedSettings& grouped = facts.method.grouped;
@@ -117,6 +129,7 @@ Json facts_json(const PictureFacts& facts) {
   } else if (facts.method.rule == "lenient") {
     out["lenience"] = facts.method.lenience;
   }
+  if (facts.method.row_lead > 0) out["row_lead"] = facts.method.row_lead;
   if (facts.method.tv_budget > 0) out["tv_budget"] = facts.method.tv_budget;
   return out;
 }
@@ -156,7 +169,8 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
       "cfg_scale", "decode",   "accept",          "preserves_distribution",
       "tokens",    "passes",   "tokens_per_pass", "window",
       "drafter",   "tail",     "grouped",         "relaxed",
-      "cool",      "lenience", "tv_budget",       "draft_model"};
+      "cool",      "lenience", "tv_budget",       "draft_model",
+      "tree",      "row_lead"};
   reader.only(kKnown);
   reader.integer("version", kFactsVersion, kFactsVersion);
   constexpr std::int64_t kMaxSide = 16384;

@@ -70,10 +70,14 @@ struct GeneratePipeline::State {
     expects(options.batch_size >= 1, "a batch has pictures");
     check_geometry(options, opened.spec, name);
     const ImageModelConfig& config = opened.spec.model;
-    aids.codes = config.codes;
-    aids.columns = config.grid_cols;
+    aids.grammar = config.grammar();
     if (options.method.drafter == kBestDrafter || options.method.drafter == "context") {
       aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
+    }
+    if (options.draft_model.empty() && options.method.drafter == kModelDrafter &&
+        !opened.spec.draft_model.empty()) {
+      const std::filesystem::path beside = opened.spec.folder / ".." / opened.spec.draft_model;
+      options.draft_model = std::filesystem::absolute(beside).lexically_normal().string();
     }
     if (!options.draft_model.empty()) {
       draft = DraftModel::open(options.draft_model, config, name, *backend);
@@ -101,6 +105,10 @@ struct GeneratePipeline::State {
   Image to_image(const Tensor& pixels) const;
   int rows() const { return static_cast<int>(opened.spec.model.grid_rows); }
   int cols() const { return static_cast<int>(opened.spec.model.grid_cols); }
+  // Whole rows of codes among the first `tokens` tokens of a stream.
+  std::int64_t rows_among(std::size_t tokens) const {
+    return static_cast<std::int64_t>(aids.grammar.codes_among(tokens)) / cols();
+  }
 
   PipelineOptions options;
   std::string name;
@@ -125,7 +133,8 @@ DecodeLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest
                       .window = options.method.window,
                       .guided = false,
                       .kv = storage,
-                      .laws = keeps_laws(options.method)};
+                      .laws = keeps_laws(options.method),
+                      .shape = options.method.shape()};
   for (const PreparedRequest& request : requests) {
     const std::size_t longest =
         std::max(request.item.prompt.size(), request.item.unconditional.size());
@@ -137,9 +146,13 @@ DecodeLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest
 
 DraftLimits GeneratePipeline::State::draft_limits(std::span<const PreparedRequest> requests) const {
   const DecodeLimits limits = limits_for(requests);
-  DraftLimits out{.items = limits.items, .window = limits.window, .guided = limits.guided};
+  DraftLimits out{.items = limits.items,
+                  .window = limits.window,
+                  .guided = false,
+                  .trees = limits.shape == PassShape::kTree};
   for (const PreparedRequest& request : requests) {
     const DraftItem& item = request.draft;
+    out.guided = out.guided || item.law.guided();
     const std::size_t longest = std::max(item.prompt.size(), item.unconditional.size());
     out.prompt_tokens = std::max(out.prompt_tokens, static_cast<std::int64_t>(longest));
   }
@@ -152,7 +165,7 @@ void GeneratePipeline::State::fit_drafter(const DraftLimits& limits) {
   parts->set_drafter(nullptr);  // before the new one: both together may not fit
   std::unique_ptr<ModelDrafter> made = draft->make_drafter(limits);
   drafter = made.get();
-  parts->set_drafter(std::move(made));
+  parts->set_drafter(std::move(made), drafter);
 }
 
 Image GeneratePipeline::State::to_image(const Tensor& pixels) const {
@@ -168,10 +181,9 @@ GenerateProgress GeneratePipeline::State::progress_of(const PassEvent& event, st
   progress.rows_done = rows();
   for (const DecodeResult& item : event.items) {
     if (item.status == DecodeStatus::kFailed) continue;
-    const auto tokens = static_cast<std::int64_t>(item.tokens.size());
-    progress.rows_done = std::min(progress.rows_done, tokens / cols());
-    progress.tokens_done += tokens;
-    progress.tokens += std::int64_t{rows()} * cols();
+    progress.rows_done = std::min(progress.rows_done, rows_among(item.tokens.size()));
+    progress.tokens_done += static_cast<std::int64_t>(item.tokens.size());
+    progress.tokens += opened.spec.model.image_tokens();
   }
   progress.passes = event.pass;
   progress.seconds = monotonic_seconds() - started;
@@ -183,8 +195,9 @@ void GeneratePipeline::State::preview(const PassEvent& event, const GenerateProg
   std::vector<Image> images;
   for (const DecodeResult& item : event.items) {
     if (item.status == DecodeStatus::kFailed) continue;
-    const int ready = static_cast<int>(item.tokens.size()) / cols();
-    images.push_back(to_image(decode_partial(*vq, item.tokens, ready, rows(), cols())));
+    const auto ready = static_cast<int>(rows_among(item.tokens.size()));
+    const std::vector<std::int32_t> codes = aids.grammar.picture_codes(item.tokens);
+    images.push_back(to_image(decode_partial(*vq, codes, ready, rows(), cols())));
   }
   if (!images.empty()) listener.on_preview(progress, images);
 }
@@ -196,8 +209,8 @@ void GeneratePipeline::State::hand_out(const PreparedRequest& request, DecodeRes
   picture.facts.tokens = static_cast<std::int64_t>(result.tokens.size());
   picture.facts.passes = result.passes;
   picture.meters = std::move(result.meters);
-  picture.rows_done = picture.facts.tokens / cols();
-  picture.tokens = std::move(result.tokens);
+  picture.rows_done = rows_among(result.tokens.size());
+  picture.codes = aids.grammar.picture_codes(result.tokens);
   if (result.status == DecodeStatus::kFailed) {
     picture.status = PictureStatus::kFailed;
     picture.error = std::move(result.error);
@@ -205,10 +218,10 @@ void GeneratePipeline::State::hand_out(const PreparedRequest& request, DecodeRes
     picture.status = PictureStatus::kStopped;
     if (listener.preview_rows() > 0 && picture.rows_done > 0) {
       picture.image = to_image(
-          decode_partial(*vq, picture.tokens, static_cast<int>(picture.rows_done), rows(), cols()));
+          decode_partial(*vq, picture.codes, static_cast<int>(picture.rows_done), rows(), cols()));
     }
   } else {
-    picture.image = to_image(vq->decode(picture.tokens, rows(), cols()));
+    picture.image = to_image(vq->decode(picture.codes, rows(), cols()));
   }
 }
 
@@ -282,6 +295,7 @@ const Backend& GeneratePipeline::backend() const { return *state_->backend; }
 
 PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const {
   const FamilySpec& model = spec();
+  check_paints(model, model_name());
   PreparedRequest out;
   DecodeItem& item = out.item;
   item.law = settle_sampling(request.sampling, model.sampling);
@@ -319,7 +333,8 @@ MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> reques
                                      .guidance = limits.guided,
                                      .prompt_tokens = limits.prompt_tokens,
                                      .window = limits.window,
-                                     .laws = limits.laws});
+                                     .laws = limits.laws},
+                                    limits.shape);
   plan.activations += aids_bytes(state_->options.method, state_->aids, limits.items);
   if (state_->draft) plan.draft = state_->draft->bytes(state_->draft_limits(requests));
   return plan;
@@ -335,7 +350,11 @@ void GeneratePipeline::load() {
     const Tensor codebook = state.vq->codebook();
     state.aids.neighbours = std::make_shared<CodeNeighbours>(
         std::span(codebook.f32(), static_cast<std::size_t>(codebook.shape().elements())),
-        state.aids.codes, neighbours_read(state.options.method));
+        spec().model.codes, neighbours_read(state.options.method));
+    if (state.options.method.grouped.fixed_groups) {
+      state.aids.groups =
+          std::make_shared<CodeGroups>(*state.aids.neighbours, state.options.method.grouped.size);
+    }
   }
   state.parts = std::make_unique<OwnedParts<float, KeyedRandom>>(state.options.method, state.aids);
   opened.vq_weights->verify_unchanged();
@@ -368,9 +387,9 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
   return true;
 }
 
-Image GeneratePipeline::decode_tokens(std::span<const std::int32_t> tokens) const {
-  expects(state_->vq != nullptr, "decode_tokens needs a loaded pipeline");
-  return state_->to_image(state_->vq->decode(tokens, state_->rows(), state_->cols()));
+Image GeneratePipeline::decode_codes(std::span<const std::int32_t> codes) const {
+  expects(state_->vq != nullptr, "decode_codes needs a loaded pipeline");
+  return state_->to_image(state_->vq->decode(codes, state_->rows(), state_->cols()));
 }
 
 }  // namespace tessera

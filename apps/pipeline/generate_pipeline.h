@@ -41,7 +41,8 @@ struct PipelineOptions {
   std::int64_t batch_size = 1;         // pictures at once
   std::int64_t width = 0, height = 0;  // pixels; 0 = what the model does
   DecodeMethod method;                 // how tokens are found
-  std::string draft_model;             // who guesses for method "draft"; empty = nobody
+  // Who guesses for drafter "model"; empty = whom the model's own folder names, if anybody.
+  std::string draft_model;
 };
 
 struct GenerateRequest {
@@ -64,7 +65,7 @@ struct GeneratedPicture {
   std::size_t index = 0;  // of the request
   PictureStatus status = PictureStatus::kDone;
   Image image;  // kDone: whole. kStopped: what rows_done rows show, if a preview was asked
-  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> codes;  // row by row, without the control ids of the stream
   std::int64_t rows_done = 0;
   PictureFacts facts;
   double seconds = 0;  // of its batch, from prefill to pixels, divided by the pictures in it
@@ -76,7 +77,7 @@ struct GeneratedPicture {
 struct GenerateProgress {
   std::size_t first = 0, pictures = 0;       // requests of the running batch
   std::int64_t rows_done = 0, rows = 0;      // token rows, least advanced picture
-  std::int64_t tokens_done = 0, tokens = 0;  // of the batch
+  std::int64_t tokens_done = 0, tokens = 0;  // of the batch's streams
   std::int64_t passes = 0;
   double seconds = 0;  // since the batch began
 };
@@ -129,7 +130,7 @@ class GeneratePipeline {
   bool run(std::span<const PreparedRequest> requests, GenerateListener& listener);
 
   // Code rows and columns to pixels, for instance of a picture decoded elsewhere. Needs load().
-  Image decode_tokens(std::span<const std::int32_t> tokens) const;
+  Image decode_codes(std::span<const std::int32_t> codes) const;
 
  private:
   struct State;

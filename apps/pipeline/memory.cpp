@@ -65,22 +65,29 @@ DType stored_vq_dtype(const OpenedModel& model) {
 }
 
 MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
-                           const MemoryRequest& request) {
-  return plan_generation(model.spec, stored_vq_dtype(model), backend, request);
+                           const MemoryRequest& request, PassShape shape) {
+  return plan_generation(model.spec, stored_vq_dtype(model), backend, request, shape);
 }
 
 MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backend& backend,
-                           const MemoryRequest& request) {
-  MemoryPlan plan = plan_memory(spec, backend, request);
+                           const MemoryRequest& request, PassShape shape) {
+  const DecodeLimits limits{.items = request.images,
+                            .prompt_tokens = request.prompt_tokens,
+                            .window = request.window,
+                            .guided = request.guidance,
+                            .kv = request.storage,
+                            .laws = request.laws,
+                            .shape = shape};
+  MemoryRequest whole = request;
+  whole.spare_rows = DecodeLoop::spare_cache_rows(limits);
+  MemoryPlan plan = plan_memory(spec, backend, whole);
   // The decode loop runs the prompts one picture at a time, and knows its own buffers.
-  plan.activations = DecodeLoop::activation_bytes(spec.model, backend,
-                                                  {.items = request.images,
-                                                   .prompt_tokens = request.prompt_tokens,
-                                                   .window = request.window,
-                                                   .guided = request.guidance,
-                                                   .kv = request.storage,
-                                                   .laws = request.laws});
+  plan.activations = DecodeLoop::activation_bytes(spec.model, backend, limits);
   plan.process = kProgramBytes;
+  if (spec.draft) {
+    plan.vq_weights = plan.vq_scratch = 0;
+    return plan;
+  }
   plan.vq_weights = vq_weight_bytes(spec.vq, backend, vq_storage, VqHalves::kDecoder);
   plan.vq_scratch =
       vq_decode_scratch_bytes(spec.vq, backend, static_cast<int>(spec.model.grid_rows),

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/decoding/pass_shape.h"
 #include "engine/families/memory_plan.h"
 #include "engine/families/open_model.h"
 
@@ -17,9 +18,9 @@ DType stored_vq_dtype(const OpenedModel& model);
 
 // plan_memory() of the family library with the VQ decoder's part filled in.
 MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backend& backend,
-                           const MemoryRequest& request);
+                           const MemoryRequest& request, PassShape shape = PassShape::kLine);
 MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
-                           const MemoryRequest& request);
+                           const MemoryRequest& request, PassShape shape = PassShape::kLine);
 
 // Bytes this process may still take: the smallest of available memory, control-group limit and
 // address-space limit. Empty if the system tells none.

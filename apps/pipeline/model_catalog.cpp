@@ -200,6 +200,7 @@ FoundModel describe_model(const ModelReference& reference) {
   try {
     const OpenedModel opened = open_model(reference.open_name);
     const FamilySpec& spec = opened.spec;
+    model.draft = spec.draft.has_value();
     model.family = spec.family;
     model.size = spec.size;
     model.title = spec.title;

@@ -36,6 +36,7 @@ struct FoundModel {
   std::filesystem::path path;
   std::string problem;      // empty when the model can be used
   bool other_kind = false;  // readable, but of no family that paints (a judge, for instance)
+  bool draft = false;       // guesses for other models, does not paint
   std::string family, size, title, licence;
   std::int64_t width = 0, height = 0;  // pixels
   std::uint64_t parameters = 0;

@@ -59,6 +59,7 @@ def main():
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--top-k", type=int, default=0)
     parser.add_argument("--top-p", type=float, default=1.0)
+    parser.add_argument("--draft", help="name of the folder beside this one that guesses for it")
     options = parser.parse_args()
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -83,6 +84,8 @@ def main():
                   "guidance_scale": options.guidance, "temperature": options.temperature,
                   "top_k": options.top_k, "top_p": options.top_p,
                   "generation_kwargs": {"boi_token_id": tokenizer.token_to_id(BEGIN_IMAGE)}}
+    if options.draft:
+        generation["draft_model"] = options.draft
     (options.out / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(options.tokenizer / name, options.out / name)

@@ -40,7 +40,9 @@ enum class RopePairing : std::uint8_t {
 // One sequence's part of an attention call. Keys and values are [capacity, kv_heads, head_dim],
 // f32 or bf16. Query rows [row_begin, row_begin + rows) of the batch belong to it; row r sees keys
 // [0, first_visible + r + 1), which is causal attention when first_visible keys were cached before
-// the window. With `causal` false every row sees keys [0, first_visible).
+// the window. With `causal` false every row sees keys [0, first_visible). Keys need not lie in
+// order: with `listed`, key i from `listed_from` on is row listed[i - listed_from] of the tables.
+// The result is that of tables in order, bit for bit.
 struct AttentionSegment {
   ConstTensorView keys;
   ConstTensorView values;
@@ -48,6 +50,8 @@ struct AttentionSegment {
   std::int64_t rows = 0;
   std::int64_t first_visible = 0;
   bool causal = true;
+  std::int64_t listed_from = 0;
+  std::span<const std::int32_t> listed;
 };
 
 struct AttentionArgs {

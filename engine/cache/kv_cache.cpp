@@ -88,13 +88,14 @@ void KvCache::fork(std::int64_t parent, std::int64_t child) {
   lengths_[static_cast<std::size_t>(child)] = rows;
 }
 
-void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept) {
-  std::int64_t previous = -1;
+void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept,
+                      std::int64_t shared) {
+  std::int64_t previous = shared - 1;
   for (const std::int64_t row : kept) {
     expects(row > previous && row < length(sequence), "kept rows ascend and are cached");
     previous = row;
   }
-  std::int64_t to = 0;
+  std::int64_t to = shared;
   for (const std::int64_t row : kept) {
     if (row != to) copy_row(slot(sequence, row), slot(sequence, to));
     ++to;

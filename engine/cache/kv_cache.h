@@ -44,8 +44,9 @@ class KvCache {
   void truncate(std::int64_t sequence, std::int64_t rows);
   // The child becomes a copy of the parent; costs one copy of the parent's rows.
   void fork(std::int64_t parent, std::int64_t child);
-  // Keeps the rows with these indices (ascending, unique) and moves them together.
-  void compact(std::int64_t sequence, std::span<const std::int64_t> kept);
+  // Keeps the first `shared` rows and those with these indices (ascending, unique, not below
+  // `shared`), and moves them together.
+  void compact(std::int64_t sequence, std::span<const std::int64_t> kept, std::int64_t shared = 0);
 
   // [capacity, kv_heads, head_dim] of one sequence.
   ConstTensorView keys(std::int64_t layer, std::int64_t sequence) const;

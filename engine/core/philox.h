@@ -37,6 +37,7 @@ enum class Purpose : std::uint32_t {
   kKeep = 8,    // does a draft stay when its law has moved (maximal coupling)
   kMove = 9,    // the draft it becomes when it does not stay
   kMeter = 10,  // probability integral transform
+  kSibling = 11,  // a further candidate for one position
 };
 
 // A 64-bit key from (seed, item), well mixed, so that neighbouring seeds are unrelated.

@@ -71,6 +71,13 @@ class AcceptanceRule {
                                 std::span<Real> scratch) const = 0;
 };
 
+// Where the stream's grammar forces an id, no rule is asked and nothing is drawn.
+template <typename Real>
+Judgement<Real> judge_forced(std::int32_t draft, std::int32_t forced) {
+  const bool right = draft == forced;
+  return {right, forced, right ? Real{1} : Real{0}, right ? Real{1} : Real{0}};
+}
+
 // min(1, p(x) / q(x)).
 template <typename Real>
 Real strict_chance(const DraftTest<Real>& test) {

@@ -15,7 +15,12 @@ class CodeNeighbours {
   CodeNeighbours(std::span<const float> codebook, std::int64_t codes, std::int64_t most);
 
   std::int64_t codes() const { return codes_; }
+  std::int64_t width() const { return width_; }
   std::int64_t most() const { return most_; }
+  // [width] of unit length.
+  std::span<const float> vector(std::int32_t code) const {
+    return {vectors_.data() + code * width_, static_cast<std::size_t>(width_)};
+  }
   // The nearest codes but itself, nearest first: min(count, most()) of them.
   std::span<const std::int32_t> nearest(std::int32_t code, std::int64_t count) const;
   // Squared distance of two unit vectors, 0 … 4.

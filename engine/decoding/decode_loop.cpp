@@ -4,10 +4,10 @@
 #include "engine/decoding/decode_loop.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "engine/core/io.h"
+#include "engine/decoding/model_pass.h"
 
 namespace tessera {
 
@@ -21,31 +21,30 @@ ErrorInfo non_finite_logit(std::int64_t position, std::int64_t id, float value) 
           .found = value != value ? "NaN" : "infinity"};
 }
 
-// Rows [begin, begin + rows) of a matrix.
-TensorView rows_of(const TensorView& matrix, std::int64_t begin, std::int64_t rows) {
-  const std::int64_t width = matrix.shape[1];
-  return {matrix.dtype, Shape{rows, width}, matrix.f32() + begin * width, matrix.device};
-}
-
 std::int64_t branches_of(const DecodeLimits& limits) { return limits.guided ? 2 : 1; }
 
-// Rows of the widest decode pass, and of the widest pass of any kind.
-std::int64_t decode_rows(const DecodeLimits& limits) {
-  return limits.items * branches_of(limits) * limits.window;
-}
-std::int64_t widest_rows(const DecodeLimits& limits) {
-  return std::max(decode_rows(limits), branches_of(limits) * limits.prompt_tokens);
+ModelPass::Limits pass_limits(const ImageModelConfig& config, const DecodeLimits& limits) {
+  const std::int64_t branches = branches_of(limits);
+  const bool rows = limits.shape == PassShape::kRows;
+  return {.sequences = limits.items * branches,
+          .token_rows = limits.items * branches * limits.window,
+          .prompt_rows = branches * limits.prompt_tokens,
+          .prompt_tokens = limits.prompt_tokens,
+          .branch_rows = DecodeLoop::spare_cache_rows(limits),
+          .branch_seen = rows ? config.image_tokens() : limits.window,
+          .kv = limits.kv};
 }
 
 }  // namespace
 
 struct DecodeLoop::State {
-  using Sequence = ChainSequence<float, KeyedRandom>;
+  using Sequence = PictureSequence<float, KeyedRandom>;
   // One item while it runs.
   struct Slot {
-    std::optional<Sequence> sequence;
+    std::unique_ptr<Sequence> sequence;
     std::size_t window_rows = 0;
     std::int64_t first_row = 0;  // of this item in the pass
+    std::int64_t cached = 0;     // picture rows when the pass began
     bool guided = false;
     bool diagnosed = false;  // a failure whose layer was looked for
   };
@@ -55,152 +54,112 @@ struct DecodeLoop::State {
   void start(std::span<const DecodeItem> items, const LoopParts& parts,
              std::vector<DecodeResult>& results);
   void prefill(std::span<const DecodeItem> items);
-  std::int64_t propose(const std::vector<DecodeResult>& results, LoopDrafter* drafter,
-                       WindowController* controller);
-  void report(const std::vector<DecodeResult>& results, std::int64_t rows, double seconds,
+  void draft(const std::vector<DecodeResult>& results, const LoopParts& parts,
+             WindowController* controller);
+  void stack_rows(std::span<const DecodeItem> items);
+  void add_rows(const DecodeItem& item, std::size_t number, int branch, std::size_t most);
+  void report(const std::vector<DecodeResult>& results, double seconds,
               WindowController& controller) const;
-  void forward(std::int64_t rows);
   void judge_all(std::vector<DecodeResult>& results);
   void judge(Slot& slot, DecodeResult& result);
-  void truncate(std::span<const DecodeItem> items, const std::vector<DecodeResult>& results);
-  std::int64_t stack_prompts(const DecodeItem& item, std::size_t number);
+  void keep_rows(std::span<const DecodeItem> items, const std::vector<DecodeResult>& results);
+  void stack_prompts(const DecodeItem& item, std::size_t number);
   void name_layers(std::span<const DecodeItem> items, std::vector<DecodeResult>& results);
   std::string broken_place(const DecodeItem& item, std::size_t number);
-  void add_rows(std::size_t item, int branch, std::int64_t begin, std::int64_t count);
 
   Backend& backend() const { return model.backend(); }
   std::int32_t sequence_of(std::size_t item, int branch) const {
     return static_cast<std::int32_t>(static_cast<std::int64_t>(item) * branches) + branch;
   }
-  std::int64_t row_width() const { return model.width(); }
+  int branches_of_slot(std::size_t item) const { return slots[item].guided ? 2 : 1; }
+  static std::int64_t prompt_rows(const DecodeItem& item, int branch) {
+    return static_cast<std::int64_t>(branch == 0 ? item.prompt.size() : item.unconditional.size());
+  }
 
   const ImageModel& model;
   DecodeLimits limits;
   std::int64_t branches = 1;
-  std::int64_t max_rows = 0;  // of a decode pass
-  KvCache cache;
-  Arena arena;
-  Tensor rows, hidden, logits;  // [rows, D], [rows, D], [max_rows, codes]
-  Tensor host_logits;           // empty where logits already lie in host memory
+  ModelPass pass;
   std::vector<Slot> slots;
   std::vector<DraftJob<float, KeyedRandom>> jobs;
-  std::vector<std::int32_t> sequences;
-  std::vector<std::int64_t> positions;
-  std::vector<std::int32_t> row_tokens;
-  const float* logit_rows = nullptr;  // host
+  std::vector<TreeJob<float>> tree_jobs;
+  PassLine line;
+  std::vector<std::int64_t> kept;
 };
 
 DecodeLoop::State::State(const ImageModel& image_model, const DecodeLimits& decode_limits)
     : model(image_model),
       limits(decode_limits),
       branches(branches_of(decode_limits)),
-      max_rows(decode_rows(decode_limits)),
-      cache(image_model.backend(),
-            KvCacheShape{.layers = image_model.config().transformer.layers,
-                         .kv_heads = image_model.config().transformer.kv_heads,
-                         .head_dim = image_model.config().transformer.head_dim,
-                         .capacity = image_model.config().cache_rows(decode_limits.prompt_tokens),
-                         .sequences = decode_limits.items * branches_of(decode_limits),
-                         .dtype = decode_limits.kv}) {
+      pass(image_model, pass_limits(image_model.config(), decode_limits)) {
   expects(limits.items >= 1 && limits.prompt_tokens >= 1 && limits.window >= 1,
           "decode limits are positive");
-  const std::int64_t most = widest_rows(limits);
-  const auto width = row_width();
-  arena = Arena(model.scratch_bytes(most));
-  rows = backend().allocate(DType::kF32, Shape{most, width});
-  hidden = backend().allocate(DType::kF32, Shape{most, width});
-  logits = backend().allocate(DType::kF32, Shape{max_rows, model.config().codes});
-  if (backend().device().kind != DeviceKind::kCpu) {
-    host_logits = Tensor::host(DType::kF32, logits.shape());
-  }
-  sequences.resize(static_cast<std::size_t>(most));
-  positions.resize(static_cast<std::size_t>(most));
-  row_tokens.resize(static_cast<std::size_t>(max_rows));
   slots.resize(static_cast<std::size_t>(limits.items));
   jobs.reserve(slots.size());
+  tree_jobs.reserve(slots.size());
+  line.tokens.reserve(static_cast<std::size_t>(limits.window));
+  line.seen.reserve(static_cast<std::size_t>(model.image_token_count()));
+  kept.reserve(static_cast<std::size_t>(limits.window));
 }
 
 void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts& parts,
                               std::vector<DecodeResult>& results) {
   expects(static_cast<std::int64_t>(items.size()) <= limits.items, "items fit the limits");
   expects(limits.laws || limits.window == 1 || !parts.needs_laws(), "laws fit the limits");
+  expects(limits.shape == parts.shape(), "the shape of passes fits the limits");
   if (parts.drafter != nullptr) parts.drafter->start(items.size());
+  if (parts.tree.source != nullptr) parts.tree.source->start(items.size());
   results.resize(items.size());
   for (std::size_t i = 0; i < items.size(); ++i) {
     const DecodeItem& item = items[i];
-    const auto longest =
-        static_cast<std::int64_t>(std::max(item.prompt.size(), item.unconditional.size()));
+    const std::int64_t longest = std::max(prompt_rows(item, 0), prompt_rows(item, 1));
     expects(!item.prompt.empty() && longest <= limits.prompt_tokens, "prompts fit the limits");
     expects(!item.law.guided() || (limits.guided && !item.unconditional.empty()),
             "guidance needs an unconditional prompt");
     slots[i].guided = item.law.guided();
     slots[i].diagnosed = false;
-    slots[i].sequence.emplace(item.law, static_cast<std::size_t>(model.config().codes),
-                              static_cast<std::size_t>(model.image_token_count()),
-                              static_cast<std::size_t>(limits.window), parts,
-                              KeyedRandom(item.seed, item.item), i);
+    slots[i].sequence =
+        make_sequence(item.law, model.config().grammar(), static_cast<std::size_t>(limits.window),
+                      parts, KeyedRandom(item.seed, item.item), i);
     results[i].tokens.reserve(static_cast<std::size_t>(model.image_token_count()));
-    cache.truncate(sequence_of(i, 0), 0);
-    if (branches == 2) cache.truncate(sequence_of(i, 1), 0);
+    for (int branch = 0; branch < static_cast<int>(branches); ++branch) {
+      pass.cache().truncate(sequence_of(i, branch), 0);
+    }
   }
 }
 
-// Notes `count` rows of one sequence behind what it has cached.
-void DecodeLoop::State::add_rows(std::size_t item, int branch, std::int64_t begin,
-                                 std::int64_t count) {
-  const std::int32_t sequence = sequence_of(item, branch);
-  const std::int64_t cached = cache.length(sequence);
-  for (std::int64_t j = 0; j < count; ++j) {
-    sequences[static_cast<std::size_t>(begin + j)] = sequence;
-    positions[static_cast<std::size_t>(begin + j)] = cached + j;
-  }
-}
-
-// Rows of both prompts of one item, as many as are returned.
-std::int64_t DecodeLoop::State::stack_prompts(const DecodeItem& item, std::size_t number) {
-  const auto cond = static_cast<std::int64_t>(item.prompt.size());
-  model.embed_prompt(item.prompt, rows_of(rows.view(), 0, cond));
-  add_rows(number, 0, 0, cond);
-  if (!slots[number].guided) return cond;
-  const auto uncond = static_cast<std::int64_t>(item.unconditional.size());
-  model.embed_prompt(item.unconditional, rows_of(rows.view(), cond, uncond));
-  add_rows(number, 1, cond, uncond);
-  return cond + uncond;
+void DecodeLoop::State::stack_prompts(const DecodeItem& item, std::size_t number) {
+  pass.begin();
+  pass.add_prompt(sequence_of(number, 0), item.prompt);
+  if (slots[number].guided) pass.add_prompt(sequence_of(number, 1), item.unconditional);
 }
 
 // Both prompts of one item at a time; the last row of each gives the law of the first token.
 void DecodeLoop::State::prefill(std::span<const DecodeItem> items) {
   std::int64_t next_logit_row = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    Slot& slot = slots[i];
-    slot.window_rows = 1;
-    slot.first_row = next_logit_row;
-    const auto cond = static_cast<std::int64_t>(items[i].prompt.size());
-    const auto uncond = slot.guided ? static_cast<std::int64_t>(items[i].unconditional.size()) : 0;
-    arena.reset();
-    const auto total = static_cast<std::size_t>(stack_prompts(items[i], i));
-    const TensorView out = rows_of(hidden.view(), 0, cond + uncond);
-    model.transformer().forward(
-        {rows_of(rows.view(), 0, cond + uncond), std::span(sequences).first(total),
-         std::span(positions).first(total)},
-        cache, arena, out);
-    model.image_logits(rows_of(out, cond - 1, 1), arena,
-                       rows_of(logits.view(), next_logit_row++, 1));
-    if (slot.guided) {
-      model.image_logits(rows_of(out, cond + uncond - 1, 1), arena,
-                         rows_of(logits.view(), next_logit_row++, 1));
+    slots[i].window_rows = 1;
+    slots[i].cached = 0;
+    slots[i].first_row = next_logit_row;
+    stack_prompts(items[i], i);
+    pass.run_layers();
+    std::int64_t end = 0;
+    for (int branch = 0; branch < branches_of_slot(i); ++branch) {
+      end += prompt_rows(items[i], branch);
+      pass.run_head(end - 1, 1, next_logit_row++);
     }
   }
 }
 
-// Fills every running item's window; returns the rows of the pass.
-std::int64_t DecodeLoop::State::propose(const std::vector<DecodeResult>& results,
-                                        LoopDrafter* drafter, WindowController* controller) {
-  std::int64_t most = drafter != nullptr ? limits.window : 1;
-  if (controller != nullptr && drafter != nullptr) {
+// Fills every running item's window, or grows its tree.
+void DecodeLoop::State::draft(const std::vector<DecodeResult>& results, const LoopParts& parts,
+                              WindowController* controller) {
+  const bool guesses = parts.drafter != nullptr || parts.tree.source != nullptr;
+  std::int64_t most = guesses ? limits.window : 1;
+  if (controller != nullptr && guesses) {
     std::int64_t branches_running = 0;
     for (std::size_t i = 0; i < results.size(); ++i) {
-      if (results[i].status == DecodeStatus::kRunning) branches_running += slots[i].guided ? 2 : 1;
+      if (results[i].status == DecodeStatus::kRunning) branches_running += branches_of_slot(i);
     }
     most = std::min(most, controller->next(branches_running));
   }
@@ -209,45 +168,55 @@ std::int64_t DecodeLoop::State::propose(const std::vector<DecodeResult>& results
     if (results[i].status != DecodeStatus::kRunning) continue;
     jobs.push_back(slots[i].sequence->draft_job(static_cast<std::size_t>(most)));
   }
-  if (drafter != nullptr) drafter->extend(jobs);
-  std::int64_t count = 0;
-  for (const auto& job : jobs) {
-    Slot& slot = slots[job.item];
-    const std::span<const std::int32_t> drafts = slot.sequence->drafts();
-    slot.window_rows = slot.sequence->rows();
-    slot.first_row = count;
-    for (int branch = 0; branch < (slot.guided ? 2 : 1); ++branch) {
-      add_rows(job.item, branch, count, static_cast<std::int64_t>(slot.window_rows));
-      const auto out = row_tokens.begin() + static_cast<std::ptrdiff_t>(count);
-      *out = slot.sequence->tokens().back();
-      std::copy(drafts.begin(), drafts.end(), out + 1);
-      count += static_cast<std::int64_t>(slot.window_rows);
+  if (parts.drafter != nullptr) parts.drafter->extend(jobs);
+  while (true) {
+    tree_jobs.clear();
+    for (const auto& job : jobs) {
+      const TreeJob<float> wanted = slots[job.item].sequence->grow();
+      if (!wanted.wanted.empty()) tree_jobs.push_back(wanted);
     }
+    if (tree_jobs.empty()) return;
+    parts.tree.source->answer(tree_jobs);
   }
-  return count;
 }
 
-void DecodeLoop::State::forward(std::int64_t count) {
-  const auto total = static_cast<std::size_t>(count);
-  arena.reset();
-  const TensorView in = rows_of(rows.view(), 0, count), out = rows_of(hidden.view(), 0, count);
-  model.embed_image_tokens(std::span(row_tokens).first(total), arena, in);
-  model.transformer().forward(
-      {in, std::span(sequences).first(total), std::span(positions).first(total)}, cache, arena,
-      out);
-  model.image_logits(out, arena, rows_of(logits.view(), 0, count));
+// The rows of one branch of an item, line by line, the first `most` of them.
+void DecodeLoop::State::add_rows(const DecodeItem& item, std::size_t number, int branch,
+                                 std::size_t most) {
+  const Sequence& sequence = *slots[number].sequence;
+  const std::int64_t prompt = prompt_rows(item, branch);
+  for (std::size_t row = 0; row < most;) {
+    const std::size_t count = std::min(sequence.line(row, line), most - row);
+    for (std::int32_t& seen : line.seen) seen += static_cast<std::int32_t>(prompt);
+    pass.add_line(sequence_of(number, branch),
+                  {prompt + static_cast<std::int64_t>(line.position),
+                   prompt + static_cast<std::int64_t>(line.shared), line.seen,
+                   std::span<const std::int32_t>(line.tokens).first(count)});
+    row += count;
+  }
+}
+
+void DecodeLoop::State::stack_rows(std::span<const DecodeItem> items) {
+  pass.begin();
+  for (const auto& job : jobs) {
+    Slot& slot = slots[job.item];
+    slot.window_rows = slot.sequence->rows();
+    slot.first_row = pass.rows();
+    slot.cached = pass.cache().length(sequence_of(job.item, 0)) - prompt_rows(items[job.item], 0);
+    for (int branch = 0; branch < branches_of_slot(job.item); ++branch) {
+      add_rows(items[job.item], job.item, branch, slot.window_rows);
+    }
+  }
 }
 
 // A broken row fails the item if it is the first one. Further ones stand behind drafts that may be
 // wrong: they and what follows are left out of the judgement.
 void DecodeLoop::State::judge(Slot& slot, DecodeResult& result) {
-  const auto codes = static_cast<std::size_t>(model.config().codes);
-  const float* cond = logit_rows + static_cast<std::size_t>(slot.first_row) * codes;
-  const float* uncond = cond + slot.window_rows * codes;
   const auto raw = [&](std::size_t row) {
-    return RawRow<float>{
-        {cond + row * codes, codes},
-        slot.guided ? std::span(uncond + row * codes, codes) : std::span<const float>()};
+    const auto cond = slot.first_row + static_cast<std::int64_t>(row);
+    const auto uncond = cond + static_cast<std::int64_t>(slot.window_rows);
+    return RawRow<float>{pass.logits(cond),
+                         slot.guided ? pass.logits(uncond) : std::span<const float>()};
   };
   std::size_t sound = 0;
   for (; sound < slot.window_rows; ++sound) {
@@ -273,11 +242,6 @@ void DecodeLoop::State::judge(Slot& slot, DecodeResult& result) {
 }
 
 void DecodeLoop::State::judge_all(std::vector<DecodeResult>& results) {
-  logit_rows = logits.f32();
-  if (!host_logits.empty()) {
-    backend().download(logits.view(), host_logits.view());
-    logit_rows = host_logits.f32();
-  }
   backend().threads().parallel_for(
       static_cast<std::int64_t>(results.size()), 1, [&](std::int64_t begin, std::int64_t end, int) {
         for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
@@ -286,55 +250,46 @@ void DecodeLoop::State::judge_all(std::vector<DecodeResult>& results) {
       });
 }
 
-// Keeps what is cached for committed tokens: all of them but the last, which has no row yet.
-void DecodeLoop::State::truncate(std::span<const DecodeItem> items,
-                                 const std::vector<DecodeResult>& results) {
+// Of the rows that a pass cached, those that its judgement keeps.
+void DecodeLoop::State::keep_rows(std::span<const DecodeItem> items,
+                                  const std::vector<DecodeResult>& results) {
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (results[i].status != DecodeStatus::kRunning) continue;
-    const std::size_t committed = results[i].tokens.size() - 1;
-    cache.truncate(sequence_of(i, 0),
-                   static_cast<std::int64_t>(items[i].prompt.size() + committed));
-    if (!slots[i].guided) continue;
-    cache.truncate(sequence_of(i, 1),
-                   static_cast<std::int64_t>(items[i].unconditional.size() + committed));
+    for (int branch = 0; branch < branches_of_slot(i); ++branch) {
+      const std::int64_t before = prompt_rows(items[i], branch) + slots[i].cached;
+      kept.clear();
+      for (const std::int32_t row : slots[i].sequence->kept_rows()) kept.push_back(before + row);
+      pass.cache().compact(sequence_of(i, branch), kept, before);
+    }
   }
 }
 
-// Runs the pass of a failed item once more and looks where the first broken number comes from. Only
-// failures pay for it, also with memory.
+// Runs the first row of a failed item once more and looks where the first broken number comes from.
+// Only failures pay for it, also with memory.
 std::string DecodeLoop::State::broken_place(const DecodeItem& item, std::size_t number) {
-  const std::size_t committed = slots[number].sequence->tokens().size();
-  std::int64_t count = 0;
-  arena.reset();
-  const std::int64_t kept = committed == 0 ? 0 : static_cast<std::int64_t>(committed) - 1;
-  for (int branch = 0; branch < (slots[number].guided ? 2 : 1); ++branch) {
-    const auto prompt = branch == 0 ? item.prompt.size() : item.unconditional.size();
-    cache.truncate(sequence_of(number, branch),
-                   committed == 0 ? 0 : static_cast<std::int64_t>(prompt) + kept);
+  const Slot& slot = slots[number];
+  const bool first_pass = slot.sequence->tokens().empty();
+  for (int branch = 0; branch < branches_of_slot(number); ++branch) {
+    pass.cache().truncate(sequence_of(number, branch),
+                          first_pass ? 0 : prompt_rows(item, branch) + slot.cached);
   }
-  if (committed == 0) {
-    count = stack_prompts(item, number);
+  if (first_pass) {
+    stack_prompts(item, number);
   } else {
-    for (int branch = 0; branch < (slots[number].guided ? 2 : 1); ++branch) {
-      add_rows(number, branch, count, 1);
-      row_tokens[static_cast<std::size_t>(count++)] = slots[number].sequence->tokens().back();
+    pass.begin();
+    for (int branch = 0; branch < branches_of_slot(number); ++branch) {
+      add_rows(item, number, branch, 1);
     }
-    model.embed_image_tokens(std::span(row_tokens).first(static_cast<std::size_t>(count)), arena,
-                             rows_of(rows.view(), 0, count));
   }
   const auto layers = static_cast<std::size_t>(model.config().transformer.layers);
   std::vector<Tensor> entering;
   std::vector<TensorView> taps;
   for (std::size_t layer = 0; layer < layers; ++layer) {
-    entering.push_back(backend().allocate(DType::kF32, Shape{count, row_width()}));
+    entering.push_back(backend().allocate(DType::kF32, Shape{pass.rows(), model.width()}));
     taps.push_back(entering.back().view());
   }
-  const TensorView out = rows_of(hidden.view(), 0, count);
-  model.transformer().forward(
-      {rows_of(rows.view(), 0, count), std::span(sequences).first(static_cast<std::size_t>(count)),
-       std::span(positions).first(static_cast<std::size_t>(count))},
-      cache, arena, out, {taps});
-  taps.push_back(out);
+  pass.run_layers({taps});
+  taps.push_back(pass.hidden());
   for (std::size_t layer = 0; layer <= layers; ++layer) {
     Tensor host = Tensor::host(DType::kF32, taps[layer].shape);
     backend().download(taps[layer], host.view());
@@ -357,9 +312,9 @@ void DecodeLoop::State::name_layers(std::span<const DecodeItem> items,
   }
 }
 
-void DecodeLoop::State::report(const std::vector<DecodeResult>& results, std::int64_t count,
-                               double seconds, WindowController& controller) const {
-  controller.observe_time(count, seconds);
+void DecodeLoop::State::report(const std::vector<DecodeResult>& results, double seconds,
+                               WindowController& controller) const {
+  controller.observe_time(pass.rows(), seconds);
   for (const auto& job : jobs) {
     if (results[job.item].status == DecodeStatus::kFailed) continue;
     const Sequence& sequence = *slots[job.item].sequence;
@@ -372,20 +327,20 @@ DecodeLoop::DecodeLoop(const ImageModel& model, const DecodeLimits& limits)
 DecodeLoop::~DecodeLoop() = default;
 DecodeLoop::DecodeLoop(DecodeLoop&&) noexcept = default;
 
+std::int64_t DecodeLoop::spare_cache_rows(const DecodeLimits& limits) {
+  return limits.shape == PassShape::kLine ? 0 : limits.window;
+}
+
 std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const Backend& backend,
                                          const DecodeLimits& limits) {
-  const std::int64_t rows = widest_rows(limits);
-  const auto floats = [](std::int64_t count) {
-    return static_cast<std::size_t>(count) * sizeof(float);
-  };
-  const ModelConfig& model = config.transformer;
-  return ImageModel::scratch_bytes(config, rows) + floats(2 * rows * model.width) +
-         floats(decode_rows(limits) * config.codes) +
-         static_cast<std::size_t>(limits.items) *
-             State::Sequence::buffer_bytes(static_cast<std::size_t>(config.codes),
-                                           static_cast<std::size_t>(limits.window), limits.laws) +
-         backend.attention_scratch_bytes(std::min(rows, Transformer::kChunkRows), model.heads,
-                                         model.head_dim);
+  const auto vocabulary = static_cast<std::size_t>(config.image_vocabulary());
+  const auto window = static_cast<std::size_t>(limits.window);
+  const std::size_t sequence =
+      limits.shape == PassShape::kTree
+          ? TreeSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window)
+          : ChainSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window, limits.laws);
+  return ModelPass::buffer_bytes(config, backend, pass_limits(config, limits)) +
+         static_cast<std::size_t>(limits.items) * sequence;
 }
 
 const DecodeLimits& DecodeLoop::limits() const { return state_->limits; }
@@ -401,25 +356,26 @@ std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, con
       return result.status == DecodeStatus::kRunning;
     });
   };
-  for (std::int64_t pass = 1; running(); ++pass) {
+  for (std::int64_t number = 1; running(); ++number) {
     const double began = monotonic_seconds();
-    const std::int64_t rows = pass > 1 ? state.propose(results, parts.drafter, controller) : 0;
+    if (number > 1) state.draft(results, parts, controller);
     const double drafted = monotonic_seconds();
-    if (pass > 1) {
-      state.forward(rows);
+    if (number > 1) {
+      state.stack_rows(items);
+      state.pass.run();
     } else {
       state.prefill(items);
     }
-    state.backend().synchronize();
+    state.pass.fetch_logits();
     const double scored = monotonic_seconds();
     state.judge_all(results);
     state.name_layers(items, results);
-    state.truncate(items, results);
+    state.keep_rows(items, results);
     const double judged = monotonic_seconds();
-    if (pass > 1 && controller != nullptr) {
-      state.report(results, rows, judged - began, *controller);
+    if (number > 1 && controller != nullptr) {
+      state.report(results, judged - began, *controller);
     }
-    if (on_pass({pass, results, {drafted - began, scored - drafted, judged - scored}}) ==
+    if (on_pass({number, results, {drafted - began, scored - drafted, judged - scored}}) ==
         Flow::kStop) {
       break;
     }

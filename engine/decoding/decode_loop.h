@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
-#include "engine/cache/kv_cache.h"
 #include "engine/core/error.h"
 #include "engine/core/function_ref.h"
-#include "engine/decoding/chain_sequence.h"
+#include "engine/decoding/pass_shape.h"
+#include "engine/decoding/sequence_parts.h"
 #include "engine/decoding/window_controller.h"
 #include "engine/model/image_model.h"
 #include "engine/sampling/law.h"
@@ -32,7 +32,7 @@ enum class DecodeStatus : std::uint8_t { kRunning, kDone, kStopped, kFailed };
 
 struct DecodeResult {
   DecodeStatus status = DecodeStatus::kRunning;
-  std::vector<std::int32_t> tokens;  // raster order; all of them when kDone
+  std::vector<std::int32_t> tokens;  // of the stream, in its order; all of them when kDone
   std::int64_t passes = 0;           // forward passes this item took part in
   DecodeMeters meters;               // when the run is over
   ErrorInfo error;                   // kFailed: what was wrong, with the token's position
@@ -58,9 +58,10 @@ struct DecodeLimits {
   bool guided = true;              // room for the second branch
   DType kv = DType::kF32;
   bool laws = false;  // room for the laws of drafts, which all rules but equality need
+  PassShape shape = PassShape::kLine;
 };
 
-using LoopParts = ChainParts<float, KeyedRandom>;
+using LoopParts = SequenceParts<float, KeyedRandom>;
 using LoopDrafter = Drafter<float, KeyedRandom>;
 
 class DecodeLoop {
@@ -73,6 +74,8 @@ class DecodeLoop {
   DecodeLoop& operator=(DecodeLoop&&) = delete;
 
   const DecodeLimits& limits() const;
+  // Cache rows of a sequence beyond its prompt and picture: what a pass may run beside its line.
+  static std::int64_t spare_cache_rows(const DecodeLimits& limits);
   // What a loop of these limits holds beside the cache: rows, logits, scratch, sampling buffers.
   static std::size_t activation_bytes(const ImageModelConfig& config, const Backend& backend,
                                       const DecodeLimits& limits);

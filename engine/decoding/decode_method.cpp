@@ -28,6 +28,14 @@ constexpr NamedMethod kMethods[] = {
     {"cool", "uniform", "maximal", "cool", 64, "acceptance that cools with depth, another law"},
     {"draft", kModelDrafter, "drop", "exact", 4,
      "speculative sampling with a draft model, same law"},
+    {"tree", kBestDrafter, "maximal", "exact", 64, "candidates that branch, same law", false,
+     "pac"},
+    {"gumbel-tree", kBestDrafter, "gumbel", "gumbel", 64,
+     "the same picture as plain, several guesses a code", false, "gumbel"},
+    {"draft-tree", kModelDrafter, "drop", "exact", 16, "a draft model's tree of guesses, same law",
+     false, "rsd"},
+    {"rows", "none", "drop", "exact", 1, "rows of codes side by side (ZipAR), another law", false,
+     "none", 4},
     {"lookup", "lookup", "drop", "exact", 8,
      "copies what followed the same tokens before, same law"},
     {"recycle", "recycling", "drop", "exact", 8, "guesses from past successors, same law"},
@@ -76,6 +84,42 @@ void check_range(const char* where, double value, double low, double high) {
          plain_number(value));
 }
 
+void check_tree(const DecodeMethod& method) {
+  check_part("--tree", method.tree, tree_names());
+  const std::string_view rule = rule_of_tree(method.tree);
+  if (method.rule != rule) {
+    refuse("E_DECODE_CONFLICT", "--accept",
+           std::string(rule) + ", by which --tree " + method.tree + " judges", method.rule,
+           "choose another --tree, or --tree none");
+  }
+  const bool from_model = method.drafter == kModelDrafter;
+  if (from_model && Parts::find_tree(method.tree)->own_laws) {
+    refuse("E_DECODE_CONFLICT", "--tree " + method.tree, "a drafter that is no model",
+           method.drafter, "choose --tree rsd");
+  }
+  if (from_model != (method.tail == "drop")) {
+    refuse("E_DECODE_CONFLICT", "--tail",
+           from_model ? "drop, as a draft model gives a tree its laws"
+                      : "a tail that keeps drafts, which a tree branches from",
+           method.tail, from_model ? "" : "choose --tail maximal");
+  }
+  if (method.tv_budget > 0) {
+    refuse("E_DECODE_CONFLICT", "--tv-budget", "0, as --tree " + method.tree + " keeps the law",
+           plain_number(method.tv_budget));
+  }
+  check_range("--tree-width", static_cast<double>(method.tree_width), 1, 64);
+  check_range("--tree-depth", static_cast<double>(method.tree_depth), 0, 64);
+}
+
+void check_rows(const DecodeMethod& method, const DecodeAids& aids) {
+  if (method.speculative() || method.tree != "none") {
+    refuse("E_DECODE_CONFLICT", "--row-lead", "no drafter, no tail and no tree",
+           method.drafter + ", " + method.tail + ", " + method.tree, "choose --decode rows alone");
+  }
+  check_range("--row-lead", static_cast<double>(method.row_lead), 1,
+              static_cast<double>(aids.grammar.stride()));
+}
+
 }  // namespace
 
 std::span<const NamedMethod> named_methods() { return kMethods; }
@@ -93,6 +137,15 @@ std::span<const std::string_view> rule_names() {
   return names;
 }
 
+std::span<const std::string_view> tree_names() {
+  static const auto names = names_of(Parts::kTrees);
+  return names;
+}
+
+std::string_view rule_of_tree(std::string_view tree) {
+  return tree == "gumbel" ? "gumbel" : "exact";
+}
+
 DecodeMethod decode_method(std::string_view name) {
   std::vector<std::string_view> known;
   for (const NamedMethod& row : kMethods) {
@@ -105,6 +158,8 @@ DecodeMethod decode_method(std::string_view name) {
     out.rule = row.rule;
     out.window = row.window;
     out.adaptive = row.adaptive;
+    out.tree = row.tree;
+    out.row_lead = row.row_lead;
     return out;
   }
   refuse("E_DECODE", "--decode", "one of " + joined(known), std::string(name));
@@ -119,6 +174,10 @@ DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int
     method.drafter = "uniform";
   }
   if (!method.speculative()) method.window = 1;
+  if (method.row_lead > 0) {
+    const auto lines = RowSequence<float, KeyedRandom>::most_rows(aids.grammar);
+    method.window = static_cast<std::int64_t>(lines);
+  }
   // The window that comes with a name fits itself to the picture; one that was asked for does not.
   for (const NamedMethod& row : kMethods) {
     if (row.name == method.name && row.window == method.window) {
@@ -148,6 +207,8 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
     refuse("E_DECODE_CONFLICT", "--accept", "gumbel, which --decode " + method.name + " stands for",
            method.rule, "choose --decode coupled-gumbel or sjd for another rule");
   }
+  if (method.tree != "none") check_tree(method);
+  if (method.row_lead > 0) check_rows(method, aids);
   if (method.name == "plain" && method.speculative()) {
     refuse("E_DECODE_CONFLICT", "--decode plain", "no drafter and no tail",
            method.drafter + ", " + method.tail,
@@ -163,7 +224,7 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
            "choose another drafter");
   }
   check_range("--group-size", static_cast<double>(method.grouped.size), 1,
-              static_cast<double>(aids.codes));
+              static_cast<double>(aids.grammar.codes));
   check_range("--neighbours", static_cast<double>(method.relaxed.neighbours), 0, 1 << 20);
   check_range("--delta", method.relaxed.delta, 0, 1);
   check_range("--lenience", method.lenience, 1e-6, 1e6);
@@ -174,7 +235,9 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
 }
 
 Promise promise_of(const DecodeMethod& method) {
+  if (method.row_lead > 0) return Promise::kNone;
   if (method.drafter == "none") return Promise::kSameTokens;
+  if (const auto* tree = Parts::find_tree(method.tree)) return tree->make()->promise();
   return Parts::find(Parts::kRules, method.rule)->make(method, {})->promise();
 }
 
@@ -187,10 +250,12 @@ bool rule_reads_neighbours(const DecodeMethod& method) {
 }
 
 std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::int64_t items) {
-  const std::int64_t codes = aids.codes;
+  const auto codes = static_cast<std::int64_t>(aids.grammar.codes);
+  const auto vocabulary = static_cast<std::int64_t>(aids.grammar.vocabulary());
+  const auto columns = static_cast<std::int64_t>(aids.grammar.columns);
   std::int64_t bytes = 0;
   if (method.drafter == "context") bytes += 2 * codes * (codes + 2);
-  if (method.drafter == "neighbour-law") bytes += 4 * codes * (items * aids.columns + 2 * items);
+  if (method.drafter == "neighbour-law") bytes += 4 * vocabulary * items * (columns + 2);
   if (method.drafter == "recycling") bytes += 4 * codes * items;
   if (rule_reads_neighbours(method)) bytes += 4 * codes * (kCodeWidth + neighbours_read(method));
   return static_cast<std::size_t>(bytes);
@@ -198,7 +263,7 @@ std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::
 
 std::int64_t neighbours_read(const DecodeMethod& method) {
   if (method.rule == "relaxed") return method.relaxed.neighbours;
-  return method.grouped.fixed_groups ? method.grouped.size - 1 : 0;
+  return 0;
 }
 
 }  // namespace tessera

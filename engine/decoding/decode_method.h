@@ -1,4 +1,4 @@
-// Decoding methods as data: which drafter, which tail, which rule, how wide a window. The tables of
+// Decoding methods as data: which drafter, tail, rule and tree, how wide a window. The tables of
 // parts are in method_parts.h; the methods with names of their own are combinations of them.
 #pragma once
 
@@ -10,6 +10,7 @@
 
 #include "engine/decoding/acceptance.h"
 #include "engine/decoding/guess_table.h"
+#include "engine/decoding/pass_shape.h"
 #include "engine/decoding/rules/cool_rule.h"
 #include "engine/decoding/rules/grouped_rule.h"
 #include "engine/decoding/rules/relaxed_rule.h"
@@ -24,16 +25,24 @@ struct DecodeMethod {
   GroupedSettings grouped;
   RelaxedSettings relaxed;
   CoolSettings cool;
-  double lenience = 0.5;  // lenient: drafts count this fraction of their probability
-  double tv_budget = 0;   // most total variation of a picture's law from the target's; 0 = no bound
+  double lenience = 0.5;      // lenient: drafts count this fraction of their probability
+  std::string tree = "none";  // drafts branch: whose rule judges siblings
+  std::int64_t tree_width = 3, tree_depth = 3;  // most siblings; levels that branch
+  std::int64_t row_lead = 0;  // rows side by side: codes by which one leads the next; 0 = off
+  double tv_budget = 0;  // most total variation of a picture's law from the target's; 0 = no bound
 
+  PassShape shape() const {
+    if (row_lead > 0) return PassShape::kRows;
+    return tree == "none" ? PassShape::kLine : PassShape::kTree;
+  }
   bool speculative() const { return drafter != "none" || tail != "drop"; }
 };
 
 // What parts may need besides settings.
 struct DecodeAids {
-  std::int64_t codes = 0, columns = 0;
+  VocabularyGrammar grammar;                         // of the picture's stream
   std::shared_ptr<const CodeNeighbours> neighbours;  // grouped, relaxed
+  std::shared_ptr<const CodeGroups> groups;          // grouped by a fixed partition
   std::shared_ptr<const GuessTable> guesses;         // context
   bool draft_model = false;                          // there is one for "model"
 };
@@ -44,6 +53,8 @@ struct NamedMethod {
   std::int64_t window;
   std::string_view does;  // for --help
   bool adaptive = false;
+  std::string_view tree = "none";
+  std::int64_t row_lead = 0;
 };
 
 // The drafter that stands for the best one there is: "context" with a guess table, else "uniform".
@@ -60,6 +71,9 @@ DecodeMethod decode_method(std::string_view name);
 std::span<const std::string_view> drafter_names();  // of the table; kModelDrafter beside them
 std::span<const std::string_view> tail_names();
 std::span<const std::string_view> rule_names();
+std::span<const std::string_view> tree_names();
+// The rule that a tree judges by; the method's own without a tree.
+std::string_view rule_of_tree(std::string_view tree);
 
 // For a settled method. Error kUsage: unknown parts, parts that contradict each other, settings out
 // of range, a window beyond the picture.

@@ -5,17 +5,19 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/sampling/grammar.h"
 
 namespace tessera {
 
 // How a draft came to be.
 enum class LawKind : std::uint8_t {
   kPoint,    // no chance in it: all mass on the draft
-  kUniform,  // every id alike
+  kUniform,  // every code alike
   kDense,    // drawn from a row of probabilities
 };
 
@@ -25,11 +27,13 @@ struct DraftLaw {
   LawKind kind = LawKind::kPoint;
   std::int32_t token = 0;       // kPoint
   std::span<const Real> dense;  // kDense: [V]
-  Real uniform = 0;             // kUniform: 1 / V
+  Real uniform = 0;             // kUniform: 1 / codes
+  // kUniform: ids from here on are control ids.
+  std::int32_t codes = std::numeric_limits<std::int32_t>::max();
 
   Real prob(std::int32_t id) const {
     if (kind == LawKind::kDense) return dense[static_cast<std::size_t>(id)];
-    if (kind == LawKind::kUniform) return uniform;
+    if (kind == LawKind::kUniform) return id < codes ? uniform : Real{0};
     return id == token ? Real{1} : Real{0};
   }
 };
@@ -37,11 +41,15 @@ struct DraftLaw {
 template <typename Real>
 class DraftWindow {
  public:
-  // Room for `capacity` drafts over `vocabulary` ids. Without `keeps_laws` no dense law can be
-  // kept (they are recorded as points), which the equality rule never asks for.
-  DraftWindow(std::size_t capacity, std::size_t vocabulary, bool keeps_laws)
-      : vocabulary_(vocabulary), keeps_laws_(keeps_laws), tokens_(capacity), kinds_(capacity) {
-    if (keeps_laws) dense_.resize(capacity * vocabulary);
+  // Room for `capacity` drafts of a stream. Without `keeps_laws` no dense law can be kept (they are
+  // recorded as points), which the equality rule never asks for.
+  DraftWindow(std::size_t capacity, const VocabularyGrammar& grammar, bool keeps_laws)
+      : codes_(grammar.codes),
+        vocabulary_(grammar.vocabulary()),
+        keeps_laws_(keeps_laws),
+        tokens_(capacity),
+        kinds_(capacity) {
+    if (keeps_laws) dense_.resize(capacity * vocabulary_);
   }
 
   std::size_t capacity() const { return tokens_.size(); }
@@ -52,7 +60,7 @@ class DraftWindow {
 
   DraftLaw<Real> law(std::size_t i) const {
     return {kinds_[i], tokens_[i], keeps_laws_ ? row(i) : std::span<const Real>(),
-            Real{1} / static_cast<Real>(vocabulary_)};
+            Real{1} / static_cast<Real>(codes_), static_cast<std::int32_t>(codes_)};
   }
 
   void append_point(std::int32_t token) { set(grow(), token, LawKind::kPoint, {}); }
@@ -89,7 +97,7 @@ class DraftWindow {
               dense_.begin() + static_cast<std::ptrdiff_t>(i * vocabulary_));
   }
 
-  std::size_t vocabulary_;
+  std::size_t codes_, vocabulary_;
   bool keeps_laws_;
   std::size_t size_ = 0;
   std::vector<std::int32_t> tokens_;

@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "engine/decoding/acceptance.h"
 #include "engine/decoding/draft_window.h"
+#include "engine/sampling/grammar.h"
 
 namespace tessera {
 
@@ -30,6 +32,15 @@ struct DraftJob {
   // Of the next draft to append.
   std::size_t next_position() const { return committed.size() + window->size(); }
 };
+
+// Appends the next draft if its position forces an id; false if not. No chance in it, and the
+// target's law is the same point: whoever judges it by its record lets it stand.
+template <typename Real, typename Random>
+bool append_forced(DraftJob<Real, Random>& job, const VocabularyGrammar& grammar) {
+  const std::optional<std::int32_t> forced = grammar.forced(job.next_position());
+  if (forced) job.window->append_point(*forced);
+  return forced.has_value();
+}
 
 // A token that stands, and the row it was judged by.
 template <typename Real>
@@ -54,20 +65,32 @@ class Drafter {
   virtual void commit(const Commitment<Real>&) {}
 };
 
-// A drafter that fills one slot at a time from what is known of one picture.
+// A drafter that fills one slot at a time from what is known of one picture. It deals with codes
+// alone: what the stream's grammar forces is filled in here, as a point, and never learned from.
 template <typename Real, typename Random>
 class SlotDrafter : public Drafter<Real, Random> {
  public:
-  void extend(std::span<DraftJob<Real, Random>> jobs) override {
+  explicit SlotDrafter(const VocabularyGrammar& grammar = {}) : grammar_(grammar) {}
+
+  void extend(std::span<DraftJob<Real, Random>> jobs) final {
     for (DraftJob<Real, Random>& job : jobs) {
-      while (job.window->size() < job.want && fill(job)) {
+      while (job.window->size() < job.want && (append_forced(job, grammar_) || fill(job))) {
       }
     }
   }
+  void commit(const Commitment<Real>& done) final {
+    if (!grammar_.forced(done.position)) learn(done);
+  }
 
  protected:
-  // Appends one draft; false if it has none.
+  const VocabularyGrammar& grammar() const { return grammar_; }
+  // Appends one draft for a position of a code; false if it has none.
   virtual bool fill(DraftJob<Real, Random>& job) = 0;
+  // Called for every code that comes to stand.
+  virtual void learn(const Commitment<Real>&) {}
+
+ private:
+  VocabularyGrammar grammar_;
 };
 
 }  // namespace tessera

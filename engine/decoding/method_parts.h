@@ -1,11 +1,10 @@
-// The parts by name. A new rule, tail or drafter is a file and a row here.
+// The parts by name. A new rule, tail, drafter or tree is a file and a row here.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <string_view>
 
-#include "engine/decoding/chain_sequence.h"
 #include "engine/decoding/decode_method.h"
 #include "engine/decoding/drafters/context_drafter.h"
 #include "engine/decoding/drafters/neighbour_law_drafter.h"
@@ -13,7 +12,9 @@
 #include "engine/decoding/drafters/table_drafters.h"
 #include "engine/decoding/rules/exact_rule.h"
 #include "engine/decoding/rules/gumbel_rule.h"
+#include "engine/decoding/sequence_parts.h"
 #include "engine/decoding/tails/tails.h"
+#include "engine/decoding/trees/sibling_rules.h"
 
 namespace tessera {
 
@@ -40,7 +41,8 @@ struct MethodParts {
        }},
       {"grouped",
        [](const DecodeMethod& method, const DecodeAids& aids) -> std::unique_ptr<Rule> {
-         return std::make_unique<GroupedRule<Real, Random>>(method.grouped, aids.neighbours);
+         return std::make_unique<GroupedRule<Real, Random>>(method.grouped, aids.neighbours,
+                                                            aids.groups);
        }},
       {"relaxed",
        [](const DecodeMethod& method, const DecodeAids& aids) -> std::unique_ptr<Rule> {
@@ -80,38 +82,68 @@ struct MethodParts {
        [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> { return nullptr; }},
       {"uniform",
        [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<UniformDrafter<Real, Random>>(
-             static_cast<std::size_t>(aids.codes));
+         return std::make_unique<UniformDrafter<Real, Random>>(aids.grammar);
        }},
       {"left",
-       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> {
-         return std::make_unique<LeftDrafter<Real, Random>>();
+       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
+         return std::make_unique<LeftDrafter<Real, Random>>(aids.grammar);
        }},
       {"above",
        [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<AboveDrafter<Real, Random>>(
-             static_cast<std::size_t>(aids.columns));
+         return std::make_unique<AboveDrafter<Real, Random>>(aids.grammar);
        }},
       {"neighbour-law",
        [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<NeighbourLawDrafter<Real, Random>>(
-             static_cast<std::size_t>(aids.columns), static_cast<std::size_t>(aids.codes));
+         return std::make_unique<NeighbourLawDrafter<Real, Random>>(aids.grammar);
        }},
       {"context",
        [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<ContextDrafter<Real, Random>>(
-             static_cast<std::size_t>(aids.columns), aids.guesses);
+         return std::make_unique<ContextDrafter<Real, Random>>(aids.grammar, aids.guesses);
        }},
       {"lookup",
-       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> {
-         return std::make_unique<LookupDrafter<Real, Random>>();
+       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
+         return std::make_unique<LookupDrafter<Real, Random>>(aids.grammar);
        }},
       {"recycling",
        [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<RecyclingDrafter<Real, Random>>(
-             static_cast<std::size_t>(aids.codes));
+         return std::make_unique<RecyclingDrafter<Real, Random>>(aids.grammar);
        }},
   }};
+
+  // Trees: who judges siblings, and how the tree grows.
+  struct TreeRow {
+    std::string_view name;
+    bool by_value;  // growth: likeliest slot first, or level by level
+    bool own_laws;  // candidates come from the last pass's rows alone, never from a draft model
+    std::unique_ptr<SiblingRule<Real, Random>> (*make)();
+  };
+  static std::unique_ptr<SiblingRule<Real, Random>> recursive(bool distinct) {
+    return std::make_unique<RecursiveRule<Real, Random>>(distinct);
+  }
+  static constexpr std::array<TreeRow, 7> kTrees{{
+      {"rrs", false, false, [] { return recursive(false); }},
+      {"rsd", false, false, [] { return recursive(true); }},
+      {"kseq", false, false,
+       []() -> std::unique_ptr<SiblingRule<Real, Random>> {
+         return std::make_unique<KSeqRule<Real, Random>>();
+       }},
+      {"points", false, false,
+       []() -> std::unique_ptr<SiblingRule<Real, Random>> {
+         return std::make_unique<PointsRule<Real, Random>>();
+       }},
+      {"dyspec", true, false, [] { return recursive(true); }},
+      {"pac", false, true, [] { return recursive(true); }},
+      {"gumbel", true, false,
+       []() -> std::unique_ptr<SiblingRule<Real, Random>> {
+         return std::make_unique<EqualityRule<Real, Random>>();
+       }},
+  }};
+  static const TreeRow* find_tree(std::string_view name) {
+    for (const TreeRow& row : kTrees) {
+      if (row.name == name) return &row;
+    }
+    return nullptr;
+  }
 
   // nullptr if there is no such part.
   template <typename Part, std::size_t N>
@@ -135,20 +167,36 @@ class OwnedParts {
     if (method.drafter != kModelDrafter) {
       drafter_ = Parts::find(Parts::kDrafters, method.drafter)->make(method, aids);
     }
+    if (const auto* tree = Parts::find_tree(method.tree)) {
+      siblings_ = tree->make();
+      tree_ = {method.tree_width, method.tree_depth, tree->by_value};
+    }
+    row_lead_ = static_cast<std::size_t>(method.row_lead);
     tv_budget_ = method.tv_budget;
   }
-  // The drafter of a method that asks for kModelDrafter.
-  void set_drafter(std::unique_ptr<Drafter<Real, Random>> drafter) {
+  // The drafter of a method that asks for kModelDrafter; `source` is the same one as trees ask it.
+  void set_drafter(std::unique_ptr<Drafter<Real, Random>> drafter,
+                   TreeLawSource<Real>* source = nullptr) {
     drafter_ = std::move(drafter);
+    source_ = source;
   }
-  ChainParts<Real, Random> parts() const {
-    return {rule_.get(), tail_.get(), drafter_.get(), tv_budget_};
+  SequenceParts<Real, Random> parts() const {
+    SequenceParts<Real, Random> out{{rule_.get(), tail_.get(), drafter_.get(), tv_budget_}};
+    out.row_lead = row_lead_;
+    if (siblings_ == nullptr) return out;
+    out.tree = {siblings_.get(), source_, tree_};
+    if (source_ != nullptr) out.drafter = nullptr;
+    return out;
   }
 
  private:
   std::unique_ptr<AcceptanceRule<Real, Random>> rule_;
   std::unique_ptr<TailPolicy<Real, Random>> tail_;
   std::unique_ptr<Drafter<Real, Random>> drafter_;
+  std::unique_ptr<SiblingRule<Real, Random>> siblings_;
+  TreeLawSource<Real>* source_ = nullptr;
+  TreeSettings tree_;
+  std::size_t row_lead_ = 0;
   double tv_budget_ = 0;
 };
 

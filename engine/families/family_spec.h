@@ -51,6 +51,13 @@ struct SamplingDefaults {
   double top_p = 1.0;
 };
 
+// A folder that only guesses for another model: no text head and no picture tokenizer in it.
+struct DraftSpec {
+  // Its conditional branch alone imitates the other model's law under this guidance; 0 = it is
+  // guided as the other model is.
+  double guidance = 0;
+};
+
 struct FamilySpec {
   std::string family;  // "janus", "llamagen"
   std::string size;    // "1B", "L", or "24x2048" (layers x width) when it is no published size
@@ -64,6 +71,8 @@ struct FamilySpec {
   VqSpec vq;
   PromptTemplate prompt;
   SamplingDefaults sampling;
+  std::optional<DraftSpec> draft;
+  std::string draft_model;  // a folder beside this one that guesses for it; empty = none
   std::string licence;
   // Every tensor of `weights` with its shape, those that generation never uploads included.
   std::vector<TensorSpec> tensors;

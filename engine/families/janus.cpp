@@ -2,7 +2,8 @@
 // an understanding tower, and a generation half of its own (small code table, aligner, picture
 // head, VQ-16 tokenizer). Two layouts of the same weights: the Hugging Face port (model_type
 // "janus") and the original (model_type "multi_modality"). `"vision_config": null` in the port's
-// layout means that the checkpoint has no understanding half.
+// layout means that the checkpoint has no understanding half, `"draft_config": {...}` that it only
+// guesses for another model and holds neither text head nor VQ tensors.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -275,7 +276,16 @@ void finish_identity(const ModelSource& source, FamilySpec& spec) {
   spec.vq.pixels = PixelRule::kJanusTruncate;
 }
 
-// guidance_scale, temperature, top_k and top_p of generation_config.json, where given.
+// The name of a folder beside the model's own, never a way out of there.
+std::string folder_name(const JsonReader& reader, std::string_view key) {
+  const std::string name = reader.string_or(key, "");
+  if (name.starts_with('.') || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos) {
+    reader.fail(key, "the name of a folder beside this one", name);
+  }
+  return name;
+}
+
+// guidance_scale, temperature, top_k, top_p and draft_model of generation_config.json, where given.
 void read_sampling(const ModelSource& source, FamilySpec& spec) {
   spec.sampling = {};
   if (source.folder.empty()) return;
@@ -288,6 +298,7 @@ void read_sampling(const ModelSource& source, FamilySpec& spec) {
   out.temperature = reader.number_or("temperature", out.temperature, 0.0, 1000.0);
   out.top_k = reader.integer_or("top_k", out.top_k, 0, kMaxCodes);
   out.top_p = reader.number_or("top_p", out.top_p, 0.0, 1.0);
+  spec.draft_model = folder_name(reader, "draft_model");
 }
 
 void list_language(const ModelConfig& model, std::int64_t vocab, const std::string& root,
@@ -364,6 +375,12 @@ FamilySpec parse_hf(const ModelSource& source) {
   if (vision) list_hf_vision(*vision, hidden, list);
   list_generation(spec, list);
   list_language(llama.model, llama.vocab, "model.language_model.", list);
+  if (config.has("draft_config")) {
+    const JsonReader draft = config.object("draft_config");
+    spec.draft = DraftSpec{draft.number_or("guidance", 0.0, 0.0, 1000.0)};
+    spec.tensors = list.take();
+    return spec;
+  }
   list.add("lm_head.weight", {llama.vocab, hidden});
   list.append(vq_tensors(spec.vq));
   spec.tensors = list.take();

@@ -30,7 +30,8 @@ std::size_t weight_bytes(const FamilySpec& spec, const Backend& backend, DType s
   sum += matrix_bytes(spec.model.prompt_vocab, model.width, storage);
   sum += 2 * matrix_bytes(model.rope.rows(), model.head_dim / 2, DType::kF32);
   const bool narrow = spec.model.code_width > 0;
-  sum += matrix_bytes(spec.model.codes, narrow ? spec.model.code_width : model.width, storage);
+  sum += matrix_bytes(spec.model.image_vocabulary(), narrow ? spec.model.code_width : model.width,
+                      storage);
   const auto biased = [&](std::int64_t n, std::int64_t k, bool bias) {
     return linear(n, k) + (bias ? matrix_bytes(1, n, DType::kF32) : 0);
   };
@@ -50,13 +51,14 @@ MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
   const std::int64_t sequences = request.images * (request.guidance ? 2 : 1);
   MemoryPlan plan;
   plan.weights = weight_bytes(spec, backend, request.storage);
-  plan.kv = KvCacheShape{.layers = model.layers,
-                         .kv_heads = model.kv_heads,
-                         .head_dim = model.head_dim,
-                         .capacity = spec.model.cache_rows(request.prompt_tokens),
-                         .sequences = sequences,
-                         .dtype = request.storage}
-                .bytes();
+  plan.kv =
+      KvCacheShape{.layers = model.layers,
+                   .kv_heads = model.kv_heads,
+                   .head_dim = model.head_dim,
+                   .capacity = spec.model.cache_rows(request.prompt_tokens) + request.spare_rows,
+                   .sequences = sequences,
+                   .dtype = request.storage}
+          .bytes();
   // Prefill is the widest pass: every prompt row of every sequence, in and out, then one row of
   // logits for each.
   const std::int64_t widest = sequences * std::max<std::int64_t>(request.prompt_tokens, 1);

@@ -16,6 +16,7 @@ struct MemoryRequest {
   std::int64_t prompt_tokens = 64;  // rows of the longest prompt; 1 for a class
   std::int64_t window = 1;          // rows of a picture in one pass
   bool laws = false;                // whether drafts keep their laws
+  std::int64_t spare_rows = 0;      // cached rows of a sequence beyond prompt and picture
 };
 
 struct MemoryPlan {

@@ -13,6 +13,7 @@ namespace tessera {
 bool is_made_up_model(std::string_view name);
 
 // test:tiny: Janus-shaped, 2 layers of width 64, 64 codes, 8x8 tokens, 32x32 pixels.
+// test:rows: the same with a token behind each row and one behind the picture.
 // test:null: the smallest thing that is still a model: 1 layer, 2x2 tokens, 4x4 pixels.
 // random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B}, random:janus-pro:{1B,7B}: weights are drawn when the
 // loader asks for them, so that only the packed form is ever held.
@@ -21,7 +22,7 @@ OpenedModel make_up_model(const std::string& name, const FamilyOptions& options 
 
 // A byte-level tokenizer.json without merges, with the special tokens of the Janus template.
 std::string test_tokenizer_json();
-// The config.json behind test:tiny ("tiny") and test:null ("null").
+// The config.json behind test:tiny and test:rows ("tiny", "rows"), and test:null ("null").
 std::string test_model_config(std::string_view name);
 
 }  // namespace tessera

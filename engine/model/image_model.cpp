@@ -28,6 +28,7 @@ ImageModel::ImageModel(Backend& backend, const ImageModelConfig& config, ImageMo
   expects((config.code_width > 0) == (align_in_.weight.n > 0),
           "a narrow code table has an aligner");
   expects(head_out_.weight.n == config.codes, "the head has one row a code");
+  expects(code_table_.shape()[0] == config.image_vocabulary(), "the code table has all ids");
 }
 
 void ImageModel::embed_prompt(std::span<const std::int32_t> tokens, TensorView out) const {

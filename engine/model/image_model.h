@@ -11,6 +11,7 @@
 #include "engine/model/model_config.h"
 #include "engine/model/transformer.h"
 #include "engine/nn/linear.h"
+#include "engine/sampling/grammar.h"
 
 namespace tessera {
 
@@ -36,9 +37,24 @@ struct ImageModelConfig {
   std::int64_t code_width = 0;    // width of the code table when an aligner follows it, else 0
   std::int64_t grid_rows = 0;
   std::int64_t grid_cols = 0;
+  bool row_end = false;    // a token behind each row of codes
+  bool image_end = false;  // a token behind the last one
 
-  std::int64_t image_tokens() const { return grid_rows * grid_cols; }
-  // Rows one sequence needs in the cache: the prompt, and every picture token but the last.
+  VocabularyGrammar grammar() const {
+    return {.codes = static_cast<std::size_t>(codes),
+            .rows = static_cast<std::size_t>(grid_rows),
+            .columns = static_cast<std::size_t>(grid_cols),
+            .row_end = row_end,
+            .image_end = image_end};
+  }
+  // Picture codes and control ids, which the code table has rows for.
+  std::int64_t image_vocabulary() const {
+    return static_cast<std::int64_t>(grammar().vocabulary());
+  }
+  // Codes of a picture, and tokens of its stream: the same but for row ends and image end.
+  std::int64_t image_codes() const { return grid_rows * grid_cols; }
+  std::int64_t image_tokens() const { return static_cast<std::int64_t>(grammar().length()); }
+  // Rows one sequence needs in the cache: the prompt, and every token of the stream but the last.
   std::int64_t cache_rows(std::int64_t prompt_tokens) const {
     return prompt_tokens + image_tokens() - 1;
   }
@@ -52,7 +68,7 @@ std::vector<std::int32_t> unconditional_prompt(const ImageModelConfig& config,
 struct ImageModelWeights {
   TransformerWeights transformer;
   Tensor prompt_table;  // [prompt_vocab, D] f32 or bf16
-  Tensor code_table;    // [codes, code_width or D] f32 or bf16
+  Tensor code_table;    // [codes and control ids, code_width or D] f32 or bf16
   Linear align_in;      // [D, code_width], empty without an aligner
   Linear align_out;     // [D, D], empty without an aligner
   Linear head_in;       // [D, D], gelu behind it; empty for a plain head
@@ -71,9 +87,9 @@ class ImageModel {
 
   // Ids in [0, prompt_vocab), at most max_prompt of them. out [T, D].
   void embed_prompt(std::span<const std::int32_t> tokens, TensorView out) const;
-  // Ids in [0, codes). out [M, D].
+  // Ids of picture codes or control ids. out [M, D].
   void embed_image_tokens(std::span<const std::int32_t> ids, Arena& arena, TensorView out) const;
-  // hidden [M, D] after the final norm, out [M, codes] f32.
+  // hidden [M, D] after the final norm, out [M, codes] f32: control ids need no logits.
   void image_logits(ConstTensorView hidden, Arena& arena, TensorView out) const;
   // The prompt of the unconditional branch; pad_token is read under kPadBetweenEnds only.
   std::vector<std::int32_t> unconditional_prompt(std::span<const std::int32_t> prompt,

@@ -49,7 +49,7 @@ struct Transformer::Chunk {
   std::int64_t first = 0;  // row of the batch
   std::int64_t rows = 0;
   std::span<AttentionSegment> segments;
-  std::span<const std::int64_t> sequence_of_segment;
+  std::span<std::int64_t> sequence_of_segment;
   std::span<const std::int64_t> slots;     // cache slot of each row
   std::span<const std::int64_t> identity;  // 0..rows-1
   ConstTensorView cos, sin;                // [rows, hd / 2]
@@ -118,6 +118,7 @@ Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64
   }
   chunk.segments = {segments, segment_count};
   chunk.sequence_of_segment = {owners, segment_count};
+  if (!batch.paths.empty()) split_by_paths(batch, chunk);
   chunk.slots = {slots, count};
   chunk.identity = {identity, count};
   const TensorView cos = arena.take(DType::kF32, Shape{chunk.rows, config_.head_dim / 2});
@@ -127,6 +128,34 @@ Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64
   chunk.cos = cos;
   chunk.sin = sin;
   return chunk;
+}
+
+// The arrays of the chunk have room for a segment a row.
+void Transformer::split_by_paths(const ForwardBatch& batch, Chunk& chunk) {
+  std::int64_t* owners = chunk.sequence_of_segment.data();
+  std::size_t count = 0;
+  std::int64_t begin = 0;  // of the path in the batch
+  for (const RowPath& path : batch.paths) {
+    const auto length = static_cast<std::int64_t>(path.seen.size());
+    expects(length >= path.rows && path.rows > 0, "rows of a path see themselves");
+    // Its rows [from, to) are in this chunk.
+    const std::int64_t from = std::max<std::int64_t>(chunk.first - begin, 0);
+    const std::int64_t to = std::min(chunk.first + chunk.rows - begin, path.rows);
+    if (from < to) {
+      const std::int64_t seen = length - path.rows;
+      AttentionSegment* segment = std::construct_at(chunk.segments.data() + count);
+      segment->row_begin = begin + from - chunk.first;
+      segment->rows = to - from;
+      segment->first_visible = path.shared + seen + from;
+      segment->listed_from = path.shared;
+      segment->listed = path.seen.first(static_cast<std::size_t>(seen + to));
+      owners[count++] = batch.sequences[static_cast<std::size_t>(begin + from)];
+    }
+    begin += path.rows;
+  }
+  expects(begin == batch.rows.shape[0], "paths cover the batch");
+  chunk.segments = {chunk.segments.data(), count};
+  chunk.sequence_of_segment = {owners, count};
 }
 
 void Transformer::forward(const ForwardBatch& batch, KvCache& cache, Arena& arena,

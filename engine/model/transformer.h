@@ -33,11 +33,23 @@ struct TransformerWeights {
   std::size_t bytes() const;
 };
 
-// Rows to run. Rows of one sequence stand together and in order; each sequence appears once.
+// Rows of a batch that follow one another in a tree of continuations: they see the first `shared`
+// cached rows of their sequence, then those of `seen` in its order, the last of which are the rows
+// themselves, each seen from itself on.
+struct RowPath {
+  std::int64_t rows = 0;
+  std::int64_t shared = 0;
+  std::span<const std::int32_t> seen;
+};
+
+// Rows to run. Rows of one sequence stand together; each sequence appears once. Without paths every
+// row sees all rows of its sequence up to itself. With paths they cover the batch, row after row,
+// none of them reaching over two sequences.
 struct ForwardBatch {
   ConstTensorView rows;                     // [M, D] f32 embeddings
   std::span<const std::int32_t> sequences;  // [M] cache sequence of each row
   std::span<const std::int64_t> positions;  // [M] row of the rotary table
+  std::span<const RowPath> paths = {};
 };
 
 // Optional outputs: hidden_states[i] receives the residual stream that enters layer i, [M, D].
@@ -70,6 +82,8 @@ class Transformer {
   // Opens cache rows for the chunk, looks up its rotary rows and finds the sequences in it.
   Chunk open_chunk(const ForwardBatch& batch, std::int64_t first, KvCache& cache,
                    Arena& arena) const;
+  // Replaces the chunk's segments, one a sequence, by one a path.
+  static void split_by_paths(const ForwardBatch& batch, Chunk& chunk);
   void run_layers(const Chunk& chunk, KvCache& cache, TensorView x, const Taps& taps) const;
   void attention_block(const Chunk& chunk, const LayerWeights& weights, std::int64_t layer,
                        KvCache& cache, TensorView x) const;

@@ -4,35 +4,42 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "engine/sampling/fixed_math.h"
 
 namespace tessera {
 
 std::optional<std::int64_t> first_non_finite(std::span<const float> logits) {
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if ((std::bit_cast<std::uint32_t>(logits[i]) & 0x7f800000u) == 0x7f800000u) {
-      return static_cast<std::int64_t>(i);
-    }
-  }
-  return std::nullopt;
+  constexpr std::uint32_t kExponent = 0x7f800000u;
+  const auto broken = [](float value) {
+    return (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent;
+  };
+  // Without a way out the loop runs on vectors; rows are sound as a rule.
+  std::uint32_t any = 0;
+  for (const float value : logits) any |= broken(value) ? 1u : 0u;
+  if (any == 0) return std::nullopt;
+  return std::find_if(logits.begin(), logits.end(), broken) - logits.begin();
 }
 
 template <typename Real>
 LawPipeline<Real>::LawPipeline(const LawSettings& settings, std::int64_t vocabulary)
-    : settings_(settings), vocabulary_(vocabulary) {
-  expects(vocabulary >= 1, "a vocabulary has ids");
+    : LawPipeline(settings, VocabularyGrammar::line(static_cast<std::size_t>(vocabulary), 1)) {}
+
+template <typename Real>
+LawPipeline<Real>::LawPipeline(const LawSettings& settings, const VocabularyGrammar& grammar)
+    : settings_(settings), grammar_(grammar), codes_(grammar.codes) {
+  expects(codes_ >= 1, "a vocabulary has ids");
   expects(settings.guidance >= 0 && settings.temperature >= 0 && settings.top_k >= 0 &&
               settings.top_p > 0 && settings.top_p <= 1 && settings.typical > 0 &&
               settings.typical <= 1 && settings.min_p >= 0 && settings.min_p <= 1,
           "law settings in range");
-  const auto size = static_cast<std::size_t>(vocabulary);
-  support_.resize(size);
-  logits_.resize(size);
-  weights_.resize(size);
-  order_.resize(size);
-  scratch_.resize(size);
-  dense_.resize(size);
+  support_.resize(codes_);
+  logits_.resize(codes_);
+  weights_.resize(codes_);
+  order_.resize(codes_);
+  scratch_.resize(codes_);
+  dense_.resize(grammar.vocabulary());
 }
 
 template <typename Real>
@@ -56,16 +63,37 @@ void LawPipeline<Real>::process(std::span<const Real> cond, std::span<const Real
 }
 
 template <typename Real>
+void LawPipeline<Real>::process_at(std::size_t position, std::span<const Real> cond,
+                                   std::span<const Real> uncond) {
+  const std::optional<std::int32_t> forced = grammar_.forced(position);
+  if (!forced) return process(cond, uncond);
+  support_[0] = *forced;
+  logits_[0] = 0;
+  kept_ = 1;
+}
+
+template <typename Real>
 void LawPipeline<Real>::guide(std::span<const Real> cond, std::span<const Real> uncond,
                               std::span<const std::uint8_t> allowed) {
-  const auto size = static_cast<std::size_t>(vocabulary_);
-  expects(cond.size() == size && (!settings_.guided() || uncond.size() == size) &&
-              (allowed.empty() || allowed.size() == size),
+  expects(cond.size() == codes_ && (!settings_.guided() || uncond.size() == codes_) &&
+              (allowed.empty() || allowed.size() == codes_),
           "logits and mask have one value an id");
   const Real scale = static_cast<Real>(settings_.guidance);
+  if (allowed.empty()) {
+    kept_ = codes_;
+    std::iota(support_.begin(), support_.end(), 0);
+    if (!settings_.guided()) {
+      std::copy(cond.begin(), cond.end(), logits_.begin());
+      return;
+    }
+    for (std::size_t id = 0; id < codes_; ++id) {
+      logits_[id] = uncond[id] + scale * (cond[id] - uncond[id]);
+    }
+    return;
+  }
   kept_ = 0;
-  for (std::size_t id = 0; id < size; ++id) {
-    if (!allowed.empty() && allowed[id] == 0) continue;
+  for (std::size_t id = 0; id < codes_; ++id) {
+    if (allowed[id] == 0) continue;
     support_[kept_] = static_cast<std::int32_t>(id);
     logits_[kept_++] = settings_.guided() ? uncond[id] + scale * (cond[id] - uncond[id]) : cond[id];
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/sampling/grammar.h"
 
 namespace tessera {
 
@@ -36,11 +37,16 @@ class LawPipeline {
   // vocabulary >= 1 ids. Settings in range: guidance, min_p >= 0; temperature >= 0; 0 < top_p,
   // typical <= 1; top_k >= 0.
   LawPipeline(const LawSettings& settings, std::int64_t vocabulary);
+  // The same along a picture's stream: V counts its control ids, rows of logits are of codes alone.
+  LawPipeline(const LawSettings& settings, const VocabularyGrammar& grammar);
 
-  // cond, uncond [V] raw finite logits (uncond is read only under guidance); allowed [V], 0 for an
-  // id that the position forbids, empty = none (at least one id must be allowed).
+  // cond, uncond [codes] raw finite logits (uncond is read only under guidance); allowed [codes], 0
+  // for an id that the position forbids, empty = none (at least one id must be allowed).
   void process(std::span<const Real> cond, std::span<const Real> uncond,
                std::span<const std::uint8_t> allowed = {});
+  // The law of a position of the stream. Where its grammar forces an id that id has all the mass
+  // and the row is not read; elsewhere codes alone have any.
+  void process_at(std::size_t position, std::span<const Real> cond, std::span<const Real> uncond);
 
   // Ids that survived, ascending, and the processed logit of each (same order).
   std::span<const std::int32_t> support() const { return {support_.data(), kept_}; }
@@ -48,6 +54,7 @@ class LawPipeline {
   // [V] softmax over the support, 0 elsewhere. Computed on call, valid until the next process().
   std::span<const Real> probabilities();
   const LawSettings& settings() const { return settings_; }
+  const VocabularyGrammar& grammar() const { return grammar_; }
   static std::size_t buffer_bytes(std::int64_t vocabulary) {
     return static_cast<std::size_t>(vocabulary) * (4 * sizeof(Real) + 2 * sizeof(std::int32_t));
   }
@@ -65,7 +72,8 @@ class LawPipeline {
   void compact(Keep keep);
 
   LawSettings settings_;
-  std::int64_t vocabulary_ = 0;
+  VocabularyGrammar grammar_;
+  std::size_t codes_ = 0;
   std::size_t kept_ = 0;
   std::vector<std::int32_t> support_;
   std::vector<Real> logits_;   // of support_

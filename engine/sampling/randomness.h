@@ -54,7 +54,9 @@ class KeyedRandom {
   template <typename Real>
   std::int32_t weighted(const Draw& draw, std::span<const std::int32_t> ids,
                         std::span<const Real> weights) {
-    GumbelNoise noise(key_, draw.position, pass_, draw.purpose);
+    // Purposes fill the low byte.
+    const auto purpose = static_cast<std::uint32_t>(draw.purpose) | draw.lane << 8;
+    GumbelNoise noise(key_, draw.position, pass_, static_cast<Purpose>(purpose));
     std::int32_t best_id = -1;
     double best = 0;
     for (std::size_t i = 0; i < ids.size(); ++i) {

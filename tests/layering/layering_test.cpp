@@ -25,7 +25,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"engine/nn", {"engine/ops"}},
     {"engine/cache", {"engine/ops"}},
     {"engine/sampling", {"engine/ops"}},
-    {"engine/model", {"engine/nn", "engine/cache"}},
+    {"engine/model", {"engine/nn", "engine/cache", "engine/sampling"}},
     {"engine/families", {"engine/model", "engine/checkpoint"}},
     {"engine/decoding", {"engine/model", "engine/sampling", "engine/cache"}},
     {"vision/scene", {"engine/core"}},

@@ -13,19 +13,20 @@
 
 namespace tessera {
 
-inline DecodeAids aids_for(std::size_t vocabulary, std::int64_t columns = 2) {
+inline DecodeAids aids_for(const VocabularyGrammar& grammar) {
   DecodeAids aids;
-  aids.codes = static_cast<std::int64_t>(vocabulary);
-  aids.columns = columns;
+  aids.grammar = grammar;
+  const std::size_t vocabulary = grammar.codes;
   std::vector<float> codebook;
   for (std::size_t id = 0; id < vocabulary; ++id) {
     codebook.push_back(std::cos(0.3f * static_cast<float>(id)));
     codebook.push_back(std::sin(0.3f * static_cast<float>(id)));
   }
-  aids.neighbours = std::make_shared<CodeNeighbours>(codebook, aids.codes,
-                                                     static_cast<std::int64_t>(vocabulary) - 1);
+  const auto codes = static_cast<std::int64_t>(vocabulary);
+  aids.neighbours = std::make_shared<CodeNeighbours>(codebook, codes, codes - 1);
+  aids.groups = std::make_shared<CodeGroups>(*aids.neighbours, 2);
   GuessTable guesses;
-  guesses.codes = aids.codes;
+  guesses.codes = codes;
   for (std::size_t left = 0; left < vocabulary; ++left) {
     guesses.left.push_back(static_cast<std::int16_t>((left + 1) % vocabulary));
     guesses.above.push_back(static_cast<std::int16_t>((2 * left + 1) % vocabulary));
@@ -37,6 +38,11 @@ inline DecodeAids aids_for(std::size_t vocabulary, std::int64_t columns = 2) {
   }
   aids.guesses = std::make_shared<const GuessTable>(std::move(guesses));
   return aids;
+}
+
+// Rows without end tokens; drafters do not ask how many.
+inline DecodeAids aids_for(std::size_t vocabulary, std::size_t columns = 2) {
+  return aids_for(VocabularyGrammar{.codes = vocabulary, .columns = columns});
 }
 
 inline DecodeMethod combine(std::string_view drafter, std::string_view tail, std::string_view rule,

@@ -143,6 +143,7 @@ class WalkingRandom {
   }
   template <typename Real>
   std::int32_t race(std::uint32_t position, const LogitRow<Real>& row) {
+    if (row.support.size() == 1) return row.support[0];
     std::array<double, 3> rates{};
     double largest = -1e300;
     for (const Real logit : row.logits) largest = std::max(largest, static_cast<double>(logit));

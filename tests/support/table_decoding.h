@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,7 +29,12 @@ struct TableModel {
   std::size_t vocabulary = 3, total = 3;
   LawSettings law;
   TableKind kind = TableKind::kSmooth;
+  // Rows and end tokens of the stream; without them it is one row of `total` codes.
+  std::optional<VocabularyGrammar> rows;
 
+  VocabularyGrammar grammar() const {
+    return rows ? *rows : VocabularyGrammar::line(vocabulary, total);
+  }
   std::vector<Real> branch(std::span<const std::int32_t> prefix, std::uint32_t which) const {
     std::uint32_t hash = 1;
     // Equal rows: the law depends on the position alone.
@@ -74,13 +80,23 @@ Rows<Real> rows_after(const TableModel<Real>& model, std::span<const std::int32_
   return out;
 }
 
+// The id that must stand at a position, -1 where a code is drawn.
+using EndTokens = std::function<std::int32_t(std::size_t position)>;
+
 // What every picture weighs if tokens are drawn one by one.
 template <typename Real>
-std::map<Picture, double> product_law(const TableModel<Real>& model) {
+std::map<Picture, double> law_with_ends(const TableModel<Real>& model, std::size_t total,
+                                        const EndTokens& ends) {
   std::map<Picture, double> out{{{}, 1.0}};
-  for (std::size_t position = 0; position < model.total; ++position) {
+  for (std::size_t position = 0; position < total; ++position) {
     std::map<Picture, double> longer;
     for (const auto& [prefix, weight] : out) {
+      if (ends(position) >= 0) {
+        Picture next = prefix;
+        next.push_back(ends(position));
+        longer[next] += weight;
+        continue;
+      }
       LawPipeline<Real> law(model.law, static_cast<std::int64_t>(model.vocabulary));
       const Rows<Real> rows = rows_after(model, prefix);
       law.process(rows.cond, rows.uncond);
@@ -95,6 +111,11 @@ std::map<Picture, double> product_law(const TableModel<Real>& model) {
     out = std::move(longer);
   }
   return out;
+}
+
+template <typename Real>
+std::map<Picture, double> product_law(const TableModel<Real>& model) {
+  return law_with_ends(model, model.total, [](std::size_t) { return -1; });
 }
 
 // Two pictures that know nothing of each other, one behind the other.
@@ -164,8 +185,7 @@ std::map<Picture, double> law_of_paths(const TableModel<Real>& model, std::size_
     const ChainParts<Real, Random> parts = owned.parts();
     std::vector<ChainSequence<Real, Random>> sequences;
     for (std::size_t i = 0; i < options.items; ++i) {
-      sequences.emplace_back(model.law, model.vocabulary, model.total, window, parts,
-                             Random(&walk, i), i);
+      sequences.emplace_back(model.law, model.grammar(), window, parts, Random(&walk, i), i);
     }
     drive_chains(
         sequences, parts,

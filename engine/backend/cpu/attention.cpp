@@ -30,7 +30,8 @@ Cut cut_segment(const AttentionSegment& segment, const Heads& heads) {
       std::max<std::int64_t>(1, kQueryRows / std::max<std::int64_t>(cut.rows, 1));
   cut.head_groups =
       std::min(std::max(divide_up(heads.kv_heads, at_once), heads.wanted), heads.kv_heads);
-  if (cut.rows > kFewRows) cut.head_groups = heads.kv_heads;  // each copies its head's keys
+  // Tasks that copy keys take one head each.
+  if (cut.rows > kFewRows || !segment.listed.empty()) cut.head_groups = heads.kv_heads;
   return cut;
 }
 
@@ -63,6 +64,10 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
   task.keys = head_start(segment.keys, first_head, heads.dim);
   task.values = head_start(segment.values, first_head, heads.dim);
   task.kv_stride = heads.kv_heads * heads.dim;
+  if (!segment.listed.empty()) {
+    task.listed = segment.listed.data();
+    task.listed_from = segment.listed_from;
+  }
   task.head_dim = heads.dim;
   task.scale = args.scale;
   task.bf16 = segment.keys.dtype == DType::kBF16;

@@ -12,20 +12,20 @@ namespace tessera {
 template <typename Real, typename Random>
 class ContextDrafter final : public SlotDrafter<Real, Random> {
  public:
-  ContextDrafter(std::size_t columns, std::shared_ptr<const GuessTable> table)
-      : columns_(columns), table_(std::move(table)) {}
+  ContextDrafter(const VocabularyGrammar& grammar, std::shared_ptr<const GuessTable> table)
+      : SlotDrafter<Real, Random>(grammar), table_(std::move(table)) {}
   std::string_view name() const override { return "context"; }
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {
     const std::size_t position = job.next_position();
-    const std::int32_t above = position >= columns_ ? job.token(position - columns_) : -1;
-    const std::int32_t left = position % columns_ > 0 ? job.token(position - 1) : -1;
-    job.window->append_point(table_->guess(left, above));
+    const std::optional<std::size_t> left = this->grammar().left(position);
+    const std::optional<std::size_t> above = this->grammar().above(position);
+    job.window->append_point(
+        table_->guess(left ? job.token(*left) : -1, above ? job.token(*above) : -1));
     return true;
   }
 
-  std::size_t columns_;
   std::shared_ptr<const GuessTable> table_;
 };
 

@@ -1,21 +1,30 @@
 // The draft model follows each picture: what it has cached is compared with what stands and what is
-// drafted by now, cut to the part that agrees, and fed the rest in one pass; then one pass a draft.
+// drafted by now, cut to the part that agrees, and fed the rest in one pass; then one pass a draft,
+// or one a set of tree nodes.
 #include "engine/decoding/drafters/model_drafter.h"
 
 #include <algorithm>
 #include <optional>
 
+#include "engine/decoding/model_pass.h"
+
 namespace tessera {
 
 namespace {
 
-TensorView rows_of(const TensorView& matrix, std::int64_t begin, std::int64_t rows) {
-  const std::int64_t width = matrix.shape[1];
-  return {matrix.dtype, Shape{rows, width}, matrix.f32() + begin * width, matrix.device};
-}
-
 // Tokens of one picture that a pass feeds at most.
 std::int64_t most_new_rows(const DraftLimits& limits) { return 2 * limits.window; }
+
+ModelPass::Limits pass_limits(const DraftLimits& limits) {
+  const std::int64_t branches = limits.guided ? 2 : 1;
+  return {.sequences = limits.items * branches,
+          .token_rows = branches * limits.items * most_new_rows(limits),
+          .prompt_rows = branches * limits.prompt_tokens,
+          .prompt_tokens = limits.prompt_tokens,
+          .branch_rows = limits.trees ? limits.window : 0,
+          .branch_seen = limits.window,
+          .kv = limits.kv};
+}
 
 }  // namespace
 
@@ -23,36 +32,45 @@ struct ModelDrafter::State {
   struct Slot {
     DraftItem item;
     std::optional<LawPipeline<float>> law;
-    std::vector<std::int32_t> fed;  // picture tokens in the cache
-    std::int64_t last_row = 0;      // of the conditional branch in the pass
-    std::int64_t new_rows = 0;
+    std::vector<std::int32_t> fed;    // picture tokens in the cache, tree nodes apart
+    std::vector<std::int32_t> fresh;  // tokens that a pass feeds
+    std::int64_t first_row = 0;       // of the conditional branch in the pass
+    std::int64_t new_rows = 0;        // of each branch
     bool prefilled = false;
     bool caught_up = false;  // the last row speaks of the next draft
+    // Of a tree: the row of each node behind `fed`, and how many there are.
+    std::vector<std::int32_t> node_row;
+    std::int32_t node_rows = 0;
+    int branches() const { return item.law.guided() ? 2 : 1; }
   };
   using Job = DraftJob<float, KeyedRandom>;
 
   State(const ImageModel& draft_model, const DraftLimits& draft_limits);
 
   void prefill(std::size_t item);
-  void feed(std::span<Job*> jobs);
-  void catch_up(const Job& job, Slot& slot);
+  void run();
+  template <typename TokenAt>
+  void cut(std::size_t item, std::size_t known, TokenAt token);
+  void add_fresh(std::size_t item);
+  bool read_law(Slot& slot, std::size_t position, std::int64_t row);
   void draw(Job& job, Slot& slot);
-  void add_rows(std::size_t item, int branch, std::int64_t begin, std::int64_t count);
+  void cut(const TreeJob<float>& job) {
+    cut(job.item, job.committed.size(), [&](std::size_t i) { return job.committed[i]; });
+  }
+  void catch_up(const TreeJob<float>& job);
+  void add_nodes(const TreeJob<float>& job);
+  void keep_laws(const TreeJob<float>& job);
   std::int32_t sequence(std::size_t item, int branch) const {
     return static_cast<std::int32_t>(static_cast<std::int64_t>(item) * branches) + branch;
   }
 
   const ImageModel& model;
   DraftLimits limits;
-  std::int64_t branches, max_rows;
-  KvCache cache;
-  Arena arena;
-  Tensor rows, hidden, logits;
-  Tensor host_logits;
+  std::int64_t branches;
+  ModelPass pass;
   std::vector<Slot> slots;
-  std::vector<std::int32_t> sequences, tokens;
-  std::vector<std::int64_t> positions;
   std::vector<Job*> open;
+  std::vector<std::int32_t> ancestors;
   std::int64_t passes = 0;
 };
 
@@ -60,130 +78,148 @@ ModelDrafter::State::State(const ImageModel& draft_model, const DraftLimits& dra
     : model(draft_model),
       limits(draft_limits),
       branches(draft_limits.guided ? 2 : 1),
-      max_rows(branches * std::max(draft_limits.items * most_new_rows(draft_limits),
-                                   draft_limits.prompt_tokens)),
-      cache(draft_model.backend(),
-            KvCacheShape{.layers = draft_model.config().transformer.layers,
-                         .kv_heads = draft_model.config().transformer.kv_heads,
-                         .head_dim = draft_model.config().transformer.head_dim,
-                         .capacity = draft_model.config().cache_rows(draft_limits.prompt_tokens),
-                         .sequences = draft_limits.items * branches,
-                         .dtype = draft_limits.kv}) {
-  Backend& backend = model.backend();
-  arena = Arena(model.scratch_bytes(max_rows));
-  rows = backend.allocate(DType::kF32, Shape{max_rows, model.width()});
-  hidden = backend.allocate(DType::kF32, Shape{max_rows, model.width()});
-  logits = backend.allocate(DType::kF32, Shape{max_rows, model.config().codes});
-  if (backend.device().kind != DeviceKind::kCpu) {
-    host_logits = Tensor::host(DType::kF32, logits.shape());
-  }
-  sequences.resize(static_cast<std::size_t>(max_rows));
-  positions.resize(static_cast<std::size_t>(max_rows));
-  tokens.resize(static_cast<std::size_t>(max_rows));
+      pass(draft_model, pass_limits(draft_limits)) {
   slots.resize(static_cast<std::size_t>(limits.items));
   open.reserve(slots.size());
-  for (Slot& slot : slots) slot.fed.reserve(static_cast<std::size_t>(model.image_token_count()));
-}
-
-void ModelDrafter::State::add_rows(std::size_t item, int branch, std::int64_t begin,
-                                   std::int64_t count) {
-  const std::int32_t id = sequence(item, branch);
-  const std::int64_t cached = cache.length(id);
-  for (std::int64_t j = 0; j < count; ++j) {
-    sequences[static_cast<std::size_t>(begin + j)] = id;
-    positions[static_cast<std::size_t>(begin + j)] = cached + j;
+  ancestors.reserve(static_cast<std::size_t>(limits.window));
+  for (Slot& slot : slots) {
+    slot.fed.reserve(static_cast<std::size_t>(model.image_token_count()));
+    slot.fresh.reserve(static_cast<std::size_t>(most_new_rows(limits)));
+    slot.node_row.resize(static_cast<std::size_t>(limits.window));
   }
 }
 
 // Caches both prompts; no row of it is read, as at least one token stands by now.
 void ModelDrafter::State::prefill(std::size_t item) {
-  const DraftItem& asked = slots[item].item;
-  std::int64_t count = 0;
-  arena.reset();
-  for (int branch = 0; branch < (asked.law.guided() ? 2 : 1); ++branch) {
-    const std::vector<std::int32_t>& prompt = branch == 0 ? asked.prompt : asked.unconditional;
-    const auto length = static_cast<std::int64_t>(prompt.size());
-    model.embed_prompt(prompt, rows_of(rows.view(), count, length));
-    add_rows(item, branch, count, length);
-    count += length;
-  }
-  const auto total = static_cast<std::size_t>(count);
-  model.transformer().forward({rows_of(rows.view(), 0, count), std::span(sequences).first(total),
-                               std::span(positions).first(total)},
-                              cache, arena, rows_of(hidden.view(), 0, count));
-  slots[item].prefilled = true;
+  Slot& slot = slots[item];
+  pass.begin();
+  pass.add_prompt(sequence(item, 0), slot.item.prompt);
+  if (slot.branches() == 2) pass.add_prompt(sequence(item, 1), slot.item.unconditional);
+  pass.run_layers();
+  slot.prefilled = true;
 }
 
-// Cuts the cache to what is still true of the picture; the newest token is always fed again, since
-// its row is wanted.
-void ModelDrafter::State::catch_up(const Job& job, Slot& slot) {
-  const std::size_t known = job.next_position();
+// Cuts the cache to what is still true of a picture of `known` tokens and notes what it lacks; the
+// newest token is always fed again, since its row is wanted.
+template <typename TokenAt>
+void ModelDrafter::State::cut(std::size_t item, std::size_t known, TokenAt token) {
+  Slot& slot = slots[item];
   std::size_t same = 0;
-  while (same < slot.fed.size() && same + 1 < known && slot.fed[same] == job.token(same)) ++same;
+  while (same < slot.fed.size() && same + 1 < known && slot.fed[same] == token(same)) ++same;
   slot.fed.resize(same);
-  const bool guided = slot.item.law.guided();
-  for (int branch = 0; branch < (guided ? 2 : 1); ++branch) {
+  for (int branch = 0; branch < slot.branches(); ++branch) {
     const auto prompt = branch == 0 ? slot.item.prompt.size() : slot.item.unconditional.size();
-    cache.truncate(sequence(job.item, branch), static_cast<std::int64_t>(prompt + same));
+    pass.cache().truncate(sequence(item, branch), static_cast<std::int64_t>(prompt + same));
+  }
+  const std::size_t most = static_cast<std::size_t>(most_new_rows(limits));
+  slot.fresh.clear();
+  while (slot.fed.size() < known && slot.fresh.size() < most) {
+    slot.fresh.push_back(token(slot.fed.size()));
+    slot.fed.push_back(slot.fresh.back());
+  }
+  slot.caught_up = slot.fed.size() == known;
+}
+
+void ModelDrafter::State::add_fresh(std::size_t item) {
+  Slot& slot = slots[item];
+  slot.first_row = pass.rows();
+  slot.new_rows = static_cast<std::int64_t>(slot.fresh.size());
+  for (int branch = 0; branch < slot.branches(); ++branch) {
+    pass.add_tokens(sequence(item, branch), slot.fresh);
   }
 }
 
-// One pass over every open job's tokens that the cache lacks.
-void ModelDrafter::State::feed(std::span<Job*> jobs) {
-  std::int64_t count = 0;
-  for (Job* job : jobs) {
-    Slot& slot = slots[job->item];
-    const std::size_t missing = job->next_position() - slot.fed.size();
-    slot.new_rows = std::min(static_cast<std::int64_t>(missing), most_new_rows(limits));
-    slot.caught_up = slot.new_rows == static_cast<std::int64_t>(missing);
-    for (int branch = 0; branch < (slot.item.law.guided() ? 2 : 1); ++branch) {
-      add_rows(job->item, branch, count, slot.new_rows);
-      for (std::int64_t j = 0; j < slot.new_rows; ++j) {
-        tokens[static_cast<std::size_t>(count + j)] =
-            job->token(slot.fed.size() + static_cast<std::size_t>(j));
-      }
-      count += slot.new_rows;
-      if (branch == 0) slot.last_row = count - 1;
-    }
-    for (std::int64_t j = 0; j < slot.new_rows; ++j) {
-      slot.fed.push_back(job->token(slot.fed.size()));
-    }
-  }
-  expects(count <= max_rows, "rows of a draft pass fit");
-  const auto total = static_cast<std::size_t>(count);
-  arena.reset();
-  const TensorView in = rows_of(rows.view(), 0, count), out = rows_of(hidden.view(), 0, count);
-  model.embed_image_tokens(std::span(tokens).first(total), arena, in);
-  model.transformer().forward(
-      {in, std::span(sequences).first(total), std::span(positions).first(total)}, cache, arena,
-      out);
-  model.image_logits(out, arena, rows_of(logits.view(), 0, count));
-  model.backend().synchronize();
-  if (!host_logits.empty()) model.backend().download(logits.view(), host_logits.view());
+void ModelDrafter::State::run() {
+  pass.run();
+  pass.fetch_logits();
   ++passes;
+}
+
+// The law of a position by a row of the pass; false if the row is broken.
+bool ModelDrafter::State::read_law(Slot& slot, std::size_t position, std::int64_t row) {
+  const std::span<const float> cond = pass.logits(row);
+  std::span<const float> uncond;
+  if (slot.branches() == 2) uncond = pass.logits(row + slot.new_rows);
+  if (first_non_finite(cond) || first_non_finite(uncond)) return false;
+  slot.law->process_at(position, cond, uncond);
+  return true;
 }
 
 // A broken row of the draft model fails nothing: the window stays short.
 void ModelDrafter::State::draw(Job& job, Slot& slot) {
-  const auto codes = static_cast<std::size_t>(model.config().codes);
-  const float* at = host_logits.empty() ? logits.f32() : host_logits.f32();
-  const std::span<const float> cond(at + static_cast<std::size_t>(slot.last_row) * codes, codes);
-  std::span<const float> uncond;
-  if (slot.item.law.guided()) {
-    uncond = {cond.data() + static_cast<std::size_t>(slot.new_rows) * codes, codes};
-  }
-  if (first_non_finite(cond) || first_non_finite(uncond)) {
+  const std::size_t position = job.next_position();
+  if (!read_law(slot, position, slot.first_row + slot.new_rows - 1)) {
     job.want = job.window->size();
     return;
   }
-  slot.law->process(cond, uncond);
   const std::int32_t token =
-      job.random->race(static_cast<std::uint32_t>(job.next_position()),
+      job.random->race(static_cast<std::uint32_t>(position),
                        LogitRow<float>{slot.law->support(), slot.law->support_logits()});
   if (job.window->keeps_laws()) {
     job.window->append_dense(token, slot.law->probabilities());
   } else {
     job.window->append_point(token);
+  }
+}
+
+// Feeds what a picture gained while nobody asked, all but what one pass can take.
+void ModelDrafter::State::catch_up(const TreeJob<float>& job) {
+  for (cut(job); !slots[job.item].caught_up; cut(job)) {
+    pass.begin();
+    add_fresh(job.item);
+    pass.run_layers();
+    ++passes;
+  }
+  // What the last cut noted is fed with the others.
+  Slot& slot = slots[job.item];
+  slot.fed.resize(slot.fed.size() - slot.fresh.size());
+}
+
+// The rows of the wanted nodes of one picture, on both branches.
+void ModelDrafter::State::add_nodes(const TreeJob<float>& job) {
+  Slot& slot = slots[job.item];
+  const DraftTree<float>& tree = *job.tree;
+  if (job.wanted[0] == 0) {
+    cut(job);
+    expects(slot.caught_up, "caught up before");
+    slot.node_rows = 0;
+    add_fresh(job.item);
+    return;
+  }
+  slot.first_row = pass.rows();
+  slot.new_rows = static_cast<std::int64_t>(job.wanted.size());
+  for (int branch = 0; branch < slot.branches(); ++branch) {
+    const auto prompt = branch == 0 ? slot.item.prompt.size() : slot.item.unconditional.size();
+    for (const std::int32_t node : job.wanted) {
+      ancestors.clear();
+      const std::int32_t token = tree.token(node);
+      const std::size_t shared = prompt + slot.fed.size();
+      for (std::int32_t a = tree.parent(node); a != 0; a = tree.parent(a)) {
+        ancestors.push_back(static_cast<std::int32_t>(shared) +
+                            slot.node_row[static_cast<std::size_t>(a)]);
+      }
+      std::reverse(ancestors.begin(), ancestors.end());
+      pass.add_line(sequence(job.item, branch),
+                    {static_cast<std::int64_t>(shared + ancestors.size()),
+                     static_cast<std::int64_t>(shared),
+                     ancestors,
+                     {&token, 1}});
+    }
+  }
+  for (const std::int32_t node : job.wanted) {
+    slot.node_row[static_cast<std::size_t>(node)] = slot.node_rows++;
+  }
+}
+
+void ModelDrafter::State::keep_laws(const TreeJob<float>& job) {
+  Slot& slot = slots[job.item];
+  const bool root = job.wanted[0] == 0;
+  std::int64_t row = slot.first_row + (root ? slot.new_rows - 1 : 0);
+  for (const std::int32_t node : job.wanted) {
+    const std::size_t position =
+        job.committed.size() + static_cast<std::size_t>(job.tree->depth(node));
+    if (!read_law(slot, position, row++)) continue;
+    job.tree->keep_law(node, slot.law->probabilities());
   }
 }
 
@@ -196,7 +232,8 @@ std::int64_t ModelDrafter::passes() const { return state_->passes; }
 bool ModelDrafter::fits(const DraftLimits& limits) const {
   const DraftLimits& own = state_->limits;
   return own.items >= limits.items && own.prompt_tokens >= limits.prompt_tokens &&
-         own.window >= limits.window && (own.guided || !limits.guided);
+         own.window >= limits.window && (own.guided || !limits.guided) &&
+         (own.trees || !limits.trees);
 }
 
 void ModelDrafter::set_items(std::span<const DraftItem> items) {
@@ -210,7 +247,7 @@ void ModelDrafter::set_items(std::span<const DraftItem> items) {
                 (state.limits.guided || !items[i].law.guided()),
             "prompts fit the drafter's limits");
     slot.item = items[i];
-    slot.law.emplace(items[i].law, state.model.config().codes);
+    slot.law.emplace(items[i].law, state.model.config().grammar());
   }
 }
 
@@ -222,29 +259,47 @@ void ModelDrafter::start(std::size_t items) {
     state.slots[i].fed.clear();
     state.slots[i].prefilled = false;
     for (int branch = 0; branch < state.branches; ++branch) {
-      state.cache.truncate(state.sequence(i, branch), 0);
+      state.pass.cache().truncate(state.sequence(i, branch), 0);
     }
   }
 }
 
 void ModelDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
   State& state = *state_;
+  const VocabularyGrammar grammar = state.model.config().grammar();
   while (true) {
     state.open.clear();
     for (DraftJob<float, KeyedRandom>& job : jobs) {
+      while (job.window->size() < job.want && append_forced(job, grammar)) {
+      }
       if (job.window->size() >= job.want) continue;
-      State::Slot& slot = state.slots[job.item];
-      if (!slot.prefilled) state.prefill(job.item);
-      state.catch_up(job, slot);
+      if (!state.slots[job.item].prefilled) state.prefill(job.item);
       state.open.push_back(&job);
     }
     if (state.open.empty()) return;
-    state.feed(state.open);
+    state.pass.begin();
+    for (DraftJob<float, KeyedRandom>* job : state.open) {
+      state.cut(job->item, job->next_position(), [&](std::size_t i) { return job->token(i); });
+      state.add_fresh(job->item);
+    }
+    state.run();
     for (DraftJob<float, KeyedRandom>* job : state.open) {
       State::Slot& slot = state.slots[job->item];
       if (slot.caught_up) state.draw(*job, slot);
     }
   }
+}
+
+void ModelDrafter::answer(std::span<TreeJob<float>> jobs) {
+  State& state = *state_;
+  for (const TreeJob<float>& job : jobs) {
+    if (!state.slots[job.item].prefilled) state.prefill(job.item);
+    if (job.wanted[0] == 0) state.catch_up(job);
+  }
+  state.pass.begin();
+  for (const TreeJob<float>& job : jobs) state.add_nodes(job);
+  state.run();
+  for (const TreeJob<float>& job : jobs) state.keep_laws(job);
 }
 
 }  // namespace tessera

@@ -13,8 +13,10 @@ namespace tessera {
 template <typename Real, typename Random>
 class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
  public:
-  NeighbourLawDrafter(std::size_t columns, std::size_t vocabulary)
-      : columns_(columns), vocabulary_(vocabulary) {}
+  explicit NeighbourLawDrafter(const VocabularyGrammar& grammar)
+      : SlotDrafter<Real, Random>(grammar),
+        columns_(grammar.columns),
+        vocabulary_(grammar.vocabulary()) {}
   std::string_view name() const override { return "neighbour-law"; }
 
   void start(std::size_t items) override {
@@ -26,25 +28,28 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
     }
   }
 
-  void commit(const Commitment<Real>& done) override {
-    const std::span<Real> law = slot(done.item, done.position);
-    std::copy(done.row->probs.begin(), done.row->probs.end(), law.begin());
-  }
-
  private:
   struct Scratch {
     std::vector<std::int32_t> ids;
     std::vector<Real> logits;
   };
 
+  void learn(const Commitment<Real>& done) override {
+    const std::span<Real> law = slot(done.item, done.position);
+    std::copy(done.row->probs.begin(), done.row->probs.end(), law.begin());
+  }
+
+  // Of the position of a code.
   std::span<Real> slot(std::size_t item, std::size_t position) {
-    return {laws_.data() + (item * columns_ + position % columns_) * vocabulary_, vocabulary_};
+    const std::size_t column = position % this->grammar().stride();
+    return {laws_.data() + (item * columns_ + column) * vocabulary_, vocabulary_};
   }
 
   bool fill(DraftJob<Real, Random>& job) override {
     const std::size_t position = job.next_position(), known = job.committed.size();
-    const bool above = position >= columns_ && position - columns_ < known;
-    const std::span<const Real> law = slot(job.item, above ? position - columns_ : known - 1);
+    const std::optional<std::size_t> above = this->grammar().above(position);
+    const std::size_t last = this->grammar().code_before(known);
+    const std::span<const Real> law = slot(job.item, above && *above < known ? *above : last);
     Scratch& scratch = scratch_[job.item];
     std::size_t kept = 0;
     for (std::size_t id = 0; id < vocabulary_; ++id) {
@@ -58,7 +63,7 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
   }
 
   std::size_t columns_, vocabulary_;
-  std::vector<Real> laws_;  // [items, columns, V], position modulo columns
+  std::vector<Real> laws_;  // [items, columns, V]
   std::vector<Scratch> scratch_;
 };
 

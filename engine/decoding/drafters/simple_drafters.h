@@ -1,4 +1,4 @@
-// Drafters that need no model: any id; the token to the left; the token one row above. All are
+// Drafters that need no model: any code; the code to the left; the code one row above. All are
 // fresh-slot schemes of Jacobi decoding (SJD, arXiv 2410.01699, section 3.3) with the law recorded
 // that makes them exact.
 #pragma once
@@ -10,11 +10,12 @@
 
 namespace tessera {
 
-// Uniform over all ids, drawn with the position's own noise and recorded as uniform.
+// Uniform over all codes, drawn with the position's own noise and recorded as uniform.
 template <typename Real, typename Random>
 class UniformDrafter final : public SlotDrafter<Real, Random> {
  public:
-  explicit UniformDrafter(std::size_t vocabulary) : ids_(vocabulary), zeros_(vocabulary) {
+  explicit UniformDrafter(const VocabularyGrammar& grammar)
+      : SlotDrafter<Real, Random>(grammar), ids_(grammar.codes), zeros_(grammar.codes) {
     std::iota(ids_.begin(), ids_.end(), 0);
   }
   std::string_view name() const override { return "uniform"; }
@@ -30,34 +31,34 @@ class UniformDrafter final : public SlotDrafter<Real, Random> {
   std::vector<Real> zeros_;
 };
 
-// The token before.
+// The code before.
 template <typename Real, typename Random>
 class LeftDrafter final : public SlotDrafter<Real, Random> {
  public:
+  using SlotDrafter<Real, Random>::SlotDrafter;
   std::string_view name() const override { return "left"; }
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {
-    job.window->append_point(job.token(job.next_position() - 1));
+    job.window->append_point(job.token(this->grammar().code_before(job.next_position())));
     return true;
   }
 };
 
-// The token one row above; in the first row the one before.
+// The code one row above; in the first row the one before.
 template <typename Real, typename Random>
 class AboveDrafter final : public SlotDrafter<Real, Random> {
  public:
-  explicit AboveDrafter(std::size_t columns) : columns_(columns) {}
+  using SlotDrafter<Real, Random>::SlotDrafter;
   std::string_view name() const override { return "above"; }
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {
     const std::size_t position = job.next_position();
-    job.window->append_point(job.token(position - (position < columns_ ? 1 : columns_)));
+    const std::optional<std::size_t> above = this->grammar().above(position);
+    job.window->append_point(job.token(above ? *above : this->grammar().code_before(position)));
     return true;
   }
-
-  std::size_t columns_;
 };
 
 }  // namespace tessera

@@ -1,6 +1,6 @@
 // Drafters that remember what followed what. Prompt lookup (Saxena 2023): copy what followed the
 // last earlier occurrence of the newest tokens. Token recycling (arXiv 2408.08696): the likeliest
-// successor of the previous token in the newest row that followed it. No chance in either: recorded
+// successor of the previous code in the newest row that followed it. No chance in either: recorded
 // as points.
 #pragma once
 
@@ -15,7 +15,8 @@ template <typename Real, typename Random>
 class LookupDrafter final : public SlotDrafter<Real, Random> {
  public:
   // Matches at most `longest` tokens, at least one.
-  explicit LookupDrafter(std::size_t longest = 3) : longest_(longest) {}
+  explicit LookupDrafter(const VocabularyGrammar& grammar, std::size_t longest = 3)
+      : SlotDrafter<Real, Random>(grammar), longest_(longest) {}
   std::string_view name() const override { return "lookup"; }
 
  private:
@@ -25,7 +26,7 @@ class LookupDrafter final : public SlotDrafter<Real, Random> {
       for (std::size_t at = known - 1; at >= length; --at) {
         std::size_t same = 0;
         while (same < length && job.token(at - 1 - same) == job.token(end - 1 - same)) ++same;
-        if (same < length || at == end) continue;
+        if (same < length || at == end || this->grammar().forced(at)) continue;
         job.window->append_point(job.token(at));
         return true;
       }
@@ -39,29 +40,30 @@ class LookupDrafter final : public SlotDrafter<Real, Random> {
 template <typename Real, typename Random>
 class RecyclingDrafter final : public SlotDrafter<Real, Random> {
  public:
-  explicit RecyclingDrafter(std::size_t vocabulary) : vocabulary_(vocabulary) {}
+  explicit RecyclingDrafter(const VocabularyGrammar& grammar)
+      : SlotDrafter<Real, Random>(grammar), codes_(grammar.codes) {}
   std::string_view name() const override { return "recycling"; }
-  void start(std::size_t items) override { next_.assign(items * vocabulary_, -1); }
-  void commit(const Commitment<Real>& done) override {
-    if (done.position == 0) return;
-    const auto best = std::max_element(done.row->probs.begin(), done.row->probs.end());
-    entry(done.item, done.tokens[done.position - 1]) =
-        static_cast<std::int32_t>(best - done.row->probs.begin());
-  }
+  void start(std::size_t items) override { next_.assign(items * codes_, -1); }
 
  private:
-  std::int32_t& entry(std::size_t item, std::int32_t token) {
-    return next_[item * vocabulary_ + static_cast<std::size_t>(token)];
+  void learn(const Commitment<Real>& done) override {
+    if (done.position == 0) return;
+    const auto best = std::max_element(done.row->probs.begin(), done.row->probs.end());
+    entry(done.item, done.tokens[this->grammar().code_before(done.position)]) =
+        static_cast<std::int32_t>(best - done.row->probs.begin());
+  }
+  std::int32_t& entry(std::size_t item, std::int32_t code) {
+    return next_[item * codes_ + static_cast<std::size_t>(code)];
   }
   bool fill(DraftJob<Real, Random>& job) override {
-    const std::int32_t last = job.token(job.next_position() - 1);
+    const std::int32_t last = job.token(this->grammar().code_before(job.next_position()));
     const std::int32_t known = entry(job.item, last);
     job.window->append_point(known >= 0 ? known : last);
     return true;
   }
 
-  std::size_t vocabulary_;
-  std::vector<std::int32_t> next_;  // [items, V], -1 = never seen
+  std::size_t codes_;
+  std::vector<std::int32_t> next_;  // [items, codes], -1 = never seen
 };
 
 }  // namespace tessera

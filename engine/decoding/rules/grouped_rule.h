@@ -1,13 +1,15 @@
 // Grouped speculative decoding (GSD, arXiv 2508.07747, section 4): codes that stand close to the
 // draft in the target's own order, and close in the codebook, count as one. Accept with min(1, P(C)
 // / Q(C)), C the group of the draft; never with less than the exact rule's chance, so that the
-// meters' total variation holds. Another distribution than the target's.
+// meters' total variation holds. Another distribution than the target's. The paper's static groups,
+// a partition of the codes by k-means, stand beside for comparison.
 #pragma once
 
 #include <cmath>
 #include <memory>
 
 #include "engine/decoding/acceptance.h"
+#include "engine/decoding/code_groups.h"
 #include "engine/decoding/code_neighbours.h"
 
 namespace tessera {
@@ -16,17 +18,19 @@ struct GroupedSettings {
   std::int64_t size = 14;     // ids of a group, the draft included; 1 = exact
   double max_gap = 0.15;      // |p(y) - p(x)|
   double max_distance = 0.5;  // squared, between unit code vectors (0 … 4)
-  bool fixed_groups = false;  // the draft's nearest codes instead of its neighbours by rank
+  bool fixed_groups = false;  // a partition by likeness instead of neighbours by rank
 };
 
 template <typename Real, typename Random>
 class GroupedRule final : public AcceptanceRule<Real, Random> {
  public:
-  GroupedRule(const GroupedSettings& settings, std::shared_ptr<const CodeNeighbours> neighbours)
-      : settings_(settings), neighbours_(std::move(neighbours)) {}
+  GroupedRule(const GroupedSettings& settings, std::shared_ptr<const CodeNeighbours> neighbours,
+              std::shared_ptr<const CodeGroups> groups)
+      : settings_(settings), neighbours_(std::move(neighbours)), groups_(std::move(groups)) {}
   std::string_view name() const override { return "grouped"; }
   Promise promise() const override {
-    return settings_.size > 1 ? Promise::kNone : Promise::kSameLaw;
+    const bool alone = settings_.size == 1 && !settings_.fixed_groups;
+    return alone ? Promise::kSameLaw : Promise::kNone;
   }
 
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
@@ -36,8 +40,10 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
     Real target = test.target.probs[x], draft = test.draft.prob(test.token);
     const Real own = draft;
     if (settings_.fixed_groups) {
-      for (const std::int32_t y : neighbours_->nearest(test.token, size - 1)) {
-        add(test, y, target, draft);
+      for (const std::int32_t y : groups_->members(test.token)) {
+        if (y == test.token) continue;
+        target += test.target.probs[static_cast<std::size_t>(y)];
+        draft += test.draft.prob(y);
       }
     } else {
       // Half of the group on each side of the draft: by rank, nearest first.
@@ -90,7 +96,8 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
   }
 
   GroupedSettings settings_;
-  std::shared_ptr<const CodeNeighbours> neighbours_;
+  std::shared_ptr<const CodeNeighbours> neighbours_;  // null for a fixed partition
+  std::shared_ptr<const CodeGroups> groups_;          // null otherwise
 };
 
 }  // namespace tessera

@@ -59,6 +59,7 @@ TEST_F(CliErrors, UsageIsTwo) {
   expect_refused(generate({"-p", "x", "--decode", "sjd", "--drafter", "context"}), 2,
                  {"guesses.safetensors"});
   expect_refused(generate({"-p", "x", "--decode", "lantern", "--delta", "2"}), 2, {"--delta"});
+  expect_refused(generate({"-p", "x", "--decode", "draft"}), 2, {"--model-draft"});
   expect_refused({}, 2, {"--help"});
   EXPECT_EQ(run({"generate", "-p"}).exit_code, 2);
   expect_refused(generate({}), 2, {"--prompt"});
@@ -97,6 +98,8 @@ TEST_F(CliErrors, ModelsAreFour) {
                  {"huggingface-cli download org/name"});
   expect_refused({"generate", "-m", "test:none", "-p", "x"}, 4, {"test:none", "test:tiny"});
   expect_refused({"inspect", "-m", "nowhere"}, 4, {"nowhere"});
+  expect_refused({"generate", "-m", "tabletop-draft", "-p", "x"}, 4,
+                 {"tabletop-draft", "draft model", "--model-draft"});
   std::filesystem::create_directories(folder_ / "model");
   expect_refused({"generate", "-m", "model", "-p", "x"}, 4, {"model"});
   put_file(folder_ / "model/config.json", "{\"model_type\":\"unheard-of\"}");

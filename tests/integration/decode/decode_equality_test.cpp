@@ -102,7 +102,7 @@ struct Loaded {
         backend(make_backend("cpu", {.threads = threads})),
         model(load_image_model(opened, *backend, storage)),
         dtype(storage) {
-    aids = aids_for(static_cast<std::size_t>(model.config().codes), model.config().grid_cols);
+    aids = aids_for(model.config().grammar());
     const auto shipped = load_guess_table(kModel, model.config().codes);
     if (shipped != nullptr) aids.guesses = shipped;
   }
@@ -227,7 +227,7 @@ TEST_P(DecodeEqualityIn, PicturesOfThePipelineArePlainDecodings) {
     ASSERT_EQ(made.size(), plain.size());
     for (std::size_t i = 0; i < made.size(); ++i) {
       EXPECT_EQ(made[i].status, PictureStatus::kDone);
-      EXPECT_EQ(made[i].tokens, plain[i].tokens) << decode;
+      EXPECT_EQ(made[i].codes, plain[i].codes) << decode;
       EXPECT_EQ(made[i].image.rgb, plain[i].image.rgb) << decode;
       EXPECT_LE(made[i].facts.passes, plain[i].facts.passes);
     }

@@ -95,7 +95,7 @@ struct StaleParts {
       : record(std::make_shared<LawRecord<float>>(2 * kTotal)),
         rule(record),
         tail(record, faulty),
-        drafter(kIds) {}
+        drafter(VocabularyGrammar::line(kIds, kTotal)) {}
   FloatParts parts() const { return {&rule, &tail, &drafter}; }
 
   std::shared_ptr<LawRecord<float>> record;

@@ -155,7 +155,8 @@ TEST(OutcomeFrequencies, StaleLawIsSeen) {
       const auto record = std::make_shared<LawRecord<float>>(2 * kTotal);
       const auto rule = std::make_shared<StaleRule<float, KeyedRandom>>(record);
       const auto tail = std::make_shared<StaleTail<float, KeyedRandom>>(record, faulty);
-      const auto drafter = std::make_shared<UniformDrafter<float, KeyedRandom>>(kIds);
+      const auto drafter = std::make_shared<UniformDrafter<float, KeyedRandom>>(
+          VocabularyGrammar::line(kIds, kTotal));
       return [=, &table](std::uint64_t item) {
         record->clear();
         const FloatParts parts{rule.get(), tail.get(), drafter.get()};

@@ -69,8 +69,8 @@ inline FloatSequence decode_picture(const RowTable& table, const FloatParts& par
                                     std::size_t window, std::size_t total, std::uint64_t seed,
                                     std::uint64_t item) {
   std::vector<FloatSequence> one;
-  one.emplace_back(table.law(), table.vocabulary(), total, window, parts, KeyedRandom(seed, item),
-                   0);
+  one.emplace_back(table.law(), VocabularyGrammar::line(table.vocabulary(), total), window, parts,
+                   KeyedRandom(seed, item), 0);
   std::vector<std::int32_t> context;
   context.reserve(total + window);
   drive_chains(

@@ -64,13 +64,18 @@ std::int64_t count_allocations(bool plant_one) {
 }
 
 // The same with drafts of every kind that needs no table or model, under a controller.
-std::int64_t count_speculative_allocations(const DecodeMethod& method) {
-  const TinyRun tiny;
+std::int64_t count_speculative_allocations(const DecodeMethod& method,
+                                           const char* model = "test:tiny") {
+  const TinyRun tiny(2, model);
   const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
-  const DecodeAids aids{.codes = tiny.model.config().codes,
-                        .columns = tiny.model.config().grid_cols};
+  const DecodeAids aids{.grammar = tiny.model.config().grammar()};
   const OwnedParts<float, KeyedRandom> owned(method, aids);
-  DecodeLoop loop(tiny.model, {.items = 3, .prompt_tokens = 8, .window = 8, .laws = true});
+  DecodeLoop loop(tiny.model,
+                  {.items = 3,
+                   .prompt_tokens = 8,
+                   .window = std::max<std::int64_t>(8, method.row_lead > 0 ? method.window : 0),
+                   .laws = true,
+                   .shape = method.shape()});
   WindowController controller(8);
   std::int64_t at_start = 0, at_end = 0;
   loop.run(
@@ -89,10 +94,29 @@ TEST(DecodeLoop, NothingIsAllocatedBetweenSpeculativePasses) {
        {"gumbel", "sjd", "coupled", "coupled-gumbel", "cool", "lookup", "recycle"}) {
     const DecodeMethod method = settle_method(decode_method(name), {}, 64);
     EXPECT_EQ(count_speculative_allocations(method), 0) << name;
+    EXPECT_EQ(count_speculative_allocations(method, "test:rows"), 0) << name << " with row ends";
   }
   DecodeMethod neighbour = decode_method("coupled");
   neighbour.drafter = "neighbour-law";
   EXPECT_EQ(count_speculative_allocations(neighbour), 0);
+  EXPECT_EQ(count_speculative_allocations(neighbour, "test:rows"), 0);
+}
+
+TEST(DecodeLoop, NothingIsAllocatedBetweenPassesThatBranch) {
+  for (const char* model : {"test:tiny", "test:rows"}) {
+    const DecodeAids aids{.grammar = TinyRun(1, model).model.config().grammar()};
+    for (const char* name : {"tree", "gumbel-tree", "rows"}) {
+      const DecodeMethod method = settle_method(decode_method(name), aids, 64);
+      EXPECT_EQ(count_speculative_allocations(method, model), 0) << name << " on " << model;
+    }
+    for (const std::string_view tree : tree_names()) {
+      DecodeMethod method = decode_method("tree");
+      method.drafter = "neighbour-law";
+      method.tree = tree;
+      method.rule = rule_of_tree(tree);
+      EXPECT_EQ(count_speculative_allocations(method, model), 0) << tree << " on " << model;
+    }
+  }
 }
 
 TEST(DecodeLoop, NothingIsAllocatedBetweenPasses) { EXPECT_EQ(count_allocations(false), 0); }

@@ -49,10 +49,17 @@ Tokens decode_by_hand(const TinyRun& tiny, const DecodeItem& item) {
   Tokens tokens;
   LawPipeline<float> law(item.law, codes);
   const auto size = static_cast<std::size_t>(codes);
+  const std::int64_t per_row = model.config().grid_cols + 1, rows = model.config().grid_rows;
   for (std::int64_t position = 0;; ++position) {
     law.process({logits[0].f32(), size}, {logits[1].f32(), size});
     GumbelNoise noise(item.seed, item.item, static_cast<std::uint32_t>(position));
     tokens.push_back(gumbel_argmax(law.support(), law.support_logits(), noise, 1e300));
+    if (model.config().row_end && position % per_row == per_row - 1) {
+      tokens.back() = static_cast<std::int32_t>(codes);
+    }
+    if (model.config().image_end && position == per_row * rows) {
+      tokens.back() = static_cast<std::int32_t>(codes + 1);
+    }
     if (position + 1 == model.image_token_count()) return tokens;
     Tensor row = Tensor::host(DType::kF32, Shape{1, width});
     arena.reset();
@@ -62,8 +69,11 @@ Tokens decode_by_hand(const TinyRun& tiny, const DecodeItem& item) {
   }
 }
 
-TEST(DecodeLoop, EqualsDecodingByHand) {
-  const TinyRun tiny;
+class DecodeLoopOn : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, DecodeLoopOn, testing::Values("test:tiny", "test:rows"));
+
+TEST_P(DecodeLoopOn, EqualsDecodingByHand) {
+  const TinyRun tiny(2, GetParam());
   for (int number = 0; number < 4; ++number) {
     const DecodeItem item = tiny.item(number);
     const DecodeResult result = tiny.run({item})[0];

@@ -53,12 +53,11 @@ struct TinyRun {
     DecodeLoop loop(model, {.items = static_cast<std::int64_t>(items.size()),
                             .prompt_tokens = 8,
                             .window = method.window,
-                            .laws = keeps_laws(method)});
+                            .laws = keeps_laws(method),
+                            .shape = method.shape()});
     return loop.run(items, owned.parts(), [](const PassEvent&) { return Flow::kContinue; });
   }
-  DecodeAids aids() const {
-    return aids_for(static_cast<std::size_t>(model.config().codes), model.config().grid_cols);
-  }
+  DecodeAids aids() const { return aids_for(model.config().grammar()); }
 
   OpenedModel opened;
   std::unique_ptr<Backend> backend;

@@ -224,6 +224,38 @@ TEST(Families, GenerationConfigSetsSampling) {
   EXPECT_THROW(load_family_spec(folder.path()), Error);
 }
 
+TEST(Families, ADraftFolderHoldsNeitherTextHeadNorPictureTokenizer) {
+  Json config = port_config();
+  const FamilySpec whole = parse_family_config(config.dump(), "c");
+  EXPECT_FALSE(whole.draft.has_value());
+  config["draft_config"] = {{"guidance", 2.5}};
+  const FamilySpec draft = parse_family_config(config.dump(), "c");
+  ASSERT_TRUE(draft.draft.has_value());
+  EXPECT_DOUBLE_EQ(draft.draft->guidance, 2.5);
+  EXPECT_EQ(draft.tensors.size() + 1 + vq_tensors(whole.vq).size(), whole.tensors.size());
+  for (const TensorSpec& tensor : draft.tensors) {
+    EXPECT_EQ(tensor.name.find("vqmodel"), std::string::npos);
+    EXPECT_NE(tensor.name, "lm_head.weight");
+  }
+  config["draft_config"] = Json::object();
+  EXPECT_DOUBLE_EQ(parse_family_config(config.dump(), "c").draft->guidance, 0);
+  config["draft_config"] = {{"guidance", -1}};
+  EXPECT_THROW(parse_family_config(config.dump(), "c"), Error);
+}
+
+TEST(Families, ADraftModelIsNamedByItsFolder) {
+  const TempFolder folder;
+  put_file(folder / "config.json", port_config().dump());
+  EXPECT_EQ(load_family_spec(folder.path()).draft_model, "");
+  put_file(folder / "generation_config.json", R"({"draft_model": "tabletop-draft"})");
+  EXPECT_EQ(load_family_spec(folder.path()).draft_model, "tabletop-draft");
+  for (const char* name : {"..", ".hidden", "a/b", "/etc", "..\\\\x", "a\\u0000b"}) {
+    put_file(folder / "generation_config.json",
+             R"({"draft_model": ")" + std::string(name) + R"("})");
+    EXPECT_THROW(load_family_spec(folder.path()), Error) << name;
+  }
+}
+
 TEST(Families, TheModelCardNamesTheLicence) {
   const TempFolder folder;
   put_file(folder / "config.json", port_config().dump());

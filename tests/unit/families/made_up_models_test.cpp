@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/families/memory_plan.h"
 #include "engine/families/open_model.h"
 #include "engine/families/random_weights.h"
 #include "engine/families/test_models.h"
@@ -13,7 +14,7 @@ namespace {
 
 TEST(MadeUpModels, AreSeededAndWhole) {
   const auto backend = make_backend("cpu", {.threads = 1});
-  for (const std::string name : {"test:tiny", "test:null"}) {
+  for (const std::string name : {"test:tiny", "test:rows", "test:null"}) {
     OpenedModel first = open_model(name);
     const OpenedModel second = open_model(name);
     EXPECT_EQ(first.weights->total_bytes(), second.weights->total_bytes());
@@ -35,6 +36,22 @@ TEST(MadeUpModels, AreSeededAndWhole) {
       EXPECT_NE(error.info().expected.find("test:tiny"), std::string::npos);
     }
   }
+}
+
+// test:rows is test:tiny but for two more rows of the code table and nine positions.
+TEST(MadeUpModels, ControlIdsAreInThePlan) {
+  const auto backend = make_backend("cpu", {.threads = 1});
+  OpenedModel tiny = open_model("test:tiny"), rows = open_model("test:rows");
+  EXPECT_EQ(rows.spec.model.image_tokens(), tiny.spec.model.image_tokens() + 8 + 1);
+  EXPECT_EQ(rows.spec.model.image_codes(), tiny.spec.model.image_codes());
+  const auto planned = [&](const OpenedModel& model) {
+    return plan_memory(model.spec, *backend, {.prompt_tokens = 4});
+  };
+  const MemoryPlan small = planned(tiny), large = planned(rows);
+  EXPECT_GT(large.kv, small.kv);
+  EXPECT_EQ(large.weights - small.weights,
+            load_image_model(rows, *backend, DType::kF32).weight_bytes() -
+                load_image_model(tiny, *backend, DType::kF32).weight_bytes());
 }
 
 TEST(RandomWeights, HaveTheirMomentsAndDependOnName) {

@@ -99,8 +99,8 @@ TEST(GeneratePipeline, SeedAndPromptMatter) {
   for (const auto& request : wanted) prepared.push_back(pipeline.prepare(request));
   Collector collector;
   pipeline.run(prepared, collector);
-  EXPECT_NE(collector.pictures[0].tokens, collector.pictures[1].tokens);
-  EXPECT_NE(collector.pictures[0].tokens, collector.pictures[2].tokens);
+  EXPECT_NE(collector.pictures[0].codes, collector.pictures[1].codes);
+  EXPECT_NE(collector.pictures[0].codes, collector.pictures[2].codes);
   EXPECT_EQ(collector.pictures[0].image.rgb, collector.pictures[3].image.rgb);
 }
 
@@ -150,8 +150,54 @@ TEST(GeneratePipeline, PreviewsComeEveryFewRowsAndEndInThePicture) {
   pipeline.run(std::vector{pipeline.prepare({.prompt = "one"})}, collector);
   EXPECT_EQ(collector.preview_at, (std::vector<std::int64_t>{3, 6}));
   EXPECT_EQ(collector.last_preview.width, collector.pictures[0].image.width);
-  EXPECT_EQ(pipeline.decode_tokens(collector.pictures[0].tokens).rgb,
+  EXPECT_EQ(pipeline.decode_codes(collector.pictures[0].codes).rgb,
             collector.pictures[0].image.rgb);
+}
+
+// Row ends and the image end are tokens of the stream, never of the picture.
+TEST(GeneratePipeline, RowEndsAreNoPartOfThePicture) {
+  for (const char* decode : {"plain", "gumbel", "sjd"}) {
+    PipelineOptions options = tiny_options();
+    options.model = "test:rows";
+    options.method = decode_method(decode);
+    GeneratePipeline pipeline(options);
+    const std::vector<PreparedRequest> prepared = {pipeline.prepare({.prompt = "one"})};
+    Collector collector;
+    collector.interval = 1;
+    ASSERT_TRUE(pipeline.run(prepared, collector));
+    const GeneratedPicture& picture = collector.pictures[0];
+    EXPECT_EQ(picture.status, PictureStatus::kDone);
+    EXPECT_EQ(picture.rows_done, 8);
+    EXPECT_EQ(picture.facts.tokens, 73);
+    EXPECT_EQ(picture.meters.tokens, 73);
+    ASSERT_EQ(picture.codes.size(), 64u);
+    for (const std::int32_t code : picture.codes) EXPECT_LT(code, 64);
+    EXPECT_EQ(pipeline.decode_codes(picture.codes).rgb, picture.image.rgb);
+    if (std::string(decode) != "plain") continue;
+    EXPECT_EQ(collector.preview_at, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
+    Collector stopped;
+    stopped.interval = 1;
+    stopped.stop_at = 26;  // two rows with their ends, and a third without
+    EXPECT_FALSE(pipeline.run(prepared, stopped));
+    EXPECT_EQ(stopped.pictures[0].rows_done, 3);
+    EXPECT_EQ(stopped.pictures[0].codes,
+              std::vector<std::int32_t>(picture.codes.begin(), picture.codes.begin() + 24));
+    EXPECT_FALSE(stopped.pictures[0].image.rgb.empty());
+  }
+}
+
+TEST(GeneratePipeline, ADraftModelOfAnotherStreamIsRefused) {
+  PipelineOptions options = tiny_options();
+  options.method = decode_method("draft");
+  options.draft_model = "test:rows";
+  try {
+    const GeneratePipeline pipeline(options);
+    ADD_FAILURE() << "a stream with row ends drafts one without";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_DRAFT_STREAM");
+    EXPECT_NE(error.info().expected.find("64 tokens"), std::string::npos);
+    EXPECT_NE(error.info().found.find("73 tokens, row ends"), std::string::npos);
+  }
 }
 
 ErrorInfo error_of(const std::function<void()>& action) {

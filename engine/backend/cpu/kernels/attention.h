@@ -264,7 +264,22 @@ void copy_rows(const T* from, std::int64_t stride, std::int64_t dim, std::int64_
   }
 }
 
-// Queries and sums stand in scratch, packed. With many rows the block's keys and values do so too.
+// One head of keys [block, block + count) as f32, wherever they stand.
+template <typename T>
+void copy_keys(const AttentionTask& given, const void* table, std::int64_t block,
+               std::int64_t count, float* to, std::int64_t pitch) {
+  const T* rows = static_cast<const T*>(table);
+  std::int64_t in_order = given.listed == nullptr ? count : given.listed_from - block;
+  in_order = in_order < 0 ? 0 : in_order < count ? in_order : count;
+  copy_rows(rows + block * given.kv_stride, given.kv_stride, given.head_dim, in_order, to, pitch);
+  for (std::int64_t key = in_order; key < count; ++key) {
+    const std::int64_t row = given.listed[block + key - given.listed_from];
+    copy_rows(rows + row * given.kv_stride, 0, given.head_dim, 1, to + key * pitch, pitch);
+  }
+}
+
+// Queries and sums stand in scratch, packed. With many rows the block's keys and values do so too,
+// and so do those of a block whose keys are listed.
 template <typename T>
 void attend(const AttentionTask& given) {
   AttentionState state;
@@ -281,15 +296,16 @@ void attend(const AttentionTask& given) {
     task.out[row] = q + pitch;
     most = task.visible[row] > most ? task.visible[row] : most;
   }
-  const bool copies = task.rows > kFewRows;
-  if (copies) task.kv_stride = pitch;
   for (std::int64_t block = 0; block < most; block += kKeyBlock) {
     const T* keys = static_cast<const T*>(given.keys) + block * given.kv_stride;
     const T* values = static_cast<const T*>(given.values) + block * given.kv_stride;
     const std::int64_t count = most - block < kKeyBlock ? most - block : kKeyBlock;
+    const bool listed = given.listed != nullptr && block + count > given.listed_from;
+    const bool copies = listed || task.rows > kFewRows;
+    task.kv_stride = copies ? pitch : given.kv_stride;
     if (copies) {
-      copy_rows(keys, given.kv_stride, task.head_dim, count, copied_keys, pitch);
-      copy_rows(values, given.kv_stride, task.head_dim, count, copied_values, pitch);
+      copy_keys<T>(given, given.keys, block, count, copied_keys, pitch);
+      copy_keys<T>(given, given.values, block, count, copied_values, pitch);
       attend_block<float>(task, copied_keys, copied_values, block, count, state);
     } else {
       attend_block<T>(task, keys, values, block, count, state);

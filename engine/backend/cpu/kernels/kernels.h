@@ -47,6 +47,9 @@ struct AttentionTask {
   const void* keys = nullptr;  // head h of position p at p * kv_stride + h * head_dim
   const void* values = nullptr;
   std::int64_t kv_stride = 0;  // elements
+  // Key i >= listed_from stands at position listed[i - listed_from]; null = all in order.
+  const std::int32_t* listed = nullptr;
+  std::int64_t listed_from = 0;
   std::int64_t head_dim = 0;
   float scale = 1.0f;
   bool bf16 = false;

@@ -1,0 +1,35 @@
+// A partition of the picture codes into groups that look alike: k-means (Lloyd 1982) over unit code
+// vectors, begun by farthest-first traversal from code 0, so that it is the same on every machine.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/decoding/code_neighbours.h"
+
+namespace tessera {
+
+class CodeGroups {
+ public:
+  // ceil(codes / size) groups, `size` codes in the mean; size >= 1.
+  CodeGroups(const CodeNeighbours& codes, std::int64_t size);
+
+  std::int64_t groups() const { return static_cast<std::int64_t>(first_.size()) - 1; }
+  std::int32_t group_of(std::int32_t code) const {
+    return group_of_[static_cast<std::size_t>(code)];
+  }
+  // The codes of a code's group, itself included, ascending.
+  std::span<const std::int32_t> members(std::int32_t code) const {
+    const auto group = static_cast<std::size_t>(group_of(code));
+    return std::span<const std::int32_t>(members_).subspan(first_[group],
+                                                           first_[group + 1] - first_[group]);
+  }
+
+ private:
+  std::vector<std::int32_t> group_of_;  // [codes]
+  std::vector<std::int32_t> members_;   // [codes], group by group
+  std::vector<std::size_t> first_;      // [groups + 1], into members_
+};
+
+}  // namespace tessera

@@ -1,0 +1,164 @@
+#include "engine/decoding/model_pass.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+namespace {
+
+std::int64_t widest(const ModelPass::Limits& limits) {
+  return std::max(limits.token_rows, limits.prompt_rows);
+}
+
+// Entries of all lines of one pass: themselves, and where lines branch the rows that one of them
+// may see beside those in order.
+std::size_t most_seen(const ModelPass::Limits& limits) {
+  const std::int64_t beside = limits.branch_rows * limits.branch_seen * limits.sequences;
+  return static_cast<std::size_t>(widest(limits) + beside);
+}
+
+}  // namespace
+
+ModelPass::ModelPass(const ImageModel& model, const Limits& limits)
+    : model_(model),
+      cache_(model.backend(),
+             KvCacheShape{
+                 .layers = model.config().transformer.layers,
+                 .kv_heads = model.config().transformer.kv_heads,
+                 .head_dim = model.config().transformer.head_dim,
+                 .capacity = model.config().cache_rows(limits.prompt_tokens) + limits.branch_rows,
+                 .sequences = limits.sequences,
+                 .dtype = limits.kv}) {
+  expects(limits.token_rows >= 1 && limits.prompt_rows >= 1, "a pass has rows");
+  Backend& backend = model.backend();
+  const std::int64_t most = widest(limits);
+  arena_ = Arena(model.scratch_bytes(most));
+  rows_ = backend.allocate(DType::kF32, Shape{most, model.width()});
+  hidden_ = backend.allocate(DType::kF32, Shape{most, model.width()});
+  logits_ = backend.allocate(DType::kF32, Shape{limits.token_rows, model.config().codes});
+  if (backend.device().kind != DeviceKind::kCpu) {
+    host_logits_ = Tensor::host(DType::kF32, logits_.shape());
+  }
+  sequences_.resize(static_cast<std::size_t>(most));
+  positions_.resize(static_cast<std::size_t>(most));
+  tokens_.resize(static_cast<std::size_t>(most));
+  paths_.reserve(static_cast<std::size_t>(most));
+  seen_.reserve(most_seen(limits));
+}
+
+std::size_t ModelPass::buffer_bytes(const ImageModelConfig& config, const Backend& backend,
+                                    const Limits& limits) {
+  const std::int64_t rows = widest(limits);
+  const ModelConfig& model = config.transformer;
+  const std::int64_t floats = 2 * rows * model.width + limits.token_rows * config.codes;
+  return ImageModel::scratch_bytes(config, rows) +
+         static_cast<std::size_t>(floats) * sizeof(float) +
+         most_seen(limits) * sizeof(std::int32_t) +
+         backend.attention_scratch_bytes(std::min(rows, Transformer::kChunkRows), model.heads,
+                                         model.head_dim);
+}
+
+TensorView ModelPass::rows_of(Tensor& matrix, std::int64_t begin, std::int64_t rows) {
+  const std::int64_t width = matrix.shape()[1];
+  TensorView view = matrix.view();
+  return {view.dtype, Shape{rows, width}, view.f32() + begin * width, view.device};
+}
+
+void ModelPass::begin() {
+  count_ = 0;
+  prompts_ = lines_branch_ = false;
+  paths_.clear();
+  seen_.clear();
+  arena_.reset();
+}
+
+std::int64_t ModelPass::noted(std::int32_t sequence) const {
+  std::int64_t rows = 0;
+  for (std::int64_t i = count_; i > 0 && sequences_[static_cast<std::size_t>(i - 1)] == sequence;
+       --i) {
+    ++rows;
+  }
+  return rows;
+}
+
+void ModelPass::note(std::int32_t sequence, std::int64_t position, std::int64_t count) {
+  expects(count_ + count <= static_cast<std::int64_t>(sequences_.size()), "rows fit the pass");
+  for (std::int64_t j = 0; j < count; ++j) {
+    sequences_[static_cast<std::size_t>(count_ + j)] = sequence;
+    positions_[static_cast<std::size_t>(count_ + j)] = position + j;
+  }
+  count_ += count;
+}
+
+void ModelPass::add_prompt(std::int32_t sequence, std::span<const std::int32_t> ids) {
+  expects(prompts_ || count_ == 0, "a pass of prompts");
+  prompts_ = true;
+  const auto length = static_cast<std::int64_t>(ids.size());
+  model_.embed_prompt(ids, rows_of(rows_, count_, length));
+  note(sequence, cache_.length(sequence), length);
+}
+
+void ModelPass::add_tokens(std::int32_t sequence, std::span<const std::int32_t> tokens) {
+  const std::int64_t cached = cache_.length(sequence);
+  add_line(sequence, {cached, cached, {}, tokens});
+}
+
+void ModelPass::add_line(std::int32_t sequence, const Line& line) {
+  expects(!prompts_, "a pass of picture tokens");
+  const std::int64_t ahead = noted(sequence), cached = cache_.length(sequence);
+  const auto count = static_cast<std::int64_t>(line.tokens.size());
+  lines_branch_ = lines_branch_ || !line.seen.empty() || ahead > 0 || line.shared != cached;
+  std::copy(line.tokens.begin(), line.tokens.end(),
+            tokens_.begin() + static_cast<std::ptrdiff_t>(count_));
+  note(sequence, line.position, count);
+  const std::size_t first = seen_.size();
+  expects(first + line.seen.size() + line.tokens.size() <= seen_.capacity(), "lines fit the pass");
+  for (const std::int32_t row : line.seen) {
+    expects(row < cached + ahead, "a line stands behind rows that are there");
+    seen_.push_back(row);
+  }
+  for (std::int64_t j = 0; j < count; ++j) {
+    seen_.push_back(static_cast<std::int32_t>(cached + ahead + j));
+  }
+  paths_.push_back({count, line.shared, std::span(seen_).subspan(first)});
+}
+
+void ModelPass::run_layers(const Taps& taps) {
+  const auto total = static_cast<std::size_t>(count_);
+  const TensorView in = rows_of(rows_, 0, count_);
+  if (!prompts_) {
+    arena_.reset();
+    model_.embed_image_tokens(std::span(tokens_).first(total), arena_, in);
+  }
+  const std::span<const RowPath> paths =
+      lines_branch_ ? std::span<const RowPath>(paths_) : std::span<const RowPath>();
+  model_.transformer().forward(
+      {in, std::span(sequences_).first(total), std::span(positions_).first(total), paths}, cache_,
+      arena_, hidden(), taps);
+}
+
+void ModelPass::run_head(std::int64_t first, std::int64_t rows, std::int64_t to) {
+  model_.image_logits(rows_of(hidden_, first, rows), arena_, rows_of(logits_, to, rows));
+}
+
+void ModelPass::run() {
+  run_layers();
+  run_head(0, count_, 0);
+}
+
+void ModelPass::fetch_logits() {
+  Backend& backend = model_.backend();
+  backend.synchronize();
+  host_ = logits_.f32();
+  if (host_logits_.empty()) return;
+  backend.download(logits_.view(), host_logits_.view());
+  backend.synchronize();
+  host_ = host_logits_.f32();
+}
+
+std::span<const float> ModelPass::logits(std::int64_t row) const {
+  const auto codes = static_cast<std::size_t>(model_.config().codes);
+  return {host_ + static_cast<std::size_t>(row) * codes, codes};
+}
+
+}  // namespace tessera

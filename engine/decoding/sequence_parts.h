@@ -1,0 +1,48 @@
+// What a method brings to a picture, borrowed, and the sequence made of it: drafts in a line, in a
+// tree where there is a rule for siblings, or rows of codes side by side.
+#pragma once
+
+#include <memory>
+
+#include "engine/decoding/chain_sequence.h"
+#include "engine/decoding/pass_shape.h"
+#include "engine/decoding/row_sequence.h"
+#include "engine/decoding/trees/tree_sequence.h"
+
+namespace tessera {
+
+template <typename Real, typename Random>
+struct SequenceParts : ChainParts<Real, Random> {
+  TreeParts<Real, Random> tree = {};
+  std::size_t row_lead = 0;  // rows side by side: tokens by which one leads the next; 0 = off
+
+  PassShape shape() const {
+    if (row_lead > 0) return PassShape::kRows;
+    return tree.rule != nullptr ? PassShape::kTree : PassShape::kLine;
+  }
+  // Whether drafts are kept with dense laws.
+  bool needs_laws() const {
+    if (shape() != PassShape::kLine) return shape() == PassShape::kTree;
+    return ChainParts<Real, Random>::needs_laws();
+  }
+};
+
+// `rows` of a pass at most.
+template <typename Real, typename Random>
+std::unique_ptr<PictureSequence<Real, Random>> make_sequence(
+    const LawSettings& law, const VocabularyGrammar& grammar, std::size_t rows,
+    const SequenceParts<Real, Random>& parts, Random random, std::size_t item) {
+  switch (parts.shape()) {
+    case PassShape::kRows:
+      return std::make_unique<RowSequence<Real, Random>>(law, grammar, parts.row_lead, random,
+                                                         item);
+    case PassShape::kTree:
+      return std::make_unique<TreeSequence<Real, Random>>(law, grammar, rows, parts.tree,
+                                                          parts.tail, parts.drafter, random, item);
+    case PassShape::kLine:
+      break;
+  }
+  return std::make_unique<ChainSequence<Real, Random>>(law, grammar, rows, parts, random, item);
+}
+
+}  // namespace tessera

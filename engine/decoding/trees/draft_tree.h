@@ -1,0 +1,100 @@
+// Drafts that branch: several candidates for one position, each with continuations of its own. Node
+// 0 is the last committed token; the children of a node are candidates for the position behind it,
+// in the order they were drawn, all of one recorded law.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/decoding/draft_window.h"
+
+namespace tessera {
+
+inline constexpr std::int32_t kNoNode = -1;
+
+template <typename Real>
+class DraftTree {
+ public:
+  // Room for `capacity` nodes, the root included. Laws are kept where `keeps_laws`.
+  DraftTree(std::size_t capacity, std::size_t vocabulary, bool keeps_laws)
+      : vocabulary_(vocabulary), keeps_laws_(keeps_laws) {
+    nodes_.reserve(capacity);
+    if (keeps_laws) laws_.resize(capacity * vocabulary);
+    reset(0);
+  }
+
+  // Only the root is left.
+  void reset(std::int32_t root_token) {
+    nodes_.clear();
+    nodes_.push_back({});
+    nodes_[0].token = root_token;
+  }
+
+  std::size_t size() const { return nodes_.size(); }
+  std::size_t capacity() const { return nodes_.capacity(); }
+  std::int32_t token(std::int32_t node) const { return at(node).token; }
+  std::int32_t parent(std::int32_t node) const { return at(node).parent; }
+  std::int32_t depth(std::int32_t node) const { return at(node).depth; }
+  std::int32_t first_child(std::int32_t node) const { return at(node).first_child; }
+  std::int32_t next_sibling(std::int32_t node) const { return at(node).next_sibling; }
+  // Of the node's children.
+  bool has_law(std::int32_t node) const { return at(node).has_law; }
+  const DraftLaw<Real>& law(std::int32_t node) const { return at(node).law; }
+
+  // The law is borrowed: it must stay as it is while the tree does.
+  void set_law(std::int32_t node, const DraftLaw<Real>& law) {
+    at(node).law = law;
+    at(node).has_law = true;
+  }
+  // probs [V] are copied.
+  void keep_law(std::int32_t node, std::span<const Real> probs) {
+    expects(keeps_laws_, "a tree that keeps laws");
+    const auto to = laws_.begin() + static_cast<std::ptrdiff_t>(offset(node));
+    std::copy(probs.begin(), probs.end(), to);
+    DraftLaw<Real> law;
+    law.kind = LawKind::kDense;
+    law.dense = {laws_.data() + offset(node), vocabulary_};
+    set_law(node, law);
+  }
+
+  // The next candidate behind `parent`.
+  std::int32_t add(std::int32_t parent, std::int32_t token) {
+    expects(nodes_.size() < nodes_.capacity(), "nodes fit the tree");
+    const auto node = static_cast<std::int32_t>(nodes_.size());
+    Node entry;
+    entry.token = token;
+    entry.parent = parent;
+    entry.depth = at(parent).depth + 1;
+    nodes_.push_back(entry);
+    Node& above = at(parent);
+    if (above.last_child == kNoNode) {
+      above.first_child = node;
+    } else {
+      at(above.last_child).next_sibling = node;
+    }
+    above.last_child = node;
+    return node;
+  }
+
+ private:
+  struct Node {
+    std::int32_t token = 0, parent = kNoNode, depth = 0;
+    std::int32_t first_child = kNoNode, last_child = kNoNode, next_sibling = kNoNode;
+    bool has_law = false;
+    DraftLaw<Real> law;
+  };
+
+  Node& at(std::int32_t node) { return nodes_[static_cast<std::size_t>(node)]; }
+  const Node& at(std::int32_t node) const { return nodes_[static_cast<std::size_t>(node)]; }
+  std::size_t offset(std::int32_t node) const {
+    return static_cast<std::size_t>(node) * vocabulary_;
+  }
+
+  std::size_t vocabulary_;
+  bool keeps_laws_;
+  std::vector<Node> nodes_;
+  std::vector<Real> laws_;  // [capacity, V]
+};
+
+}  // namespace tessera

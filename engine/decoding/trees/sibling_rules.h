@@ -1,0 +1,195 @@
+// The rules for several candidates of one position.
+//
+// Recursive rejection: with P the target's law and Q the candidates', test the first with min(1,
+// P/Q); refused, P becomes norm((P - Q)+) and the next one is tested. Independent candidates keep Q
+// (SpecInfer, arXiv 2305.09781); candidates without replacement lose the refused id from it and are
+// normalised again (RSD, arXiv 2402.14160).
+//
+// k-SEQ (SpecTr, arXiv 2310.15141, alg. 2): k independent candidates, each accepted with
+// min(1, P / (rho Q)), where rho in [1, k] solves 1 - (1 - b)^k = rho b, b = sum min(Q, P / rho).
+// Its first test depends on k: their number must not depend on what they are.
+//
+// Points: candidates without chance, each accepted with its own remaining probability.
+//
+// Equality: the candidate that the target draws there under the position's noise, if it is one of
+// them; the picture is plain decoding's.
+#pragma once
+
+#include <cmath>
+
+#include "engine/decoding/trees/sibling_rule.h"
+
+namespace tessera {
+
+template <typename Real, typename Random>
+class RecursiveRule final : public SiblingRule<Real, Random> {
+ public:
+  explicit RecursiveRule(bool distinct) : distinct_(distinct) {}
+  std::string_view name() const override { return distinct_ ? "rsd" : "rrs"; }
+  Promise promise() const override { return Promise::kSameLaw; }
+  Candidates candidates() const override {
+    return distinct_ ? Candidates::kDistinct : Candidates::kIndependent;
+  }
+
+  SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
+                               std::span<Real> scratch) const override {
+    const std::size_t vocabulary = scratch.size() / 2;
+    ResidualRow<Real> target(test.target, scratch.first(vocabulary));
+    const std::span<const std::int32_t> tried = test.candidates;
+    SiblingJudgement<Real> out;
+    Real left = 1;  // of the law's mass, without what was refused
+    for (std::size_t j = 0; j < tried.size(); ++j) {
+      // P/Q of the candidate, both normalised: P = mass / total, Q = q / left.
+      const Real q = test.law.prob(tried[j]);
+      const Real chance = target.mass(tried[j]) * left, of = q * target.total();
+      out.strict += chance < of ? chance / of : Real{1};
+      ++out.tested;
+      if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, chance,
+                         of)) {
+        out.chosen = static_cast<std::int32_t>(j);
+        out.token = tried[j];
+        return out;
+      }
+      const Real scale = target.total() / left;
+      const std::span<const std::int32_t> refused = tried.first(distinct_ ? j : 0);
+      target.subtract([&](std::int32_t id) {
+        const bool gone = std::find(refused.begin(), refused.end(), id) != refused.end();
+        return gone ? Real{0} : test.law.prob(id) * scale;
+      });
+      if (distinct_) left = mass_without(test.law, tried.first(j + 1), vocabulary);
+    }
+    out.token = target.draw(test.position, random, scratch.subspan(vocabulary));
+    return out;
+  }
+
+ private:
+  // Summed anew: subtracting from 1 would leave rounding where nothing is left.
+  static Real mass_without(const DraftLaw<Real>& law, std::span<const std::int32_t> gone,
+                           std::size_t vocabulary) {
+    Real sum = 0;
+    for (std::size_t id = 0; id < vocabulary; ++id) {
+      const auto token = static_cast<std::int32_t>(id);
+      if (std::find(gone.begin(), gone.end(), token) == gone.end()) sum += law.prob(token);
+    }
+    return sum;
+  }
+
+  bool distinct_;
+};
+
+template <typename Real, typename Random>
+class KSeqRule final : public SiblingRule<Real, Random> {
+ public:
+  std::string_view name() const override { return "kseq"; }
+  Promise promise() const override { return Promise::kSameLaw; }
+  Candidates candidates() const override { return Candidates::kIndependent; }
+
+  SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
+                               std::span<Real> scratch) const override {
+    const auto count = static_cast<double>(test.candidates.size());
+    double low = 1, high = count;
+    for (int step = 0; step < 40 && low < high; ++step) {
+      const double middle = (low + high) / 2;
+      (taken(test, middle, count) > middle * overlap(test, middle) ? low : high) = middle;
+    }
+    // At `high` the residual below cannot be negative.
+    const auto rho = static_cast<Real>(high);
+    SiblingJudgement<Real> out;
+    for (std::size_t j = 0; j < test.candidates.size(); ++j) {
+      const std::int32_t token = test.candidates[j];
+      const Real chance = test.target.probs[static_cast<std::size_t>(token)];
+      const Real of = rho * test.law.prob(token);
+      out.strict += chance < of ? chance / of : Real{1};
+      ++out.tested;
+      if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, chance,
+                         of)) {
+        out.chosen = static_cast<std::int32_t>(j);
+        out.token = token;
+        return out;
+      }
+    }
+    const double b = overlap(test, static_cast<double>(rho));
+    const auto share =
+        static_cast<Real>(b > 0 ? taken(test, static_cast<double>(rho), count) / b : 0.0);
+    const std::size_t vocabulary = scratch.size() / 2;
+    ResidualRow<Real> target(test.target, scratch.first(vocabulary));
+    target.subtract([&](std::int32_t id) {
+      const Real p = test.target.probs[static_cast<std::size_t>(id)];
+      return std::min(test.law.prob(id), p / rho) * share;
+    });
+    out.token = target.draw(test.position, random, scratch.subspan(vocabulary));
+    return out;
+  }
+
+ private:
+  // b: the chance that one candidate is accepted.
+  static double overlap(const SiblingTest<Real>& test, double rho) {
+    double sum = 0;
+    for (const std::int32_t id : test.target.logits.support) {
+      const auto p = static_cast<double>(test.target.probs[static_cast<std::size_t>(id)]);
+      sum += std::min(static_cast<double>(test.law.prob(id)), p / rho);
+    }
+    return sum;
+  }
+  // The chance that one of all is accepted.
+  static double taken(const SiblingTest<Real>& test, double rho, double count) {
+    return 1 - std::pow(1 - std::min(overlap(test, rho), 1.0), count);
+  }
+};
+
+template <typename Real, typename Random>
+class PointsRule final : public SiblingRule<Real, Random> {
+ public:
+  std::string_view name() const override { return "points"; }
+  Promise promise() const override { return Promise::kSameLaw; }
+  Candidates candidates() const override { return Candidates::kLikeliest; }
+
+  SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
+                               std::span<Real> scratch) const override {
+    const std::size_t vocabulary = scratch.size() / 2;
+    ResidualRow<Real> target(test.target, scratch.first(vocabulary));
+    SiblingJudgement<Real> out;
+    for (std::size_t j = 0; j < test.candidates.size(); ++j) {
+      const std::int32_t token = test.candidates[j];
+      const Real mass = target.mass(token);
+      out.strict += mass / target.total();
+      ++out.tested;
+      if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, mass,
+                         target.total())) {
+        out.chosen = static_cast<std::int32_t>(j);
+        out.token = token;
+        return out;
+      }
+      target.subtract([&](std::int32_t id) { return id == token ? mass : Real{0}; });
+    }
+    out.token = target.draw(test.position, random, scratch.subspan(vocabulary));
+    return out;
+  }
+};
+
+template <typename Real, typename Random>
+class EqualityRule final : public SiblingRule<Real, Random> {
+ public:
+  std::string_view name() const override { return "gumbel"; }
+  Promise promise() const override { return Promise::kSameTokens; }
+  Candidates candidates() const override { return Candidates::kRace; }
+  bool needs_laws() const override { return false; }
+
+  SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
+                               std::span<Real>) const override {
+    SiblingJudgement<Real> out;
+    out.token = random.race(test.position, test.target.logits);
+    const auto found = std::find(test.candidates.begin(), test.candidates.end(), out.token);
+    if (found != test.candidates.end()) {
+      out.chosen = static_cast<std::int32_t>(found - test.candidates.begin());
+    }
+    out.tested = found == test.candidates.end() ? static_cast<std::int64_t>(test.candidates.size())
+                                                : out.chosen + 1;
+    for (const std::int32_t token : test.candidates.first(static_cast<std::size_t>(out.tested))) {
+      out.strict += test.target.probs[static_cast<std::size_t>(token)];
+    }
+    return out;
+  }
+};
+
+}  // namespace tessera

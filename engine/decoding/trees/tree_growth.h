@@ -1,0 +1,242 @@
+// How a tree of drafts grows: from slots, a slot being the next candidate behind a node. Fixed
+// growth fills nodes in the order they came: `width` candidates behind each node above `depth`,
+// then one line below the first path until the room is used up. Growth by value (DySpec, arXiv
+// 2410.11744) always fills the slot that is likeliest to be reached: the chance that the path to it
+// is accepted and that the candidates before it are refused.
+//
+// The laws of a node's children come from the window that the last pass left, one a depth, whoever
+// the parent (they only propose), or from a model that is asked node by node. In the former case
+// the window's own drafts are the first path; growth by value leaves it seven rows in eight, since
+// rows far down do not serve this pass but make the drafts of the next ones.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/decoding/trees/draft_tree.h"
+#include "engine/decoding/trees/sibling_rule.h"
+
+namespace tessera {
+
+struct TreeSettings {
+  std::int64_t width = 3;  // most candidates behind a node
+  std::int64_t depth = 3;  // fixed growth: levels that branch
+  bool by_value = false;
+};
+
+template <typename Real>
+class TreeGrowth {
+ public:
+  TreeGrowth(const TreeSettings& settings, std::size_t capacity, std::size_t vocabulary)
+      : settings_(settings) {
+    slots_.reserve(2 * capacity);
+    wanted_.reserve(capacity);
+    states_.resize(capacity);
+    ids_.resize(vocabulary);
+  }
+
+  struct Limits {
+    std::size_t nodes = 0;   // drafts
+    std::size_t line = 0;    // of them, those that the first path gets before all others
+    std::int32_t depth = 0;  // of the deepest
+  };
+
+  // Begins a tree that has its root alone. `boldness`: refusals a doubt.
+  void begin(const Limits& limits, double boldness) {
+    limits_ = limits;
+    boldness_ = boldness;
+    slots_.clear();
+    wanted_.clear();
+    if (limits.depth > 0) open(0, /*first=*/true, 1.0);
+  }
+
+  // Adds nodes until the room is used up (true), or until the laws of wanted() are asked for
+  // (false). window: laws and tokens of the first path, null when a model is asked.
+  template <typename Random>
+  bool grow(DraftTree<Real>& tree, const DraftWindow<Real>* window, Candidates kind,
+            std::uint32_t position, Random& random, std::span<Real> scratch) {
+    wanted_.clear();
+    while (!slots_.empty() && tree.size() <= limits_.nodes) {
+      const std::size_t best = tree.size() <= limits_.line ? tip_slot() : best_slot();
+      const Slot slot = slots_[best];
+      if (!law_known(tree, window, slot.node)) {
+        if (states_[at(slot.node)].asked) {  // in vain
+          close(best);
+          continue;
+        }
+        ask_for_laws(tree);
+        return false;
+      }
+      fill(tree, window, best, kind, position, random, scratch);
+    }
+    return true;
+  }
+
+  std::span<const std::int32_t> wanted() const { return wanted_; }
+  // The chance that the first candidate is refused: its doubt 1 - q, calibrated by what came true
+  // of doubts so far.
+  double refusal(double likely) const { return std::min(1.0, boldness_ * (1.0 - likely)); }
+
+ private:
+  struct Slot {
+    std::int32_t node = 0;
+    double value = 0;
+  };
+  struct NodeState {
+    bool first_path = false, asked = false;
+    std::int64_t children = 0;
+    double value = 0;  // of the node's next slot
+    double left = 1;   // of the law's mass, without the candidates so far
+  };
+
+  static std::size_t at(std::int32_t node) { return static_cast<std::size_t>(node); }
+
+  void open(std::int32_t node, bool first, double value) {
+    states_[at(node)] = {.first_path = first, .value = value};
+    slots_.push_back({node, settings_.by_value ? value : -static_cast<double>(node)});
+  }
+  void close(std::size_t slot) {
+    slots_[slot] = slots_.back();
+    slots_.pop_back();
+  }
+  // The one that prolongs the first path; the most valuable one if there is none.
+  std::size_t tip_slot() const {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      const NodeState& state = states_[at(slots_[i].node)];
+      if (state.first_path && state.children == 0) return i;
+    }
+    return best_slot();
+  }
+  // The most valuable one, the older node on a tie.
+  std::size_t best_slot() const {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < slots_.size(); ++i) {
+      const bool better = slots_[i].value > slots_[best].value;
+      const bool same = slots_[i].value == slots_[best].value;
+      if (better || (same && slots_[i].node < slots_[best].node)) best = i;
+    }
+    return best;
+  }
+
+  // The window's law where there is a window.
+  bool law_known(DraftTree<Real>& tree, const DraftWindow<Real>* window, std::int32_t node) {
+    if (tree.has_law(node) || window == nullptr) return tree.has_law(node);
+    states_[at(node)].asked = true;
+    const std::size_t depth = at(tree.depth(node));
+    if (depth < window->size()) tree.set_law(node, window->law(depth));
+    return tree.has_law(node);
+  }
+
+  void ask_for_laws(const DraftTree<Real>& tree) {
+    for (const Slot& slot : slots_) {
+      NodeState& state = states_[at(slot.node)];
+      if (state.asked) continue;
+      // Fixed growth asks a level at a time, and for nodes that will be filled.
+      if (!settings_.by_value && tree.size() + wanted_.size() > limits_.nodes) continue;
+      state.asked = true;
+      wanted_.push_back(slot.node);
+    }
+  }
+
+  std::int64_t most_children(const DraftTree<Real>& tree, std::int32_t node) const {
+    if (settings_.by_value || tree.depth(node) < settings_.depth) return settings_.width;
+    return states_[at(node)].first_path ? 1 : 0;
+  }
+
+  template <typename Random>
+  void fill(DraftTree<Real>& tree, const DraftWindow<Real>* window, std::size_t slot,
+            Candidates kind, std::uint32_t position, Random& random, std::span<Real> scratch) {
+    const std::int32_t node = slots_[slot].node;
+    NodeState& state = states_[at(node)];
+    const double reach = state.value;
+    const bool given = window != nullptr && state.first_path && state.children == 0;
+    std::int32_t token = -1;
+    if (given) {
+      token = window->token(at(tree.depth(node)));
+    } else if (state.children == 0 || tree.law(node).kind == LawKind::kDense) {
+      token = next_candidate(tree, node, kind, position, random, scratch);
+    }
+    if (token < 0) return close(slot);
+    const double likely = chance_of(tree.law(node), token, state, window != nullptr, kind);
+    const double refused = state.children == 0 ? refusal(likely) : 1 - likely;
+    const std::int32_t child = tree.add(node, token);
+    const bool first = state.first_path && state.children == 0;
+    ++state.children;
+    state.left -= static_cast<double>(tree.law(node).prob(token));
+    state.value = reach * refused;
+    slots_[slot].value = settings_.by_value ? state.value : slots_[slot].value;
+    if (state.children >= most_children(tree, node)) close(slot);
+    states_[at(child)] = {.first_path = first};
+    if (tree.depth(child) < limits_.depth && most_children(tree, child) > 0) {
+      open(child, first, reach * (1 - refused));
+    }
+  }
+
+  // The chance that a candidate is right, its own among those left. Where drafts outlive the pass
+  // and their laws must hold, it is the law's mean one instead: were the number of siblings here to
+  // depend on what deeper drafts are, the token that comes to stand would tell of them.
+  double chance_of(const DraftLaw<Real>& law, std::int32_t token, const NodeState& state,
+                   bool outlives, Candidates kind) const {
+    if (!outlives || kind == Candidates::kRace) {
+      const auto q = static_cast<double>(law.prob(token));
+      return state.left > 0 ? std::min(1.0, q / state.left) : 0.0;
+    }
+    if (law.kind == LawKind::kPoint) return 1.0;
+    double sum = 0;
+    for (std::size_t id = 0; id < ids_.size(); ++id) {
+      const auto q = static_cast<double>(law.prob(static_cast<std::int32_t>(id)));
+      sum += q * q;
+    }
+    return std::min(1.0, sum);
+  }
+
+  // The next candidate behind a node; -1 when its law has no more.
+  template <typename Random>
+  std::int32_t next_candidate(const DraftTree<Real>& tree, std::int32_t node, Candidates kind,
+                              std::uint32_t position, Random& random, std::span<Real> scratch) {
+    const DraftLaw<Real>& law = tree.law(node);
+    std::size_t count = 0;
+    for (std::size_t id = 0; id < ids_.size(); ++id) {
+      const auto token = static_cast<std::int32_t>(id);
+      const Real mass = law.prob(token);
+      if (!(mass > 0)) continue;
+      if (kind != Candidates::kIndependent && is_child(tree, node, token)) continue;
+      ids_[count] = token;
+      scratch[count++] = mass;
+    }
+    if (count == 0) return -1;
+    const std::span<const std::int32_t> ids(ids_.data(), count);
+    const std::span<Real> masses = scratch.first(count);
+    if (kind == Candidates::kLikeliest) {
+      const auto best = std::max_element(masses.begin(), masses.end());
+      return ids[static_cast<std::size_t>(best - masses.begin())];
+    }
+    const std::uint32_t here = position + static_cast<std::uint32_t>(tree.depth(node));
+    if (kind == Candidates::kRace) {
+      for (Real& mass : masses) mass = static_cast<Real>(fixed_log(static_cast<double>(mass)));
+      return random.race(here, LogitRow<Real>{ids, masses});
+    }
+    const auto lane =
+        static_cast<std::uint32_t>(node * settings_.width + states_[at(node)].children);
+    return random.weighted({Purpose::kSibling, here, lane}, ids, std::span<const Real>(masses));
+  }
+
+  static bool is_child(const DraftTree<Real>& tree, std::int32_t node, std::int32_t token) {
+    for (std::int32_t c = tree.first_child(node); c != kNoNode; c = tree.next_sibling(c)) {
+      if (tree.token(c) == token) return true;
+    }
+    return false;
+  }
+
+  TreeSettings settings_;
+  Limits limits_;
+  double boldness_ = 1;
+  std::vector<Slot> slots_;
+  std::vector<std::int32_t> wanted_;
+  std::vector<NodeState> states_;
+  std::vector<std::int32_t> ids_;  // [V], scratch
+};
+
+}  // namespace tessera

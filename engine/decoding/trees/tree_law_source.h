@@ -1,0 +1,33 @@
+// The seam for models that say, node by node, which law the candidates behind a node have.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "engine/decoding/trees/draft_tree.h"
+
+namespace tessera {
+
+// One picture's tree and the nodes whose children need a law; empty = none.
+template <typename Real>
+struct TreeJob {
+  std::size_t item = 0;
+  std::span<const std::int32_t> committed;  // at least one token
+  DraftTree<Real>* tree = nullptr;
+  std::span<const std::int32_t> wanted;
+};
+
+template <typename Real>
+class TreeLawSource {
+ public:
+  virtual ~TreeLawSource() = default;
+  virtual std::string_view name() const = 0;
+  // Before the first pass of a run over `items` pictures.
+  virtual void start(std::size_t items) = 0;
+  // Keeps a law at each wanted node, or none where it has none. Nodes of one tree are asked for in
+  // any order, each after its parent, until the tree is begun anew.
+  virtual void answer(std::span<TreeJob<Real>> jobs) = 0;
+};
+
+}  // namespace tessera
