@@ -134,6 +134,13 @@ void check_segment(Backend& backend, const AttentionArgs& args, const AttentionS
   expects(segment.first_visible >= (segment.causal ? 0 : 1) && visible <= keys.shape[0] &&
               visible <= segment.values.shape[0],
           "attention: every visible key is in the cache, and there is one");
+  if (segment.listed.empty()) return;
+  expects(segment.listed_from >= 0 && segment.listed_from <= visible &&
+              static_cast<std::int64_t>(segment.listed.size()) >= visible - segment.listed_from,
+          "attention: the list has every key behind those in order");
+  for (const std::int32_t row : segment.listed) {
+    expects(row >= 0 && row < keys.shape[0], "attention: listed keys are in the cache");
+  }
 }
 
 }  // namespace

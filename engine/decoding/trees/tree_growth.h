@@ -58,6 +58,7 @@ class TreeGrowth {
   bool grow(DraftTree<Real>& tree, const DraftWindow<Real>* window, Candidates kind,
             std::uint32_t position, Random& random, std::span<Real> scratch) {
     wanted_.clear();
+    by_laws_ = window == nullptr || kind == Candidates::kRace;
     while (!slots_.empty() && tree.size() <= limits_.nodes) {
       const std::size_t best = tree.size() <= limits_.line ? tip_slot() : best_slot();
       const Slot slot = slots_[best];
@@ -75,11 +76,10 @@ class TreeGrowth {
   }
 
   std::span<const std::int32_t> wanted() const { return wanted_; }
-  // The chance that the first candidate is refused: its doubt 1 - q, calibrated by what came true
-  // of doubts so far.
-  double refusal(double likely) const { return std::min(1.0, boldness_ * (1.0 - likely)); }
 
  private:
+  static constexpr double kTypicalChance = 0.8;
+
   struct Slot {
     std::int32_t node = 0;
     double value = 0;
@@ -159,7 +159,7 @@ class TreeGrowth {
       token = next_candidate(tree, node, kind, position, random, scratch);
     }
     if (token < 0) return close(slot);
-    const double likely = chance_of(tree.law(node), token, state, window != nullptr, kind);
+    const double likely = chance_of(tree.law(node), token, state);
     const double refused = state.children == 0 ? refusal(likely) : 1 - likely;
     const std::int32_t child = tree.add(node, token);
     const bool first = state.first_path && state.children == 0;
@@ -175,21 +175,17 @@ class TreeGrowth {
   }
 
   // The chance that a candidate is right, its own among those left. Where drafts outlive the pass
-  // and their laws must hold, it is the law's mean one instead: were the number of siblings here to
-  // depend on what deeper drafts are, the token that comes to stand would tell of them.
-  double chance_of(const DraftLaw<Real>& law, std::int32_t token, const NodeState& state,
-                   bool outlives, Candidates kind) const {
-    if (!outlives || kind == Candidates::kRace) {
-      const auto q = static_cast<double>(law.prob(token));
-      return state.left > 0 ? std::min(1.0, q / state.left) : 0.0;
-    }
-    if (law.kind == LawKind::kPoint) return 1.0;
-    double sum = 0;
-    for (std::size_t id = 0; id < ids_.size(); ++id) {
-      const auto q = static_cast<double>(law.prob(static_cast<std::int32_t>(id)));
-      sum += q * q;
-    }
-    return std::min(1.0, sum);
+  // and laws must hold, shapes may tell nothing of drafts nor of the rows that drafts led to: there
+  // it is the same for all.
+  double chance_of(const DraftLaw<Real>& law, std::int32_t token, const NodeState& state) const {
+    if (!by_laws_) return kTypicalChance;
+    const auto q = static_cast<double>(law.prob(token));
+    return state.left > 0 ? std::min(1.0, q / state.left) : 0.0;
+  }
+  // The chance that the first candidate is refused: its doubt, calibrated by what came true of
+  // doubts so far.
+  double refusal(double likely) const {
+    return by_laws_ ? std::min(1.0, boldness_ * (1.0 - likely)) : 1.0 - likely;
   }
 
   // The next candidate behind a node; -1 when its law has no more.
@@ -233,6 +229,7 @@ class TreeGrowth {
   TreeSettings settings_;
   Limits limits_;
   double boldness_ = 1;
+  bool by_laws_ = false;  // values follow the candidates' own chances
   std::vector<Slot> slots_;
   std::vector<std::int32_t> wanted_;
   std::vector<NodeState> states_;

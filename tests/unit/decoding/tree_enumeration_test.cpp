@@ -334,5 +334,22 @@ TEST(TreeGrowth, CandidatesComeFromTheLawThatTheyAreRecordedWith) {
   }
 }
 
+// Six tokens of two ids are the first where a shape that follows the laws of drafts deeper in the
+// window can be told from one that does not.
+TEST(TreeGrowth, ByValueKeepsTheLawOfSixTokens) {
+  for (const unsigned number : {0u, 4u}) {
+    TableModel<double> model = table<double>(number);
+    model.total = 6;
+    const auto truth = product_law(model);
+    for (const std::string_view tail : {"resample", "maximal"}) {
+      for (const std::int64_t rows : {5, 6, 7}) {
+        const DecodeMethod method = combine_tree("dyspec", "uniform", tail, {rows, 2, 1});
+        EXPECT_LT(total_variation(tree_law<double>(model, method), truth), 1e-12)
+            << "table " << number << ", " << named(method);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera
