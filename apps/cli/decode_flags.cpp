@@ -19,6 +19,16 @@ std::string joined(std::span<const std::string_view> names) {
   return out;
 }
 
+// A flag that would change nothing is a mistake.
+void check_use(bool given, const char* flag, bool used, const char* by) {
+  if (!given || used) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_DECODE_CONFLICT",
+               .where = flag,
+               .expected = by,
+               .found = "a method that does not read it"});
+}
+
 }  // namespace
 
 void add_decode_flags(CLI::App& app, DecodeFlags& flags) {
@@ -30,7 +40,7 @@ void add_decode_flags(CLI::App& app, DecodeFlags& flags) {
   }
   text_flag(app, "--decode", flags.decode, methods)->group(group);
   integer_flag(app, "--window", flags.window, 1, kMost,
-               "tokens a pass may bring: one more than it guesses")
+               "rows of a pass: the last code that stands, and the guesses")
       ->group(group);
   add_decode_part_flags(app, flags);
 }
@@ -105,6 +115,9 @@ DecodeMethod method_of(const DecodeFlags& flags, const DecodeMethod& fallback) {
   take(method.tv_budget, flags.tv_budget);
   take(method.cool.peak, flags.cool_peak);
   take(method.cool.decay, flags.cool_decay);
+  check_use(flags.tree_width.has_value(), "--tree-width", method.tree != "none", "--tree");
+  check_use(flags.tree_depth.has_value(), "--tree-depth", method.tree != "none", "--tree");
+  check_use(flags.static_groups, "--static-groups", method.rule == "grouped", "--accept grouped");
   return method;
 }
 

@@ -76,6 +76,8 @@ nlohmann::ordered_json settings_json(const EvalScenesReport& report, const EvalF
           {"tail", report.method.tail},
           {"accept", report.method.rule},
           {"tree", report.method.tree},
+          {"row_lead", report.method.row_lead},
+          {"promise", promise_name(promise_of(report.method))},
           {"window", report.method.window}};
 }
 

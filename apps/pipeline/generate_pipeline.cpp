@@ -74,9 +74,11 @@ struct GeneratePipeline::State {
     if (options.method.drafter == kBestDrafter || options.method.drafter == "context") {
       aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
     }
-    if (options.draft_model.empty() && options.method.drafter == kModelDrafter &&
-        !opened.spec.draft_model.empty()) {
-      const std::filesystem::path beside = opened.spec.folder / ".." / opened.spec.draft_model;
+    // The one that the model's folder names, also where a picture recorded its name.
+    const std::string& own_draft = opened.spec.draft_model;
+    if (options.method.drafter == kModelDrafter && !own_draft.empty() &&
+        (options.draft_model.empty() || options.draft_model == own_draft)) {
+      const std::filesystem::path beside = opened.spec.folder / ".." / own_draft;
       options.draft_model = std::filesystem::absolute(beside).lexically_normal().string();
     }
     if (!options.draft_model.empty()) {

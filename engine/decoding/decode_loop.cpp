@@ -58,7 +58,7 @@ struct DecodeLoop::State {
              WindowController* controller);
   void stack_rows(std::span<const DecodeItem> items);
   void add_rows(const DecodeItem& item, std::size_t number, int branch, std::size_t most);
-  void report(const std::vector<DecodeResult>& results, double seconds,
+  void report(const std::vector<DecodeResult>& results, std::int64_t rows, double seconds,
               WindowController& controller) const;
   void judge_all(std::vector<DecodeResult>& results);
   void judge(Slot& slot, DecodeResult& result);
@@ -312,9 +312,9 @@ void DecodeLoop::State::name_layers(std::span<const DecodeItem> items,
   }
 }
 
-void DecodeLoop::State::report(const std::vector<DecodeResult>& results, double seconds,
-                               WindowController& controller) const {
-  controller.observe_time(pass.rows(), seconds);
+void DecodeLoop::State::report(const std::vector<DecodeResult>& results, std::int64_t rows,
+                               double seconds, WindowController& controller) const {
+  controller.observe_time(rows, seconds);
   for (const auto& job : jobs) {
     if (results[job.item].status == DecodeStatus::kFailed) continue;
     const Sequence& sequence = *slots[job.item].sequence;
@@ -366,14 +366,15 @@ std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, con
     } else {
       state.prefill(items);
     }
+    const std::int64_t rows = state.pass.rows();
     state.pass.fetch_logits();
     const double scored = monotonic_seconds();
     state.judge_all(results);
-    state.name_layers(items, results);
     state.keep_rows(items, results);
     const double judged = monotonic_seconds();
+    state.name_layers(items, results);
     if (number > 1 && controller != nullptr) {
-      state.report(results, judged - began, *controller);
+      state.report(results, rows, judged - began, *controller);
     }
     if (on_pass({number, results, {drafted - began, scored - drafted, judged - scored}}) ==
         Flow::kStop) {

@@ -84,6 +84,30 @@ void check_range(const char* where, double value, double low, double high) {
          plain_number(value));
 }
 
+// A name stands for a promise that parts must not break.
+void check_name(const DecodeMethod& method) {
+  const bool same =
+      method.name == "gumbel" || method.name == "auto" || method.name == "gumbel-tree";
+  if (same && method.rule != "gumbel") {
+    const bool by_tree = method.tree != "none" && rule_of_tree(method.tree) == method.rule;
+    refuse("E_DECODE_CONFLICT", by_tree ? "--tree " + method.tree : "--accept",
+           "equality, which --decode " + method.name + " stands for", method.rule,
+           by_tree ? "choose --decode tree --tree " + method.tree
+                   : "choose --decode coupled-gumbel or sjd for another rule");
+  }
+  if ((method.row_lead > 0) != (method.name == "rows")) {
+    refuse("E_DECODE_CONFLICT", "--row-lead",
+           method.name == "rows" ? "at least 1" : "0 with --decode " + method.name,
+           std::to_string(method.row_lead), "choose --decode rows, or another method alone");
+  }
+  if (method.name == "plain" && (method.speculative() || method.tree != "none")) {
+    refuse("E_DECODE_CONFLICT", "--decode plain", "no drafter, no tail and no tree",
+           method.drafter + ", " + method.tail + ", " + method.tree,
+           method.tree == "none" ? "choose a method that guesses, for instance --decode gumbel"
+                                 : "choose --decode tree --tree " + method.tree);
+  }
+}
+
 void check_tree(const DecodeMethod& method) {
   check_part("--tree", method.tree, tree_names());
   const std::string_view rule = rule_of_tree(method.tree);
@@ -93,15 +117,22 @@ void check_tree(const DecodeMethod& method) {
            "choose another --tree, or --tree none");
   }
   const bool from_model = method.drafter == kModelDrafter;
-  if (from_model && Parts::find_tree(method.tree)->own_laws) {
+  const auto* row = Parts::find_tree(method.tree);
+  if (from_model && row->laws == TreeLaws::kWindow) {
     refuse("E_DECODE_CONFLICT", "--tree " + method.tree, "a drafter that is no model",
            method.drafter, "choose --tree rsd");
+  }
+  if (!from_model && row->laws == TreeLaws::kModel) {
+    refuse("E_DECODE_CONFLICT", "--tree " + method.tree, "a draft model's laws",
+           "drafter " + method.drafter, "choose --decode draft-tree, or --tree rsd");
   }
   if (from_model != (method.tail == "drop")) {
     refuse("E_DECODE_CONFLICT", "--tail",
            from_model ? "drop, as a draft model gives a tree its laws"
                       : "a tail that keeps drafts, which a tree branches from",
-           method.tail, from_model ? "" : "choose --tail maximal");
+           method.tail,
+           from_model ? "choose --decode draft-tree --tree " + method.tree
+                      : "choose --decode tree --tree " + method.tree);
   }
   if (method.tv_budget > 0) {
     refuse("E_DECODE_CONFLICT", "--tv-budget", "0, as --tree " + method.tree + " keeps the law",
@@ -112,9 +143,14 @@ void check_tree(const DecodeMethod& method) {
 }
 
 void check_rows(const DecodeMethod& method, const DecodeAids& aids) {
-  if (method.speculative() || method.tree != "none") {
-    refuse("E_DECODE_CONFLICT", "--row-lead", "no drafter, no tail and no tree",
-           method.drafter + ", " + method.tail + ", " + method.tree, "choose --decode rows alone");
+  if (method.speculative() || method.tree != "none" || method.rule != "exact") {
+    refuse("E_DECODE_CONFLICT", "--decode rows", "no drafter, tail, tree nor rule",
+           method.drafter + ", " + method.tail + ", " + method.tree + ", " + method.rule,
+           "rows side by side guess nothing");
+  }
+  if (method.tv_budget > 0) {
+    refuse("E_DECODE_CONFLICT", "--tv-budget", "0, as nothing bounds what --decode rows changes",
+           plain_number(method.tv_budget));
   }
   check_range("--row-lead", static_cast<double>(method.row_lead), 1,
               static_cast<double>(aids.grammar.stride()));
@@ -203,17 +239,9 @@ void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64
            "1 to " + std::to_string(image_tokens) + ", the tokens of a picture",
            std::to_string(method.window));
   }
-  if ((method.name == "gumbel" || method.name == "auto") && method.rule != "gumbel") {
-    refuse("E_DECODE_CONFLICT", "--accept", "gumbel, which --decode " + method.name + " stands for",
-           method.rule, "choose --decode coupled-gumbel or sjd for another rule");
-  }
-  if (method.tree != "none") check_tree(method);
+  check_name(method);
   if (method.row_lead > 0) check_rows(method, aids);
-  if (method.name == "plain" && method.speculative()) {
-    refuse("E_DECODE_CONFLICT", "--decode plain", "no drafter and no tail",
-           method.drafter + ", " + method.tail,
-           "choose a method that guesses, for instance --decode gumbel");
-  }
+  if (method.tree != "none") check_tree(method);
   if (method.drafter == "none" && method.tail != "drop") {
     refuse("E_DECODE_CONFLICT", "--drafter none",
            "a drafter, as --tail " + method.tail + " keeps drafts", "none",

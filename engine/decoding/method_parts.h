@@ -18,6 +18,9 @@
 
 namespace tessera {
 
+// Where a tree's candidates come from: the rows that the last pass left, a draft model.
+enum class TreeLaws : std::uint8_t { kEither, kWindow, kModel };
+
 template <typename Real, typename Random>
 struct MethodParts {
   using Rule = AcceptanceRule<Real, Random>;
@@ -114,26 +117,26 @@ struct MethodParts {
   struct TreeRow {
     std::string_view name;
     bool by_value;  // growth: likeliest slot first, or level by level
-    bool own_laws;  // candidates come from the last pass's rows alone, never from a draft model
+    TreeLaws laws;  // where candidates come from
     std::unique_ptr<SiblingRule<Real, Random>> (*make)();
   };
   static std::unique_ptr<SiblingRule<Real, Random>> recursive(bool distinct) {
     return std::make_unique<RecursiveRule<Real, Random>>(distinct);
   }
   static constexpr std::array<TreeRow, 7> kTrees{{
-      {"rrs", false, false, [] { return recursive(false); }},
-      {"rsd", false, false, [] { return recursive(true); }},
-      {"kseq", false, false,
+      {"rrs", false, TreeLaws::kEither, [] { return recursive(false); }},
+      {"rsd", false, TreeLaws::kEither, [] { return recursive(true); }},
+      {"kseq", false, TreeLaws::kEither,
        []() -> std::unique_ptr<SiblingRule<Real, Random>> {
          return std::make_unique<KSeqRule<Real, Random>>();
        }},
-      {"points", false, false,
+      {"points", false, TreeLaws::kEither,
        []() -> std::unique_ptr<SiblingRule<Real, Random>> {
          return std::make_unique<PointsRule<Real, Random>>();
        }},
-      {"dyspec", true, false, [] { return recursive(true); }},
-      {"pac", false, true, [] { return recursive(true); }},
-      {"gumbel", true, false,
+      {"dyspec", true, TreeLaws::kModel, [] { return recursive(true); }},
+      {"pac", false, TreeLaws::kWindow, [] { return recursive(true); }},
+      {"gumbel", true, TreeLaws::kEither,
        []() -> std::unique_ptr<SiblingRule<Real, Random>> {
          return std::make_unique<EqualityRule<Real, Random>>();
        }},
@@ -169,7 +172,10 @@ class OwnedParts {
     }
     if (const auto* tree = Parts::find_tree(method.tree)) {
       siblings_ = tree->make();
-      tree_ = {method.tree_width, method.tree_depth, tree->by_value};
+      // Shapes that follow laws need laws that nothing of outlives the pass, or a rule without
+      // laws.
+      const bool free = tree->laws != TreeLaws::kModel || method.drafter == kModelDrafter;
+      tree_ = {method.tree_width, method.tree_depth, tree->by_value && free};
     }
     row_lead_ = static_cast<std::size_t>(method.row_lead);
     tv_budget_ = method.tv_budget;

@@ -32,7 +32,6 @@ class DraftTree {
   }
 
   std::size_t size() const { return nodes_.size(); }
-  std::size_t capacity() const { return nodes_.capacity(); }
   std::int32_t token(std::int32_t node) const { return at(node).token; }
   std::int32_t parent(std::int32_t node) const { return at(node).parent; }
   std::int32_t depth(std::int32_t node) const { return at(node).depth; }

@@ -32,7 +32,6 @@ template <typename Real>
 struct SiblingJudgement {
   std::int32_t chosen = -1;  // index of the candidate that stands; -1 = none
   std::int32_t token = 0;    // what stands
-  std::int64_t tested = 0;   // candidates looked at
   Real strict = 0;           // sum of their chances
 };
 
@@ -43,8 +42,6 @@ class SiblingRule {
   virtual std::string_view name() const = 0;
   virtual Promise promise() const = 0;
   virtual Candidates candidates() const = 0;
-  // Whether judging reads the law of the candidates.
-  virtual bool needs_laws() const { return true; }
   // `scratch` [2 V]. At least one candidate.
   virtual SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
                                        std::span<Real> scratch) const = 0;

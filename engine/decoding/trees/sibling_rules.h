@@ -43,7 +43,6 @@ class RecursiveRule final : public SiblingRule<Real, Random> {
       const Real q = test.law.prob(tried[j]);
       const Real chance = target.mass(tried[j]) * left, of = q * target.total();
       out.strict += chance < of ? chance / of : Real{1};
-      ++out.tested;
       if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, chance,
                          of)) {
         out.chosen = static_cast<std::int32_t>(j);
@@ -100,7 +99,6 @@ class KSeqRule final : public SiblingRule<Real, Random> {
       const Real chance = test.target.probs[static_cast<std::size_t>(token)];
       const Real of = rho * test.law.prob(token);
       out.strict += chance < of ? chance / of : Real{1};
-      ++out.tested;
       if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, chance,
                          of)) {
         out.chosen = static_cast<std::int32_t>(j);
@@ -153,7 +151,6 @@ class PointsRule final : public SiblingRule<Real, Random> {
       const std::int32_t token = test.candidates[j];
       const Real mass = target.mass(token);
       out.strict += mass / target.total();
-      ++out.tested;
       if (random.accepts({Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)}, mass,
                          target.total())) {
         out.chosen = static_cast<std::int32_t>(j);
@@ -173,7 +170,6 @@ class EqualityRule final : public SiblingRule<Real, Random> {
   std::string_view name() const override { return "gumbel"; }
   Promise promise() const override { return Promise::kSameTokens; }
   Candidates candidates() const override { return Candidates::kRace; }
-  bool needs_laws() const override { return false; }
 
   SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
                                std::span<Real>) const override {
@@ -183,11 +179,7 @@ class EqualityRule final : public SiblingRule<Real, Random> {
     if (found != test.candidates.end()) {
       out.chosen = static_cast<std::int32_t>(found - test.candidates.begin());
     }
-    out.tested = found == test.candidates.end() ? static_cast<std::int64_t>(test.candidates.size())
-                                                : out.chosen + 1;
-    for (const std::int32_t token : test.candidates.first(static_cast<std::size_t>(out.tested))) {
-      out.strict += test.target.probs[static_cast<std::size_t>(token)];
-    }
+    out.strict = out.chosen >= 0 ? Real{1} : Real{0};
     return out;
   }
 };

@@ -2,7 +2,8 @@
 // growth fills nodes in the order they came: `width` candidates behind each node above `depth`,
 // then one line below the first path until the room is used up. Growth by value (DySpec, arXiv
 // 2410.11744) always fills the slot that is likeliest to be reached: the chance that the path to it
-// is accepted and that the candidates before it are refused.
+// is accepted and that the candidates before it are refused. That shape follows drafts and their
+// laws: where drafts outlive the pass it would tell of them, and only equality may ask for it.
 //
 // The laws of a node's children come from the window that the last pass left, one a depth, whoever
 // the parent (they only propose), or from a model that is asked node by node. In the former case
@@ -58,7 +59,6 @@ class TreeGrowth {
   bool grow(DraftTree<Real>& tree, const DraftWindow<Real>* window, Candidates kind,
             std::uint32_t position, Random& random, std::span<Real> scratch) {
     wanted_.clear();
-    by_laws_ = window == nullptr || kind == Candidates::kRace;
     while (!slots_.empty() && tree.size() <= limits_.nodes) {
       const std::size_t best = tree.size() <= limits_.line ? tip_slot() : best_slot();
       const Slot slot = slots_[best];
@@ -78,8 +78,6 @@ class TreeGrowth {
   std::span<const std::int32_t> wanted() const { return wanted_; }
 
  private:
-  static constexpr double kTypicalChance = 0.8;
-
   struct Slot {
     std::int32_t node = 0;
     double value = 0;
@@ -159,12 +157,13 @@ class TreeGrowth {
       token = next_candidate(tree, node, kind, position, random, scratch);
     }
     if (token < 0) return close(slot);
-    const double likely = chance_of(tree.law(node), token, state);
+    const auto q = static_cast<double>(tree.law(node).prob(token));
+    const double likely = state.left > 0 ? std::min(1.0, q / state.left) : 0.0;  // of those left
     const double refused = state.children == 0 ? refusal(likely) : 1 - likely;
     const std::int32_t child = tree.add(node, token);
     const bool first = state.first_path && state.children == 0;
     ++state.children;
-    state.left -= static_cast<double>(tree.law(node).prob(token));
+    state.left -= q;
     state.value = reach * refused;
     slots_[slot].value = settings_.by_value ? state.value : slots_[slot].value;
     if (state.children >= most_children(tree, node)) close(slot);
@@ -174,19 +173,9 @@ class TreeGrowth {
     }
   }
 
-  // The chance that a candidate is right, its own among those left. Where drafts outlive the pass
-  // and laws must hold, shapes may tell nothing of drafts nor of the rows that drafts led to: there
-  // it is the same for all.
-  double chance_of(const DraftLaw<Real>& law, std::int32_t token, const NodeState& state) const {
-    if (!by_laws_) return kTypicalChance;
-    const auto q = static_cast<double>(law.prob(token));
-    return state.left > 0 ? std::min(1.0, q / state.left) : 0.0;
-  }
   // The chance that the first candidate is refused: its doubt, calibrated by what came true of
   // doubts so far.
-  double refusal(double likely) const {
-    return by_laws_ ? std::min(1.0, boldness_ * (1.0 - likely)) : 1.0 - likely;
-  }
+  double refusal(double likely) const { return std::min(1.0, boldness_ * (1.0 - likely)); }
 
   // The next candidate behind a node; -1 when its law has no more.
   template <typename Random>
@@ -229,7 +218,6 @@ class TreeGrowth {
   TreeSettings settings_;
   Limits limits_;
   double boldness_ = 1;
-  bool by_laws_ = false;  // values follow the candidates' own chances
   std::vector<Slot> slots_;
   std::vector<std::int32_t> wanted_;
   std::vector<NodeState> states_;

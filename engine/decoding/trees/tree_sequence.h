@@ -177,7 +177,7 @@ class TreeSequence final : public PictureSequence<Real, Random> {
     if (forced) {
       const auto found = std::find(candidates_.begin(), candidates_.end(), *forced);
       const bool right = found != candidates_.end();
-      return {right ? static_cast<std::int32_t>(found - candidates_.begin()) : -1, *forced, 1,
+      return {right ? static_cast<std::int32_t>(found - candidates_.begin()) : -1, *forced,
               right ? Real{1} : Real{0}};
     }
     return parts_.rule->judge({row, tree_.law(node), candidates_, this->position()}, random_,

@@ -232,7 +232,6 @@ class TwoRhoRule final : public Siblings {
     for (std::size_t j = 0; j < test.candidates.size(); ++j) {
       const std::int32_t token = test.candidates[j];
       const Draw draw{Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)};
-      ++out.tested;
       if (!random.accepts(draw, p(token), tested * test.law.prob(token))) continue;
       out.chosen = static_cast<std::int32_t>(j);
       out.token = token;
@@ -278,7 +277,6 @@ class UnscaledPointsRule final : public Siblings {
       const std::int32_t token = test.candidates[j];
       const double mass = left.mass(token);
       const Draw draw{Purpose::kAccept, test.position, static_cast<std::uint32_t>(j)};
-      ++out.tested;
       if (random.accepts(draw, mass, faulty_ ? 1 : left.total())) {
         out.chosen = static_cast<std::int32_t>(j);
         out.token = token;
