@@ -8,7 +8,7 @@ namespace tessera {
 
 namespace {
 
-constexpr double kWidth = 860, kHeight = 460, kLeft = 60, kRight = 300, kTop = 40, kBottom = 50;
+constexpr double kWidth = 920, kHeight = 460, kLeft = 60, kRight = 360, kTop = 40, kBottom = 50;
 constexpr const char* kColours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
                                     "#ff7f0e", "#8c564b", "#17becf", "#e377c2"};
 
