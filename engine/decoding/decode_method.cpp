@@ -179,7 +179,9 @@ std::span<const std::string_view> tree_names() {
 }
 
 std::string_view rule_of_tree(std::string_view tree) {
-  return tree == "gumbel" ? "gumbel" : "exact";
+  const auto* row = Parts::find_tree(tree);
+  const bool equality = row != nullptr && row->make()->promise() == Promise::kSameTokens;
+  return equality ? "gumbel" : "exact";
 }
 
 DecodeMethod decode_method(std::string_view name) {
@@ -290,8 +292,7 @@ std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::
 }
 
 std::int64_t neighbours_read(const DecodeMethod& method) {
-  if (method.rule == "relaxed") return method.relaxed.neighbours;
-  return 0;
+  return method.rule == "relaxed" ? method.relaxed.neighbours : 0;
 }
 
 }  // namespace tessera

@@ -72,7 +72,7 @@ std::span<const std::string_view> drafter_names();  // of the table; kModelDraft
 std::span<const std::string_view> tail_names();
 std::span<const std::string_view> rule_names();
 std::span<const std::string_view> tree_names();
-// The rule that a tree judges by; the method's own without a tree.
+// The rule of single drafts that makes a tree's promise.
 std::string_view rule_of_tree(std::string_view tree);
 
 // For a settled method. Error kUsage: unknown parts, parts that contradict each other, settings out

@@ -69,12 +69,16 @@ class RowSequence final : public PictureSequence<Real, Random> {
   void judge(RawRows<Real> raw, std::size_t usable) override {
     this->begin_pass();
     kept_.clear();
-    std::int64_t brought = 0;
+    std::size_t brought = 0;
     if (tokens_.empty()) {
-      brought += take(0, raw(0));
+      take(0, raw(0));
+      ++brought;
     } else {
       for (std::size_t j = 0; j < lines_.size(); ++j) {
-        if (j < usable && lines_[j].gives) brought += take(*lines_[j].gives, raw(j));
+        if (j < usable && lines_[j].gives) {
+          take(*lines_[j].gives, raw(j));
+          ++brought;
+        }
         settle(j, j < usable);
       }
       while (in_order_ < total_ && slot_of_[in_order_] == static_cast<std::int32_t>(in_order_)) {
@@ -84,7 +88,7 @@ class RowSequence final : public PictureSequence<Real, Random> {
     while (tokens_.size() < total_ && grid_[tokens_.size()] >= 0) {
       tokens_.push_back(grid_[tokens_.size()]);
     }
-    meters_.count_pass(static_cast<std::size_t>(brought));
+    meters_.count_pass(brought);
   }
 
   std::span<const std::int32_t> kept_rows() const override { return kept_; }
@@ -127,14 +131,13 @@ class RowSequence final : public PictureSequence<Real, Random> {
   }
 
   // Draws the token of a position by its row.
-  std::int64_t take(std::size_t position, const RawRow<Real>& raw) {
+  void take(std::size_t position, const RawRow<Real>& raw) {
     const TargetRow<Real> row = this->process(position, raw);
     const auto at = static_cast<std::uint32_t>(position);
     const std::int32_t token = random_.race(at, row.logits);
     meters_.count_token(row, token, random_.uniform({Purpose::kMeter, at}));
     grid_[position] = token;
     ++filled_[position / this->grammar().stride()];
-    return 1;
   }
 
   // What of line j stays cached. Lines that broke are fed again.

@@ -42,6 +42,9 @@ struct ModelDrafter::State {
     std::vector<std::int32_t> node_row;
     std::int32_t node_rows = 0;
     int branches() const { return item.law.guided() ? 2 : 1; }
+    std::size_t prompt_rows(int branch) const {
+      return branch == 0 ? item.prompt.size() : item.unconditional.size();
+    }
   };
   using Job = DraftJob<float, KeyedRandom>;
 
@@ -108,7 +111,7 @@ void ModelDrafter::State::cut(std::size_t item, std::size_t known, TokenAt token
   while (same < slot.fed.size() && same + 1 < known && slot.fed[same] == token(same)) ++same;
   slot.fed.resize(same);
   for (int branch = 0; branch < slot.branches(); ++branch) {
-    const auto prompt = branch == 0 ? slot.item.prompt.size() : slot.item.unconditional.size();
+    const std::size_t prompt = slot.prompt_rows(branch);
     pass.cache().truncate(sequence(item, branch), static_cast<std::int64_t>(prompt + same));
   }
   const std::size_t most = static_cast<std::size_t>(most_new_rows(limits));
@@ -189,7 +192,7 @@ void ModelDrafter::State::add_nodes(const TreeJob<float>& job) {
   slot.first_row = pass.rows();
   slot.new_rows = static_cast<std::int64_t>(job.wanted.size());
   for (int branch = 0; branch < slot.branches(); ++branch) {
-    const auto prompt = branch == 0 ? slot.item.prompt.size() : slot.item.unconditional.size();
+    const std::size_t prompt = slot.prompt_rows(branch);
     for (const std::int32_t node : job.wanted) {
       ancestors.clear();
       const std::int32_t token = tree.token(node);

@@ -64,6 +64,27 @@ class RowTable {
   std::vector<float> logits_[2];    // [contexts, V] of each branch
 };
 
+// Of every picture of `total` tokens, the first token the most significant digit.
+inline std::vector<double> picture_probabilities(const RowTable& table, std::size_t total) {
+  const std::size_t ids = table.vocabulary();
+  std::size_t pictures = 1;
+  for (std::size_t i = 0; i < total; ++i) pictures *= ids;
+  LawPipeline<float> law(table.law(), static_cast<std::int64_t>(ids));
+  std::vector<double> out;
+  for (std::size_t picture = 0; picture < pictures; ++picture) {
+    std::vector<std::int32_t> tokens;
+    double product = 1;
+    for (std::size_t shift = pictures / ids; shift > 0; shift /= ids) {
+      const RawRow<float> row = table.after(tokens);
+      law.process(row.cond, row.uncond);
+      tokens.push_back(static_cast<std::int32_t>(picture / shift % ids));
+      product *= static_cast<double>(law.probabilities()[static_cast<std::size_t>(tokens.back())]);
+    }
+    out.push_back(product);
+  }
+  return out;
+}
+
 // One picture of `total` tokens under the noise of (seed, item).
 inline FloatSequence decode_picture(const RowTable& table, const FloatParts& parts,
                                     std::size_t window, std::size_t total, std::uint64_t seed,

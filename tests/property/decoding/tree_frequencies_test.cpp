@@ -40,23 +40,6 @@ std::size_t number_of(const Picture& tokens) {
                          });
 }
 
-std::vector<double> picture_probabilities(const RowTable& table) {
-  LawPipeline<float> law(table.law(), kIds);
-  std::vector<double> out;
-  for (std::size_t picture = 0; picture < kPictures; ++picture) {
-    Picture tokens;
-    double product = 1;
-    for (std::size_t shift = kPictures / kIds; shift > 0; shift /= kIds) {
-      const RawRow<float> row = table.after(tokens);
-      law.process(row.cond, row.uncond);
-      tokens.push_back(static_cast<std::int32_t>(picture / shift % kIds));
-      product *= static_cast<double>(law.probabilities()[static_cast<std::size_t>(tokens.back())]);
-    }
-    out.push_back(product);
-  }
-  return out;
-}
-
 // Another table's laws for the candidates of every node.
 class RowTableLaws final : public TreeLawSource<float> {
  public:
@@ -114,7 +97,7 @@ double deviation(const std::string& name, std::size_t turns, MakeParts make_part
     for (std::size_t i = 0; i < kPictures; ++i) counts[i] += mine[i];
     beside += watch.beside;
   });
-  const std::vector<double> probs = picture_probabilities(table);
+  const std::vector<double> probs = picture_probabilities(table, kTotal);
   double chi_square = 0, rarest = kSamples;
   for (std::size_t i = 0; i < kPictures; ++i) {
     const double expected = static_cast<double>(kSamples) * probs[i];

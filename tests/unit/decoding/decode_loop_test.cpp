@@ -14,8 +14,6 @@
 namespace tessera {
 namespace {
 
-using Tokens = std::vector<std::int32_t>;
-
 // Plain decoding in long-hand: one sequence pair, one token a pass, a fresh cache, no DecodeLoop.
 Tokens decode_by_hand(const TinyRun& tiny, const DecodeItem& item) {
   const ImageModel& model = tiny.model;

@@ -14,8 +14,6 @@
 namespace tessera {
 namespace {
 
-using Tokens = std::vector<std::int32_t>;
-
 struct Pair {
   std::string_view drafter, tail;
 };
@@ -34,21 +32,6 @@ std::vector<Pair> drafting_pairs() {
 std::string named(const DecodeMethod& method) {
   return method.drafter + "/" + method.tail + "/" + method.rule + " window " +
          std::to_string(method.window);
-}
-
-std::vector<DecodeItem> first_items(const TinyRun& tiny, int count) {
-  std::vector<DecodeItem> out;
-  for (int number = 0; number < count; ++number) out.push_back(tiny.item(number));
-  return out;
-}
-
-std::vector<Tokens> tokens_of(const std::vector<DecodeResult>& results) {
-  std::vector<Tokens> out;
-  for (const DecodeResult& result : results) {
-    EXPECT_EQ(result.status, DecodeStatus::kDone);
-    out.push_back(result.tokens);
-  }
-  return out;
 }
 
 // Sanitizers make a pass many times as slow.
@@ -201,17 +184,8 @@ TEST(MethodEquality, PassesAreNeverMoreThanPlain) {
 
 constexpr std::int64_t kTokens = 64;
 
-// The code check_method() refuses with; empty if it does not.
 std::string refusal(const DecodeMethod& method, const DecodeAids& aids) {
-  try {
-    check_method(method, aids, kTokens);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.info().kind, ErrorKind::kUsage);
-    EXPECT_FALSE(error.info().where.empty());
-    EXPECT_FALSE(error.info().expected.empty());
-    return error.info().code;
-  }
-  return "";
+  return refusal_code(method, aids, kTokens);
 }
 
 template <typename Change>

@@ -12,8 +12,6 @@
 namespace tessera {
 namespace {
 
-using Tokens = std::vector<std::int32_t>;
-
 // --- every outcome ------------------------------------------------------------------------------
 
 // Table `number` along rows: four or six codes of two ids, or three of three.

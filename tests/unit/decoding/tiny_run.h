@@ -1,7 +1,10 @@
 // The seeded tiny model with prompts, for tests of the decode loop.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/decoding/decode_loop.h"
@@ -63,5 +66,36 @@ struct TinyRun {
   std::unique_ptr<Backend> backend;
   ImageModel model;
 };
+
+using Tokens = std::vector<std::int32_t>;
+
+inline std::vector<DecodeItem> first_items(const TinyRun& tiny, int count) {
+  std::vector<DecodeItem> out;
+  for (int number = 0; number < count; ++number) out.push_back(tiny.item(number));
+  return out;
+}
+
+inline std::vector<Tokens> tokens_of(const std::vector<DecodeResult>& results) {
+  std::vector<Tokens> out;
+  for (const DecodeResult& result : results) {
+    EXPECT_EQ(result.status, DecodeStatus::kDone);
+    out.push_back(result.tokens);
+  }
+  return out;
+}
+
+// The code that check_method() refuses with; empty if it does not.
+inline std::string refusal_code(const DecodeMethod& method, const DecodeAids& aids,
+                                std::int64_t image_tokens) {
+  try {
+    check_method(method, aids, image_tokens);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().kind, ErrorKind::kUsage);
+    EXPECT_FALSE(error.info().where.empty());
+    EXPECT_FALSE(error.info().expected.empty());
+    return error.info().code;
+  }
+  return "";
+}
 
 }  // namespace tessera

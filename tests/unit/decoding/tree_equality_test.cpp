@@ -15,8 +15,6 @@
 namespace tessera {
 namespace {
 
-using Tokens = std::vector<std::int32_t>;
-
 // Sanitizers make a pass many times as slow.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr std::int64_t kWindows[] = {3, 16};
@@ -29,21 +27,6 @@ std::string named(const DecodeMethod& method) {
   return method.tree + ": " + method.drafter + '/' + method.tail + " window " +
          std::to_string(method.window) + ", width " + std::to_string(method.tree_width) +
          ", depth " + std::to_string(method.tree_depth);
-}
-
-std::vector<DecodeItem> first_items(const TinyRun& tiny, int count) {
-  std::vector<DecodeItem> out;
-  for (int number = 0; number < count; ++number) out.push_back(tiny.item(number));
-  return out;
-}
-
-std::vector<Tokens> tokens_of(const std::vector<DecodeResult>& results) {
-  std::vector<Tokens> out;
-  for (const DecodeResult& result : results) {
-    EXPECT_EQ(result.status, DecodeStatus::kDone);
-    out.push_back(result.tokens);
-  }
-  return out;
 }
 
 // A run of shipped parts; with a draft model the tree's laws are its.

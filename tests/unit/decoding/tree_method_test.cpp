@@ -13,25 +13,14 @@
 namespace tessera {
 namespace {
 
-using Tokens = std::vector<std::int32_t>;
-
 // --- settings that are refused ------------------------------------------------------------------
 
 constexpr std::int64_t kTokens = 64;
 
-// The code that a method is refused with; empty if it is not.
 std::string refusal(const DecodeMethod& method, bool draft_model = true) {
   DecodeAids aids = aids_for(64, 8);
   aids.draft_model = draft_model;
-  try {
-    check_method(method, aids, kTokens);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.info().kind, ErrorKind::kUsage);
-    EXPECT_FALSE(error.info().where.empty());
-    EXPECT_FALSE(error.info().expected.empty());
-    return error.info().code;
-  }
-  return "";
+  return refusal_code(method, aids, kTokens);
 }
 
 DecodeMethod settled(const char* name) {
