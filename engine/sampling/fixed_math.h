@@ -17,7 +17,7 @@ inline constexpr double kInverseLn2 = 0x1.71547652b82fep+0;
 
 // log(x) for finite, normal x > 0. x = 2^k m with m in [sqrt(1/2), sqrt(2));
 // log m = 2 (s + s^3/3 + s^5/5 + ...), s = (m - 1) / (m + 1), |s| < 0.1716.
-inline double fixed_log(double x) {
+constexpr double fixed_log(double x) {
   using namespace fixed_math_detail;
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(x);
   // 0x3fe6a09e667f3bcd is sqrt(1/2): subtracting it puts the exponent boundary there.
@@ -43,14 +43,15 @@ inline double fixed_log(double x) {
   return exponent * kLn2High + (f + (tail + exponent * kLn2Low));
 }
 
-// exp(x) for any x; 0 below -708, infinity above 709.
-inline double fixed_exp(double x) {
+// exp(x) for any x; 0 below -708, infinity above 709. No branch and no conversion to an integer:
+// the integer k nearest x / ln 2 stands in the low bits of x / ln 2 + 1.5 * 2^52.
+constexpr double fixed_exp(double x) {
   using namespace fixed_math_detail;
-  if (x < -708.0) return 0.0;
-  if (x > 709.0) return std::numeric_limits<double>::infinity();
-  const double scaled = x * kInverseLn2;
-  const auto k = static_cast<std::int64_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
-  const double exponent = static_cast<double>(k);
+  constexpr double kShift = 0x1.8p52;
+  const double shifted = x * kInverseLn2 + kShift;
+  const double exponent = shifted - kShift;
+  const std::uint64_t k =
+      std::bit_cast<std::uint64_t>(shifted) - std::bit_cast<std::uint64_t>(kShift);
   const double r = (x - exponent * kLn2High) - exponent * kLn2Low;  // |r| <= 0.3466
   double series = 1.0 / 6227020800.0;
   series = series * r + 1.0 / 479001600.0;
@@ -64,8 +65,30 @@ inline double fixed_exp(double x) {
   series = series * r + 1.0 / 24.0;
   series = series * r + 1.0 / 6.0;
   series = series * r + 0.5;
-  const double value = 1.0 + (r + r * r * series);
-  return value * std::bit_cast<double>(static_cast<std::uint64_t>(k + 1023) << 52);
+  const double value = (1.0 + (r + r * r * series)) * std::bit_cast<double>((k + 1023) << 52);
+  const double up_to_largest = x > 709.0 ? std::numeric_limits<double>::infinity() : value;
+  return x < -708.0 ? 0.0 : up_to_largest;
+}
+
+// The same in single precision; 0 below -87, infinity above 88.
+constexpr float fixed_exp(float x) {
+  constexpr float kShift = 0x1.8p23f;
+  constexpr float kLn2High = 0x1.62e4p-1f;  // 14 bits
+  constexpr float kLn2Low = 0x1.7f7d1cp-20f;
+  const float shifted = x * 0x1.715476p+0f + kShift;
+  const float exponent = shifted - kShift;
+  const std::uint32_t k =
+      std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kShift);
+  const float r = (x - exponent * kLn2High) - exponent * kLn2Low;
+  float series = 1.0f / 5040.0f;
+  series = series * r + 1.0f / 720.0f;
+  series = series * r + 1.0f / 120.0f;
+  series = series * r + 1.0f / 24.0f;
+  series = series * r + 1.0f / 6.0f;
+  series = series * r + 0.5f;
+  const float value = (1.0f + (r + r * r * series)) * std::bit_cast<float>((k + 127) << 23);
+  const float up_to_largest = x > 88.0f ? std::numeric_limits<float>::infinity() : value;
+  return x < -87.0f ? 0.0f : up_to_largest;
 }
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/sampling/fixed_math.h"
+#include "engine/sampling/row_math.h"
 
 namespace tessera {
 
@@ -53,7 +54,7 @@ void LawPipeline<Real>::process(std::span<const Real> cond, std::span<const Real
   const Real temperature = static_cast<Real>(settings_.temperature);
   if (temperature != Real{1}) {
     // From the largest down, so that no temperature is too small for the range of Real.
-    const Real largest = *std::max_element(logits_.begin(), logits_.begin() + kept_);
+    const Real largest = largest_of(logits_.data(), kept_);
     for (std::size_t i = 0; i < kept_; ++i) logits_[i] = (logits_[i] - largest) / temperature;
   }
   if (settings_.top_k > 0) keep_top_k();
@@ -67,6 +68,7 @@ void LawPipeline<Real>::process_at(std::size_t position, std::span<const Real> c
                                    std::span<const Real> uncond) {
   const std::optional<std::int32_t> forced = grammar_.forced(position);
   if (!forced) return process(cond, uncond);
+  whole_ = false;
   support_[0] = *forced;
   logits_[0] = 0;
   kept_ = 1;
@@ -81,17 +83,17 @@ void LawPipeline<Real>::guide(std::span<const Real> cond, std::span<const Real> 
   const Real scale = static_cast<Real>(settings_.guidance);
   if (allowed.empty()) {
     kept_ = codes_;
-    std::iota(support_.begin(), support_.end(), 0);
+    if (!whole_) std::iota(support_.begin(), support_.end(), 0);
+    whole_ = true;
     if (!settings_.guided()) {
       std::copy(cond.begin(), cond.end(), logits_.begin());
       return;
     }
-    for (std::size_t id = 0; id < codes_; ++id) {
-      logits_[id] = uncond[id] + scale * (cond[id] - uncond[id]);
-    }
+    guide_row(cond.data(), uncond.data(), scale, codes_, logits_.data());
     return;
   }
   kept_ = 0;
+  whole_ = false;
   for (std::size_t id = 0; id < codes_; ++id) {
     if (allowed[id] == 0) continue;
     support_[kept_] = static_cast<std::int32_t>(id);
@@ -103,6 +105,7 @@ void LawPipeline<Real>::guide(std::span<const Real> cond, std::span<const Real> 
 template <typename Real>
 template <typename Keep>
 void LawPipeline<Real>::compact(Keep keep) {
+  whole_ = false;
   std::size_t out = 0;
   for (std::size_t i = 0; i < kept_; ++i) {
     if (!keep(i)) continue;
@@ -115,6 +118,7 @@ void LawPipeline<Real>::compact(Keep keep) {
 template <typename Real>
 void LawPipeline<Real>::keep_greedy() {
   const auto best = std::max_element(logits_.begin(), logits_.begin() + kept_);
+  whole_ = false;
   support_[0] = support_[static_cast<std::size_t>(best - logits_.begin())];
   logits_[0] = 0;
   kept_ = 1;
@@ -134,16 +138,7 @@ void LawPipeline<Real>::keep_top_k() {
 
 template <typename Real>
 void LawPipeline<Real>::weigh() {
-  const Real largest = *std::max_element(logits_.begin(), logits_.begin() + kept_);
-  double total = 0;
-  for (std::size_t i = 0; i < kept_; ++i) {
-    const double weight = fixed_exp(static_cast<double>(logits_[i] - largest));
-    weights_[i] = static_cast<Real>(weight);
-    total += weight;
-  }
-  for (std::size_t i = 0; i < kept_; ++i) {
-    weights_[i] = static_cast<Real>(static_cast<double>(weights_[i]) / total);
-  }
+  softmax_row(logits_.data(), kept_, weights_.data());
 }
 
 // Ids by |surprise - entropy|, the smallest set that reaches the mass; ties at its edge stay.
@@ -196,7 +191,7 @@ void LawPipeline<Real>::keep_top_p() {
 
 template <typename Real>
 void LawPipeline<Real>::keep_min_p() {
-  const Real largest = *std::max_element(logits_.begin(), logits_.begin() + kept_);
+  const Real largest = largest_of(logits_.data(), kept_);
   compact([&](std::size_t i) {
     return fixed_exp(static_cast<double>(logits_[i] - largest)) >= settings_.min_p;
   });
@@ -205,6 +200,7 @@ void LawPipeline<Real>::keep_min_p() {
 template <typename Real>
 std::span<const Real> LawPipeline<Real>::probabilities() {
   weigh();
+  if (whole_ && dense_.size() == codes_) return weights_;
   std::fill(dense_.begin(), dense_.end(), Real{0});
   for (std::size_t i = 0; i < kept_; ++i) {
     dense_[static_cast<std::size_t>(support_[i])] = weights_[i];

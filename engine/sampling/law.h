@@ -75,6 +75,7 @@ class LawPipeline {
   VocabularyGrammar grammar_;
   std::size_t codes_ = 0;
   std::size_t kept_ = 0;
+  bool whole_ = false;  // support_ is every code
   std::vector<std::int32_t> support_;
   std::vector<Real> logits_;   // of support_
   std::vector<Real> weights_;  // of support_, scratch

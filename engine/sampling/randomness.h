@@ -49,25 +49,14 @@ class KeyedRandom {
     return uniform(draw) * static_cast<double>(of) < static_cast<double>(chance);
   }
 
-  // An id, drawn in proportion to its weight: argmax of log(weight) + noise, the lowest id on a
-  // tie. At least one weight is positive.
+  // An id, drawn in proportion to its weight. At least one weight is positive.
   template <typename Real>
   std::int32_t weighted(const Draw& draw, std::span<const std::int32_t> ids,
                         std::span<const Real> weights) {
     // Purposes fill the low byte.
     const auto purpose = static_cast<std::uint32_t>(draw.purpose) | draw.lane << 8;
     GumbelNoise noise(key_, draw.position, pass_, static_cast<Purpose>(purpose));
-    std::int32_t best_id = -1;
-    double best = 0;
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      if (!(weights[i] > 0)) continue;
-      const double value = fixed_log(static_cast<double>(weights[i])) + noise(ids[i]);
-      if (best_id >= 0 && !(value > best)) continue;
-      best = value;
-      best_id = ids[i];
-    }
-    expects(best_id >= 0, "a draw has a weight above zero");
-    return best_id;
+    return first_clock(ids, weights, noise);
   }
 
   // The winner at a position under the position's own noise: what plain decoding draws there.
@@ -75,6 +64,13 @@ class KeyedRandom {
   std::int32_t race(std::uint32_t position, const LogitRow<Real>& row) {
     GumbelNoise noise(key_, position, 0, Purpose::kSample);
     return gumbel_argmax(row.support, row.logits, noise);
+  }
+  // The same by probabilities in place of logits.
+  template <typename Real>
+  std::int32_t race(std::uint32_t position, std::span<const std::int32_t> ids,
+                    std::span<const Real> probs) {
+    GumbelNoise noise(key_, position, 0, Purpose::kSample);
+    return first_clock(ids, probs, noise);
   }
 
  private:

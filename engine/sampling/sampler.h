@@ -1,15 +1,19 @@
 // Drawing by Gumbel-argmax (Maddison, Tarlow & Minka 2014): the id with the largest logit + noise
-// is distributed as the softmax of the logits. The noise of an id at a position is addressed by
+// is distributed as the softmax of the logits; by weights it is the one whose exponential clock
+// rings first, of the same noise. The noise of an id at a position is addressed by
 // (seed, item; position, id) and by nothing else, above all not by the pass, so that any decoding
 // order that sees the same logits draws the same ids.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
 
+#include "engine/core/error.h"
 #include "engine/core/philox.h"
 #include "engine/sampling/fixed_math.h"
+#include "engine/sampling/row_math.h"
 
 namespace tessera {
 
@@ -29,12 +33,13 @@ class GumbelNoise {
 
   // The random bits of an id, and the noise they stand for: grows with them.
   std::uint32_t bits(std::int32_t id) {
-    const auto lane = static_cast<std::uint32_t>(id) / 4;
-    if (lane != lane_) {
-      block_ = philox4x32({position_, pass_, static_cast<std::uint32_t>(purpose_), lane}, key_);
-      lane_ = lane;
+    const auto quad = static_cast<std::uint32_t>(id) / 16;
+    if (quad != quad_) {
+      bits_ =
+          philox4x32_quad({position_, pass_, static_cast<std::uint32_t>(purpose_), 4 * quad}, key_);
+      quad_ = quad;
     }
-    return block_[static_cast<std::uint32_t>(id) % 4];
+    return bits_[static_cast<std::uint32_t>(id) % 16];
   }
   static double value(std::uint32_t bits) {
     return -fixed_log(-fixed_log((static_cast<double>(bits) + 0.5) * 0x1p-32));
@@ -42,25 +47,25 @@ class GumbelNoise {
   // Bits below this give less noise than `least`, 0 < least < kLargest. Not the tightest bound: a
   // table in steps of a quarter.
   static std::uint32_t fewest_bits(double least) {
-    static const std::array<std::uint32_t, 92> table = [] {
-      std::array<std::uint32_t, 92> out{};
-      for (std::size_t k = 0; k < out.size(); ++k) {
-        const double step = static_cast<double>(k) / 4 - 1e-9;
-        const double edge = 0x1p32 * fixed_exp(-fixed_exp(-step)) - 2;
-        out[k] = edge > 0 ? static_cast<std::uint32_t>(edge) : 0;
-      }
-      return out;
-    }();
-    return table[static_cast<std::size_t>(least * 4)];
+    return kFewestBits[static_cast<std::size_t>(static_cast<int>(least * 4))];
   }
 
  private:
+  static constexpr std::array<std::uint32_t, 92> kFewestBits = [] {
+    std::array<std::uint32_t, 92> out{};
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      const double step = static_cast<double>(k) / 4 - 1e-9;
+      const double edge = 0x1p32 * fixed_exp(-fixed_exp(-step)) - 2;
+      out[k] = edge > 0 ? static_cast<std::uint32_t>(edge) : 0;
+    }
+    return out;
+  }();
   std::array<std::uint32_t, 2> key_;
   std::uint32_t position_;
   std::uint32_t pass_;
   Purpose purpose_;
-  std::uint32_t lane_ = 0xffffffffu;
-  PhiloxBlock block_ = {};
+  std::uint32_t quad_ = 0xffffffffu;
+  PhiloxQuad bits_ = {};
 };
 
 // argmax over the support of logit + noise(id), the lowest id on a tie. `Noise` maps an id to a
@@ -89,22 +94,56 @@ template <typename Real>
 std::int32_t gumbel_argmax(std::span<const std::int32_t> support, std::span<const Real> logits,
                            GumbelNoise& noise) {
   if (support.size() == 1) return support[0];
-  std::size_t mode = 0;
-  for (std::size_t i = 1; i < support.size(); ++i) {
-    if (logits[i] > logits[mode]) mode = i;
-  }
+  const Real largest = largest_of(logits.data(), logits.size());
+  const std::size_t mode =
+      static_cast<std::size_t>(std::find(logits.begin(), logits.end(), largest) - logits.begin());
   std::int32_t best_id = support[mode];
-  double best = static_cast<double>(logits[mode]) + noise(best_id);
+  double best = static_cast<double>(largest) + noise(best_id);
+  const std::int32_t* const id = support.data();
+  const Real* const logit = logits.data();
   for (std::size_t i = 0; i < support.size(); ++i) {
-    const double logit = static_cast<double>(logits[i]);
-    const double gap = best - logit;
+    const double own = static_cast<double>(logit[i]);
+    const double gap = best - own;
     if (i == mode || gap > GumbelNoise::kLargest) continue;
-    const std::uint32_t bits = noise.bits(support[i]);
+    const std::uint32_t bits = noise.bits(id[i]);
     if (gap > 0 && bits < GumbelNoise::fewest_bits(gap)) continue;
-    const double value = logit + GumbelNoise::value(bits);
-    if (value > best || (value == best && support[i] < best_id)) {
+    const double value = own + GumbelNoise::value(bits);
+    if (value > best || (value == best && id[i] < best_id)) {
       best = value;
-      best_id = support[i];
+      best_id = id[i];
+    }
+  }
+  return best_id;
+}
+
+// The same by weights, none negative and one above zero: the clock of an id rings at
+// -log(u) / weight, u in (0, 1) from its bits, and the first one wins, the lowest id on a tie. The
+// heaviest id goes first; as -log(u) >= 1 - u, most others are out before any logarithm.
+template <typename Real, typename Noise>
+std::int32_t first_clock(std::span<const std::int32_t> ids, std::span<const Real> weights,
+                         Noise& noise) {
+  expects(ids.size() == weights.size(), "one weight an id");
+  const auto time = [](std::uint32_t bits, double weight) {
+    return -fixed_log((static_cast<double>(bits) + 0.5) * 0x1p-32) / weight;
+  };
+  const Real heaviest = largest_of(weights.data(), weights.size());
+  expects(heaviest > 0, "a draw has a weight above zero");
+  const std::size_t mode = static_cast<std::size_t>(
+      std::find(weights.begin(), weights.end(), heaviest) - weights.begin());
+  std::int32_t best_id = ids[mode];
+  double best = time(noise.bits(best_id), static_cast<double>(heaviest));
+  const std::int32_t* const id = ids.data();
+  const Real* const weight = weights.data();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const double own = static_cast<double>(weight[i]);
+    const double latest = best * own;  // -log(u) of a clock that would ring when the best one does
+    if (latest < 0x1p-33 || i == mode) continue;
+    const std::uint32_t bits = noise.bits(id[i]);
+    if ((0x1p32 - 0.5 - static_cast<double>(bits)) * 0x1p-32 > latest) continue;
+    const double rings = time(bits, own);
+    if (rings < best || (rings == best && id[i] < best_id)) {
+      best = rings;
+      best_id = id[i];
     }
   }
   return best_id;

@@ -153,6 +153,23 @@ class WalkingRandom {
     }
     return static_cast<std::int32_t>(walk_->race(item_ << 32 | position, rates));
   }
+  template <typename Real>
+  std::int32_t race(std::uint32_t position, std::span<const std::int32_t> ids,
+                    std::span<const Real> probs) {
+    std::array<double, 3> rates{};
+    std::int32_t likely = 0, last = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (!(probs[i] > 0)) continue;
+      last = ids[i];
+      ++likely;
+    }
+    if (likely == 1) return last;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (!(probs[i] > 0)) continue;
+      rates.at(static_cast<std::size_t>(ids[i])) = static_cast<double>(probs[i]);
+    }
+    return static_cast<std::int32_t>(walk_->race(item_ << 32 | position, rates));
+  }
 
  private:
   OutcomeWalk* walk_;

@@ -13,11 +13,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
 
 #include "engine/decoding/trees/draft_tree.h"
 #include "engine/decoding/trees/sibling_rule.h"
+#include "engine/sampling/row_math.h"
 
 namespace tessera {
 
@@ -36,6 +38,7 @@ class TreeGrowth {
     wanted_.reserve(capacity);
     states_.resize(capacity);
     ids_.resize(vocabulary);
+    std::iota(ids_.begin(), ids_.end(), 0);
   }
 
   struct Limits {
@@ -182,37 +185,31 @@ class TreeGrowth {
   std::int32_t next_candidate(const DraftTree<Real>& tree, std::int32_t node, Candidates kind,
                               std::uint32_t position, Random& random, std::span<Real> scratch) {
     const DraftLaw<Real>& law = tree.law(node);
-    std::size_t count = 0;
-    for (std::size_t id = 0; id < ids_.size(); ++id) {
-      const auto token = static_cast<std::int32_t>(id);
-      const Real mass = law.prob(token);
-      if (!(mass > 0)) continue;
-      if (kind != Candidates::kIndependent && is_child(tree, node, token)) continue;
-      ids_[count] = token;
-      scratch[count++] = mass;
+    const std::span<Real> masses = scratch.first(ids_.size());
+    if (law.kind == LawKind::kDense) {
+      std::copy(law.dense.begin(), law.dense.end(), masses.begin());
+    } else {
+      for (const std::int32_t id : ids_) masses[at(id)] = law.prob(id);
     }
-    if (count == 0) return -1;
-    const std::span<const std::int32_t> ids(ids_.data(), count);
-    const std::span<Real> masses = scratch.first(count);
+    if (kind != Candidates::kIndependent) {
+      for (std::int32_t c = tree.first_child(node); c != kNoNode; c = tree.next_sibling(c)) {
+        masses[at(tree.token(c))] = 0;
+      }
+    }
+    const Real largest = largest_of(masses.data(), masses.size());
+    if (!(largest > 0)) return -1;
     if (kind == Candidates::kLikeliest) {
-      const auto best = std::max_element(masses.begin(), masses.end());
-      return ids[static_cast<std::size_t>(best - masses.begin())];
+      return static_cast<std::int32_t>(std::find(masses.begin(), masses.end(), largest) -
+                                       masses.begin());
     }
+    const std::span<const Real> rates = masses;
     const std::uint32_t here = position + static_cast<std::uint32_t>(tree.depth(node));
     if (kind == Candidates::kRace) {
-      for (Real& mass : masses) mass = static_cast<Real>(fixed_log(static_cast<double>(mass)));
-      return random.race(here, LogitRow<Real>{ids, masses});
+      return random.race(here, std::span<const std::int32_t>(ids_), rates);
     }
     const auto lane =
         static_cast<std::uint32_t>(node * settings_.width + states_[at(node)].children);
-    return random.weighted({Purpose::kSibling, here, lane}, ids, std::span<const Real>(masses));
-  }
-
-  static bool is_child(const DraftTree<Real>& tree, std::int32_t node, std::int32_t token) {
-    for (std::int32_t c = tree.first_child(node); c != kNoNode; c = tree.next_sibling(c)) {
-      if (tree.token(c) == token) return true;
-    }
-    return false;
+    return random.weighted({Purpose::kSibling, here, lane}, ids_, rates);
   }
 
   TreeSettings settings_;
@@ -221,7 +218,7 @@ class TreeGrowth {
   std::vector<Slot> slots_;
   std::vector<std::int32_t> wanted_;
   std::vector<NodeState> states_;
-  std::vector<std::int32_t> ids_;  // [V], scratch
+  std::vector<std::int32_t> ids_;  // 0 ... V - 1
 };
 
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/sampling/law.h"
+#include "engine/sampling/randomness.h"
 
 namespace tessera {
 namespace {
@@ -47,6 +48,25 @@ TEST(FixedMath, ExponentialIsAccurate) {
   EXPECT_EQ(fixed_exp(-1000.0), 0.0);
 }
 
+TEST(FixedMath, ExponentialInSinglePrecisionIsAccurate) {
+  double worst = 0;
+  for (std::uint32_t i = 0; i < 400000; ++i) {
+    const PhiloxBlock bits = philox4x32({i, 0, 0, 0}, {5, 6});
+    const double spread = i % 2 == 0 ? 174.0 : 8.0;
+    const auto x = static_cast<float>((static_cast<double>(bits[0]) * 0x1p-32 - 0.5) * spread);
+    const double want = std::exp(static_cast<double>(x));
+    const float unit =
+        std::nextafter(static_cast<float>(want), INFINITY) - static_cast<float>(want);
+    worst = std::max(
+        worst, std::fabs(static_cast<double>(fixed_exp(x)) - want) / static_cast<double>(unit));
+  }
+  EXPECT_LT(worst, 1.5);
+  EXPECT_EQ(fixed_exp(0.0f), 1.0f);
+  EXPECT_EQ(fixed_exp(-100.0f), 0.0f);
+  EXPECT_EQ(fixed_exp(-1e30f), 0.0f);
+  EXPECT_EQ(fixed_exp(100.0f), INFINITY);
+}
+
 // The bits themselves are part of the promise that a seed keeps its picture.
 TEST(FixedMath, BitsDoNotChange) {
   std::uint64_t hash = 1469598103934665603ull;
@@ -56,6 +76,9 @@ TEST(FixedMath, BitsDoNotChange) {
   for (std::int32_t id = 0; id < 5000; ++id) mix(GumbelNoise(7, 1, 3)(id));
   for (int i = -300; i < 300; ++i) mix(fixed_exp(i * 0.37));
   EXPECT_EQ(hash, 13125649842283677868ull);
+  for (int i = -300; i < 300; ++i)
+    mix(static_cast<double>(fixed_exp(static_cast<float>(i) * 0.25f)));
+  EXPECT_EQ(hash, 16163471950655196460ull);
 }
 
 // Critical value of chi-squared at about one in a million (Wilson & Hilferty 1931).
@@ -149,6 +172,91 @@ TEST(Sampler, PassingOverHopelessIdsChangesNothing) {
     EXPECT_EQ(gumbel_argmax(law.support(), law.support_logits(), quick, GumbelNoise::kLargest),
               gumbel_argmax(law.support(), law.support_logits(), full, 1e300));
   }
+}
+
+TEST(Sampler, FourBlocksAtOnceAreThoseOneByOne) {
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    const PhiloxBlock any = philox4x32({i, 0, 0, 0}, {7, 8});
+    const PhiloxBlock counter{any[0], any[1], any[2], i == 0 ? 0xfffffffeu : any[3]};
+    const std::array<std::uint32_t, 2> key{any[3], any[0] ^ i};
+    EXPECT_EQ(philox4x32_quad(counter, key), philox4x32_plain_quad(counter, key));
+  }
+}
+
+// Weights of very different size, some of them zero.
+std::vector<float> uneven_weights(std::uint32_t number, std::size_t count) {
+  std::vector<float> out(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const PhiloxBlock bits = philox4x32({i, number, 0, 0}, {9, 10});
+    out[i] = bits[0] % 3 == 0 ? 0.0f : static_cast<float>(std::exp(-30.0 * uniform_open(bits[1])));
+  }
+  out[number % count] = 0.5f;
+  return out;
+}
+
+TEST(Sampler, FirstClockIsTheFirstOfAll) {
+  std::vector<std::int32_t> ids(500);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(2 * i + 1);
+  for (std::uint32_t position = 0; position < 2000; ++position) {
+    const std::vector<float> weights = uneven_weights(position, ids.size());
+    GumbelNoise quick(3, 4, position), full(3, 4, position);
+    std::int32_t want = -1;
+    double best = INFINITY;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if (!(weights[i] > 0)) continue;
+      const double u = (static_cast<double>(full.bits(ids[i])) + 0.5) * 0x1p-32;
+      const double rings = -fixed_log(u) / static_cast<double>(weights[i]);
+      if (rings < best) {
+        best = rings;
+        want = ids[i];
+      }
+    }
+    EXPECT_EQ(first_clock<float>(ids, weights, quick), want) << position;
+  }
+}
+
+// One source of noise: by logits and by weights the same id wins, but for rounding of near ties.
+TEST(Sampler, ClocksAndGumbelNoiseAgree) {
+  std::vector<std::int32_t> ids(200);
+  std::vector<float> logits(ids.size()), weights(ids.size());
+  int differing = 0;
+  for (std::uint32_t position = 0; position < 5000; ++position) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = static_cast<std::int32_t>(i);
+      logits[i] = static_cast<float>(4 * std::sin(static_cast<double>(i * i + position)));
+    }
+    softmax_row(logits.data(), logits.size(), weights.data());
+    GumbelNoise by_logits(3, 4, position), by_weights(3, 4, position);
+    differing +=
+        gumbel_argmax<float>(ids, logits, by_logits) == first_clock<float>(ids, weights, by_weights)
+            ? 0
+            : 1;
+  }
+  EXPECT_LE(differing, 1);
+}
+
+TEST(Sampler, DrawsByWeightFollowTheLaw) {
+  const std::vector<std::int32_t> ids{2, 3, 5, 8, 13, 21};
+  const std::vector<float> weights{1.0f, 0.5f, 0.0f, 3.0f, 0.01f, 2.0f};
+  constexpr std::uint32_t kDraws = 200000;
+  KeyedRandom random(11, 12);
+  std::vector<double> counts(22, 0);
+  for (std::uint32_t position = 0; position < kDraws; ++position) {
+    counts[static_cast<std::size_t>(
+        random.weighted<float>({Purpose::kDraft, position}, ids, weights))] += 1;
+  }
+  double statistic = 0, total = 0;
+  for (const float weight : weights) total += static_cast<double>(weight);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const double got = counts[static_cast<std::size_t>(ids[i])];
+    const double want = static_cast<double>(weights[i]) / total * kDraws;
+    if (want == 0) {
+      EXPECT_EQ(got, 0);
+      continue;
+    }
+    statistic += (got - want) * (got - want) / want;
+  }
+  EXPECT_LT(statistic, chi_squared_limit(4));
 }
 
 TEST(Sampler, NoiseIsBoundedAndAddressed) {
