@@ -40,24 +40,24 @@ struct Painter {
   std::vector<DecodeItem> items;
   std::int64_t tokens;
 
-  // Seconds a token behind the prefill, until the slowest picture has `tokens`.
+  // Seconds a token of a picture behind the prefill, until pictures have `tokens` in the mean: how
+  // far the slowest lags after a few tokens says nothing of whole pictures.
   double run(const LoopParts& parts, WindowController* controller) {
-    double began = 0, ended = 0;
-    std::int64_t least = 0;
+    double began = 0, ended = 0, mean = 0;
     loop.run(
         items, parts,
         [&](const PassEvent& event) {
           ended = monotonic_seconds();
           if (event.pass == 1) began = ended;
-          least = tokens;
+          mean = 0;
           for (const DecodeResult& item : event.items) {
             if (item.status == DecodeStatus::kFailed) throw Error(item.error);
-            least = std::min(least, static_cast<std::int64_t>(item.tokens.size()));
+            mean += static_cast<double>(item.tokens.size()) / static_cast<double>(items.size());
           }
-          return least >= tokens ? Flow::kStop : Flow::kContinue;
+          return mean >= static_cast<double>(tokens) ? Flow::kStop : Flow::kContinue;
         },
         controller);
-    return (ended - began) / static_cast<double>(least - 1);
+    return (ended - began) / (mean - 1);
   }
 };
 

@@ -4,6 +4,7 @@
 #include "engine/decoding/decode_loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "engine/core/io.h"
@@ -13,12 +14,14 @@ namespace tessera {
 
 namespace {
 
-ErrorInfo non_finite_logit(std::int64_t position, std::int64_t id, float value) {
+ErrorInfo unsound_logit(std::int64_t position, std::int64_t id, float value) {
   return {.kind = ErrorKind::kGeneral,
           .code = "E_LOGITS",
           .where = "image token " + std::to_string(position) + ", code " + std::to_string(id),
-          .expected = "a finite logit",
-          .found = value != value ? "NaN" : "infinity"};
+          .expected = "a finite logit below 2^100",
+          .found = value != value        ? "NaN"
+                   : std::isinf(value) ? "infinity"
+                                       : std::to_string(value)};
 }
 
 std::int64_t branches_of(const DecodeLimits& limits) { return limits.guided ? 2 : 1; }
@@ -221,14 +224,14 @@ void DecodeLoop::State::judge(Slot& slot, DecodeResult& result) {
   std::size_t sound = 0;
   for (; sound < slot.window_rows; ++sound) {
     const RawRow<float> row = raw(sound);
-    const bool bad_cond = first_non_finite(row.cond).has_value();
-    if (!bad_cond && !first_non_finite(row.uncond)) continue;
+    const bool bad_cond = first_unsound(row.cond).has_value();
+    if (!bad_cond && !first_unsound(row.uncond)) continue;
     if (sound > 0) break;
     const std::span<const float> branch = bad_cond ? row.cond : row.uncond;
-    const std::int64_t id = *first_non_finite(branch);
+    const std::int64_t id = *first_unsound(branch);
     ++result.passes;
     result.status = DecodeStatus::kFailed;
-    result.error = non_finite_logit(static_cast<std::int64_t>(result.tokens.size()), id,
+    result.error = unsound_logit(static_cast<std::int64_t>(result.tokens.size()), id,
                                     branch[static_cast<std::size_t>(id)]);
     return;
   }
@@ -295,7 +298,7 @@ std::string DecodeLoop::State::broken_place(const DecodeItem& item, std::size_t 
     backend().download(taps[layer], host.view());
     backend().synchronize();
     const auto size = static_cast<std::size_t>(host.shape().elements());
-    if (!first_non_finite({host.f32(), size})) continue;
+    if (!first_unsound({host.f32(), size})) continue;
     return layer == 0 ? "token embedding" : "layer " + std::to_string(layer - 1);
   }
   return "picture head";

@@ -14,12 +14,16 @@ constexpr std::int64_t kWidths[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96
 const double kDecay = std::exp2(-1.0 / 64);         // of a test's weight, each pass
 constexpr double kPriorRight = 1, kPriorTried = 2;  // a draft nobody has tried: a coin
 constexpr double kHysteresis = 1.03;                // how much better another width must look
-constexpr std::int64_t kHold = 16;                  // passes between two changes
-constexpr std::int64_t kProbe = 32;      // passes between two tries of the next wider window
-constexpr std::int64_t kMostIdle = 256;  // the same while one row is best: twice as long each time
-constexpr std::int64_t kSureTimes = 3;   // times of a width before one is believed
-constexpr double kTimeShare = 0.2;       // of a new time in the moving mean
-constexpr double kTooSlow = 5;           // widths that take this many times plain are not tried
+constexpr double kLeavesPlain = 1.05;     // the same for one that is to follow plain decoding
+constexpr std::int64_t kHold = 16;        // passes between two changes but back to plain
+constexpr std::int64_t kProbe = 32;       // passes between two tries of the next wider window
+constexpr std::int64_t kMostIdle = 256;   // the same while one row is best: twice as long each time
+constexpr std::int64_t kSureTimes = 3;    // times of a width before one is believed
+constexpr double kTimeShare = 0.2;        // of a new time in the moving mean
+constexpr double kPaceShare = 0.25;       // of a pass in the pace
+constexpr std::int64_t kFreshPasses = 6;  // passes after a change that tell of the new width
+constexpr double kMostStretch = 3;  // passes that take longer had another program's turn in them
+constexpr double kTooSlow = 5;      // widths that take this many times plain are not tried
 
 }  // namespace
 
@@ -34,20 +38,28 @@ WindowController::WindowController(std::int64_t most) {
   points_.reserve(256);
 }
 
+// Passes grow slower along a picture, as there is more to attend to, and machines change their
+// pace. Both stretch passes of all widths alike: what is kept of a pass is its time at pace 1.
+// The first passes after a change of width tell what the new one takes, at the pace before; those
+// that follow tell the pace.
 void WindowController::observe_time(std::int64_t rows, double seconds) {
+  alike_ = rows == last_rows_ ? alike_ + 1 : 1;
+  last_rows_ = rows;
   const auto at = std::lower_bound(points_.begin(), points_.end(), rows,
                                    [](const Point& p, std::int64_t r) { return p.rows < r; });
   if (at == points_.end() || at->rows != rows) {
-    if (points_.size() < points_.capacity()) points_.insert(at, {rows, seconds, 1});
+    if (points_.size() < points_.capacity()) points_.insert(at, {rows, seconds / pace_, 1});
     return;
   }
-  ++at->count;
-  // The first times may hold a cold cache or another program's turn: the shortest counts. Later,
-  // what takes far longer than ever is taken for such a turn.
-  if (at->count <= kSureTimes) {
-    at->seconds = std::min(at->seconds, seconds);
+  const double usual = at->seconds * pace_;
+  const double took = std::clamp(seconds, usual / kMostStretch, usual * kMostStretch);
+  if (++at->count > kSureTimes && alike_ > kFreshPasses) {
+    pace_ += kPaceShare * (took / at->seconds - pace_);
+  } else if (at->count == 2) {  // the first time may have met a cold cache
+    at->seconds = std::min(at->seconds, seconds / pace_);
   } else {
-    at->seconds += kTimeShare * (std::min(seconds, 3 * at->seconds) - at->seconds);
+    const double share = std::max(kTimeShare, 1 / static_cast<double>(at->count - 1));
+    at->seconds += share * (took / pace_ - at->seconds);
   }
 }
 
@@ -128,6 +140,9 @@ std::int64_t WindowController::next(std::int64_t rows_per_window) {
   if (passes_ >= next_probe_) {
     idle_gap_ = window_ == 1 ? std::min(2 * idle_gap_, kMostIdle) : kProbe / 2;
     next_probe_ = passes_ + (window_ == 1 ? idle_gap_ : kProbe);
+    // The next wider window, and plain in turn with it.
+    probe_plain_ = !probe_plain_;
+    if (probe_plain_ && window_ > 1) return 1;
     const auto wider = std::upper_bound(widths_.begin(), widths_.end(), window_);
     if (wider != widths_.end() &&
         seconds(*wider * rows_per_window) < kTooSlow * seconds(rows_per_window)) {
@@ -135,8 +150,10 @@ std::int64_t WindowController::next(std::int64_t rows_per_window) {
     }
   }
   const std::int64_t wanted = best(rows_per_window);
-  const bool better = rate(wanted, rows_per_window) > kHysteresis * rate(window_, rows_per_window);
-  if (wanted != window_ && better && (held_ >= kHold || passes_ <= 2 * kHold)) {
+  const double margin = window_ == 1 ? kLeavesPlain : kHysteresis;
+  const bool better = rate(wanted, rows_per_window) > margin * rate(window_, rows_per_window);
+  const bool may = held_ >= kHold || passes_ <= 2 * kHold || wanted == 1;
+  if (wanted != window_ && better && may) {
     window_ = wanted;
     held_ = 0;
   }

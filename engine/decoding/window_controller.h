@@ -27,7 +27,8 @@ class WindowController {
   // One picture's tests in it: `tested` drafts, of which the first `accepted` were right.
   void observe_tests(std::int64_t tested, std::int64_t accepted);
 
-  // Expected tokens of a pass and the time of one with this many rows, from what is known.
+  // Expected tokens of a pass and the time of one with this many rows, from what is known; the time
+  // is that of a machine and of a place in the picture where the pace is 1.
   double tokens(std::int64_t window) const;
   double seconds(std::int64_t rows) const;
 
@@ -39,7 +40,7 @@ class WindowController {
  private:
   struct Point {
     std::int64_t rows = 0;
-    double seconds = 0;  // moving mean
+    double seconds = 0;  // moving mean, at pace 1
     std::int64_t count = 0;
   };
 
@@ -50,6 +51,9 @@ class WindowController {
   std::vector<std::int64_t> widths_;
   std::vector<double> right_, tried_;  // by depth, decaying counts
   std::vector<Point> points_;          // by rows, ascending
+  double pace_ = 1;                    // what passes take now, beside what they took at first
+  std::int64_t last_rows_ = 0, alike_ = 0;  // of the last pass; passes of so many rows in a row
+  bool probe_plain_ = true;
   std::int64_t window_ = 1, passes_ = 0, held_ = 0, rows_per_window_ = 1;
   std::int64_t next_probe_ = 16, idle_gap_ = 16;  // passes
 };

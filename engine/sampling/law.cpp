@@ -1,4 +1,5 @@
-// Stages of the law. Sums run in a fixed order in double, whatever Real is.
+// Stages of the law. Sums run in a fixed order in double, whatever Real is; exponentials are of
+// Real.
 #include "engine/sampling/law.h"
 
 #include <algorithm>
@@ -11,10 +12,10 @@
 
 namespace tessera {
 
-std::optional<std::int64_t> first_non_finite(std::span<const float> logits) {
-  constexpr std::uint32_t kExponent = 0x7f800000u;
+std::optional<std::int64_t> first_unsound(std::span<const float> logits) {
+  constexpr std::uint32_t kExponent = 0x7f800000u, kLargest = (127u + 100u) << 23;
   const auto broken = [](float value) {
-    return (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent;
+    return (std::bit_cast<std::uint32_t>(value) & kExponent) >= kLargest;
   };
   // Without a way out the loop runs on vectors; rows are sound as a rule.
   std::uint32_t any = 0;

@@ -26,8 +26,8 @@ struct LawSettings {
   bool guided() const { return guidance != 1.0; }
 };
 
-// Index of the first NaN or infinity, if any.
-std::optional<std::int64_t> first_non_finite(std::span<const float> logits);
+// Index of the first NaN, infinity or number beyond 2^100, which guidance could carry to infinity.
+std::optional<std::int64_t> first_unsound(std::span<const float> logits);
 
 // Buffers for one row at a time; process() allocates nothing. Real is the arithmetic of the stages:
 // float ships, double serves exact enumeration in tests.

@@ -93,6 +93,7 @@ std::int32_t gumbel_argmax(std::span<const std::int32_t> support, std::span<cons
 template <typename Real>
 std::int32_t gumbel_argmax(std::span<const std::int32_t> support, std::span<const Real> logits,
                            GumbelNoise& noise) {
+  expects(logits.size() == support.size(), "one logit an id");
   if (support.size() == 1) return support[0];
   const Real largest = largest_of(logits.data(), logits.size());
   const std::size_t mode =
@@ -122,7 +123,7 @@ std::int32_t gumbel_argmax(std::span<const std::int32_t> support, std::span<cons
 template <typename Real, typename Noise>
 std::int32_t first_clock(std::span<const std::int32_t> ids, std::span<const Real> weights,
                          Noise& noise) {
-  expects(ids.size() == weights.size(), "one weight an id");
+  expects(!ids.empty() && ids.size() == weights.size(), "one weight an id");
   const auto time = [](std::uint32_t bits, double weight) {
     return -fixed_log((static_cast<double>(bits) + 0.5) * 0x1p-32) / weight;
   };
@@ -137,7 +138,7 @@ std::int32_t first_clock(std::span<const std::int32_t> ids, std::span<const Real
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const double own = static_cast<double>(weight[i]);
     const double latest = best * own;  // -log(u) of a clock that would ring when the best one does
-    if (latest < 0x1p-33 || i == mode) continue;
+    if (!(latest >= 0x1p-33) || i == mode) continue;
     const std::uint32_t bits = noise.bits(id[i]);
     if ((0x1p32 - 0.5 - static_cast<double>(bits)) * 0x1p-32 > latest) continue;
     const double rings = time(bits, own);

@@ -143,7 +143,7 @@ bool ModelDrafter::State::read_law(Slot& slot, std::size_t position, std::int64_
   const std::span<const float> cond = pass.logits(row);
   std::span<const float> uncond;
   if (slot.branches() == 2) uncond = pass.logits(row + slot.new_rows);
-  if (first_non_finite(cond) || first_non_finite(uncond)) return false;
+  if (first_unsound(cond) || first_unsound(uncond)) return false;
   slot.law->process_at(position, cond, uncond);
   return true;
 }

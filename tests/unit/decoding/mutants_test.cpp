@@ -315,6 +315,11 @@ class SharedNoiseRandom : public WalkingRandom {
   std::int32_t race(std::uint32_t position, const LogitRow<Real>& row) {
     return WalkingRandom::race(faulty ? position / 2 : position, row);
   }
+  template <typename Real>
+  std::int32_t race(std::uint32_t position, std::span<const std::int32_t> ids,
+                    std::span<const Real> probs) {
+    return WalkingRandom::race(faulty ? position / 2 : position, ids, probs);
+  }
 };
 
 TEST(Mutants, NoiseOfAPositionUsedAtTwo) {

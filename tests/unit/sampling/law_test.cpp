@@ -309,6 +309,42 @@ TEST(Law, GreedyTakesTheLargestGuidedLogitAndTheLowestIdOnATie) {
   EXPECT_EQ(law.probabilities()[1], 1.0f);
 }
 
+// What one row leaves behind must not show in the next: one pipeline for all rows against a new one
+// for each.
+TEST(Law, RowsLeaveNothingBehind) {
+  constexpr std::size_t kCodes = 19;
+  const LawSettings forms[] = {
+      {}, {.temperature = 0}, {.top_k = 4}, {.top_p = 0.6}, {.min_p = 0.3}, {.typical = 0.5}};
+  for (const LawSettings& settings : forms) {
+    const VocabularyGrammar grammar{.codes = kCodes, .rows = 3, .columns = 2, .row_end = true};
+    LawPipeline<float> used(settings, grammar);
+    for (std::uint32_t step = 0; step < 60; ++step) {
+      std::vector<float> logits(kCodes);
+      std::vector<std::uint8_t> allowed(kCodes, 1);
+      for (std::uint32_t id = 0; id < kCodes; ++id) {
+        const PhiloxBlock bits = philox4x32({id, step, 0, 0}, {1, 2});
+        logits[id] = 4 * uniform_open(bits[0]);
+        allowed[id] = bits[1] % 3 == 0 ? 0 : 1;
+      }
+      allowed[step % kCodes] = 1;
+      LawPipeline<float> fresh(settings, grammar);
+      for (LawPipeline<float>* law : {&used, &fresh}) {
+        if (step % 4 == 3) {
+          law->process(logits, {}, allowed);
+        } else {
+          law->process_at(step % grammar.length(), logits, {});
+        }
+      }
+      const auto same = [](auto a, auto b) {
+        return std::equal(a.begin(), a.end(), b.begin(), b.end());
+      };
+      ASSERT_TRUE(same(used.support(), fresh.support())) << step;
+      ASSERT_TRUE(same(used.support_logits(), fresh.support_logits())) << step;
+      ASSERT_TRUE(same(used.probabilities(), fresh.probabilities())) << step;
+    }
+  }
+}
+
 TEST(Law, GuidanceOneNeverReadsTheOtherBranch) {
   LawPipeline<float> law({}, 2);
   const std::vector<float> cond = {1, 2};
@@ -316,14 +352,15 @@ TEST(Law, GuidanceOneNeverReadsTheOtherBranch) {
   EXPECT_NEAR(law.probabilities()[1], 1.0 / (1.0 + std::exp(-1.0)), 1e-6);
 }
 
-TEST(Law, NonFiniteLogitsAreFound) {
+TEST(Law, UnsoundLogitsAreFound) {
   std::vector<float> logits(100, 0.5f);
-  EXPECT_FALSE(first_non_finite(logits));
+  logits[3] = -1e30f;
+  EXPECT_FALSE(first_unsound(logits));
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-        -std::numeric_limits<float>::infinity()}) {
+        -std::numeric_limits<float>::infinity(), 3e38f, -2e30f}) {
     logits[37] = bad;
-    EXPECT_EQ(first_non_finite(logits), 37);
+    EXPECT_EQ(first_unsound(logits), 37);
   }
 }
 

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 namespace tessera {
@@ -60,6 +62,22 @@ TYPED_TEST(RowMath, SoftmaxOfEveryLength) {
     }
     EXPECT_EQ(out[n], TypeParam{99});
   }
+}
+
+// The order of its sum is part of the promise that a seed keeps its picture.
+TYPED_TEST(RowMath, SoftmaxKeepsItsBits) {
+  std::uint64_t hash = 1469598103934665603ull;
+  for (const std::size_t n : {1000u, 1003u}) {
+    std::vector<TypeParam> logits(n), out(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      logits[i] = static_cast<TypeParam>(i * 7919 % 1024) / TypeParam{32};
+    }
+    softmax_row(logits.data(), n, out.data());
+    for (const TypeParam weight : out) {
+      hash = (hash ^ std::bit_cast<std::uint64_t>(static_cast<double>(weight))) * 1099511628211ull;
+    }
+  }
+  EXPECT_EQ(hash, sizeof(TypeParam) == 4 ? 1526264977268255169ull : 17122713496160966531ull);
 }
 
 TYPED_TEST(RowMath, SoftmaxOfFarApartLogits) {

@@ -107,7 +107,9 @@ Fit draw_and_compare(MakeNoise make_noise) {
   constexpr std::uint32_t kDraws = 100000;
   for (std::uint32_t position = 0; position < kDraws; ++position) {
     auto noise = make_noise(position);
-    counts[gumbel_argmax(law.support(), law.support_logits(), noise, GumbelNoise::kLargest)] += 1;
+    const std::int32_t drawn =
+        gumbel_argmax(law.support(), law.support_logits(), noise, GumbelNoise::kLargest);
+    counts[static_cast<std::size_t>(drawn)] += 1;
   }
   Fit fit;
   int cells = 0;
@@ -168,9 +170,11 @@ TEST(Sampler, PassingOverHopelessIdsChangesNothing) {
       logits[i] = static_cast<float>(30 * std::sin(static_cast<double>(i * i + position)));
     }
     law.process(logits, {});
-    GumbelNoise quick(3, 4, position), full(3, 4, position);
+    GumbelNoise quick(3, 4, position), quicker(3, 4, position), full(3, 4, position);
+    const std::int32_t want = gumbel_argmax(law.support(), law.support_logits(), full, 1e300);
     EXPECT_EQ(gumbel_argmax(law.support(), law.support_logits(), quick, GumbelNoise::kLargest),
-              gumbel_argmax(law.support(), law.support_logits(), full, 1e300));
+              want);
+    EXPECT_EQ(gumbel_argmax(law.support(), law.support_logits(), quicker), want);
   }
 }
 
@@ -212,6 +216,38 @@ TEST(Sampler, FirstClockIsTheFirstOfAll) {
       }
     }
     EXPECT_EQ(first_clock<float>(ids, weights, quick), want) << position;
+  }
+}
+
+// Fixed bits for each id, to the ends of their range and equal ones.
+struct GivenBits {
+  std::vector<std::uint32_t> of;
+  std::uint32_t bits(std::int32_t id) { return of[static_cast<std::size_t>(id)]; }
+};
+
+TEST(Sampler, FirstClockAtTheEndsOfItsRange) {
+  const std::vector<std::int32_t> ids{0, 1, 2};
+  const auto first = [&](std::vector<std::uint32_t> bits, std::vector<double> weights) {
+    GivenBits noise{std::move(bits)};
+    return first_clock<double>(ids, weights, noise);
+  };
+  constexpr std::uint32_t kMost = 0xffffffffu;
+  // Ties go to the lowest id, whoever is heaviest first.
+  EXPECT_EQ(first({5, 5, 5}, {1, 1, 1}), 0);
+  EXPECT_EQ(first({kMost, kMost, kMost}, {0.5, 2, 2}), 1);
+  // -log(u) at most bits is 2^-33: it beats a time of 1 from weights above 2^-33 on, not below.
+  const std::uint32_t one = 1580030168u;  // u = 1 / e
+  EXPECT_EQ(first({kMost, one, 0}, {0x1.1p-33, 1, 0}), 0);
+  EXPECT_EQ(first({kMost, one, 0}, {0x1.fp-34, 1, 0}), 1);
+  // What has no weight never rings, however late the others.
+  EXPECT_EQ(first({kMost, 0, kMost}, {0, 1e-310, 0}), 1);
+}
+
+TEST(Sampler, BitsBelowTheTableGiveLessNoise) {
+  for (double least = 0.001; least < GumbelNoise::kLargest; least += 0.013) {
+    const std::uint32_t fewest = GumbelNoise::fewest_bits(least);
+    if (fewest == 0) continue;
+    EXPECT_LT(GumbelNoise::value(fewest - 1), least) << least;
   }
 }
 
