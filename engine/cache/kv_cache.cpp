@@ -41,6 +41,8 @@ KvCache::KvCache(Backend& backend, const KvCacheShape& shape) : backend_(&backen
   }
   lengths_.assign(static_cast<std::size_t>(shape.sequences), 0);
   positions_.assign(static_cast<std::size_t>(shape.sequences * shape.capacity), 0);
+  missing_.assign(static_cast<std::size_t>(shape.sequences * shape.layers), 0);
+  cut_at_.assign(static_cast<std::size_t>(shape.sequences), 0);
 }
 
 void KvCache::check_sequence(std::int64_t sequence) const {
@@ -67,24 +69,55 @@ std::int64_t KvCache::append(std::int64_t sequence, std::span<const std::int64_t
 
 void KvCache::truncate(std::int64_t sequence, std::int64_t rows) {
   expects(rows >= 0 && rows <= length(sequence), "truncate keeps rows that are there");
-  lengths_[static_cast<std::size_t>(sequence)] = rows;
+  const auto s = static_cast<std::size_t>(sequence);
+  lengths_[s] = rows;
+  if (rows >= cut_at_[s]) return;
+  expects(rows == 0, "rows before a cut are forgotten together");
+  cut_at_[s] = 0;
+  const auto first = missing_.begin() + sequence * shape_.layers;
+  std::fill(first, first + shape_.layers, 0);
 }
 
-void KvCache::copy_row(std::int64_t from_slot, std::int64_t to_slot) {
-  for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
-    for (std::vector<Tensor>* store : {&keys_, &values_}) {
-      const TensorView table = (*store)[static_cast<std::size_t>(layer)].view();
-      backend_->upload(row_view(ConstTensorView(table), from_slot), row_view(table, to_slot));
-    }
+void KvCache::cut(std::int64_t sequence, std::int64_t layer, std::int64_t rows) {
+  expects(layer > 0 && layer < shape_.layers, "the layer below a cut keeps its rows");
+  expects(rows >= 0 && missing(layer, sequence) + rows <= length(sequence),
+          "a cut takes rows that are there");
+  expects(missing(shape_.layers - 1, sequence) == missing(layer - 1, sequence),
+          "cuts ascend by layer");
+  const auto first = missing_.begin() + sequence * shape_.layers;
+  for (auto at = first + layer; at != first + shape_.layers; ++at) *at += rows;
+  cut_at_[static_cast<std::size_t>(sequence)] = length(sequence);
+}
+
+std::int64_t KvCache::missing(std::int64_t layer, std::int64_t sequence) const {
+  check_sequence(sequence);
+  return missing_[static_cast<std::size_t>(sequence * shape_.layers + layer)];
+}
+
+void KvCache::copy_row(std::int64_t from_sequence, std::int64_t from, std::int64_t to_sequence,
+                       std::int64_t to, std::int64_t layer) {
+  for (std::vector<Tensor>* store : {&keys_, &values_}) {
+    const TensorView table = (*store)[static_cast<std::size_t>(layer)].view();
+    backend_->upload(row_view(ConstTensorView(table), slot(from_sequence, from)),
+                     row_view(table, slot(to_sequence, to)));
   }
-  positions_[static_cast<std::size_t>(to_slot)] = positions_[static_cast<std::size_t>(from_slot)];
 }
 
 void KvCache::fork(std::int64_t parent, std::int64_t child) {
   check_sequence(child);
   expects(parent != child, "a sequence is not its own child");
   const std::int64_t rows = length(parent);
-  for (std::int64_t row = 0; row < rows; ++row) copy_row(slot(parent, row), slot(child, row));
+  for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
+    for (std::int64_t row = 0; row < rows - missing(layer, parent); ++row) {
+      copy_row(parent, row, child, row, layer);
+    }
+  }
+  const auto copy = [&](std::vector<std::int64_t>& of, std::int64_t each, std::int64_t count) {
+    std::copy_n(of.begin() + parent * each, count, of.begin() + child * each);
+  };
+  copy(positions_, shape_.capacity, rows);
+  copy(missing_, shape_.layers, shape_.layers);
+  copy(cut_at_, 1, 1);
   lengths_[static_cast<std::size_t>(child)] = rows;
 }
 
@@ -95,9 +128,17 @@ void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept,
     expects(row > previous && row < length(sequence), "kept rows ascend and are cached");
     previous = row;
   }
+  expects(shared >= cut_at_[static_cast<std::size_t>(sequence)], "rows before a cut stay");
   std::int64_t to = shared;
   for (const std::int64_t row : kept) {
-    if (row != to) copy_row(slot(sequence, row), slot(sequence, to));
+    if (row != to) {
+      for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
+        const std::int64_t less = missing(layer, sequence);
+        copy_row(sequence, row - less, sequence, to - less, layer);
+      }
+      positions_[static_cast<std::size_t>(slot(sequence, to))] =
+          positions_[static_cast<std::size_t>(slot(sequence, row))];
+    }
     ++to;
   }
   lengths_[static_cast<std::size_t>(sequence)] = to;

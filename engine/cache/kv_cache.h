@@ -2,6 +2,10 @@
 // cached position; rows of a sequence lie in the order they were appended, and each carries the
 // position (the rotary table row) it was computed at, so that removing rows never renumbers the
 // others.
+//
+// A sequence may have lost rows in its upper layers: tokens that a pruner dropped inside the model
+// were cached below it and never reached the layers above. Rows are counted as in layer 0
+// throughout; a layer that misses some keeps row r at r less what it misses.
 #pragma once
 
 #include <cstddef>
@@ -40,8 +44,14 @@ class KvCache {
   // Opens rows for `positions` at the end of a sequence and returns the index of the first; the
   // caller then stores keys and values of every layer there. The rows must fit (see room()).
   std::int64_t append(std::int64_t sequence, std::span<const std::int64_t> positions);
-  // Forgets all rows from index `rows` on.
+  // Forgets all rows from index `rows` on. Rows before a cut go all together (rows = 0), and the
+  // cut with them.
   void truncate(std::int64_t sequence, std::int64_t rows);
+  // Layers from `layer` on hold `rows` fewer of the rows cached so far than the layer below it; what
+  // is left of them is for the caller to store there, at the end. Cuts ascend by layer.
+  void cut(std::int64_t sequence, std::int64_t layer, std::int64_t rows);
+  // Rows that a layer misses.
+  std::int64_t missing(std::int64_t layer, std::int64_t sequence) const;
   // The child becomes a copy of the parent; costs one copy of the parent's rows.
   void fork(std::int64_t parent, std::int64_t child);
   // Keeps the first `shared` rows and those with these indices (ascending, unique, not below
@@ -59,7 +69,8 @@ class KvCache {
   }
 
  private:
-  void copy_row(std::int64_t from_slot, std::int64_t to_slot);
+  void copy_row(std::int64_t from_sequence, std::int64_t from, std::int64_t to_sequence,
+                std::int64_t to, std::int64_t layer);
   ConstTensorView sequence_view(const Tensor& table, std::int64_t sequence) const;
   void check_sequence(std::int64_t sequence) const;
 
@@ -68,6 +79,8 @@ class KvCache {
   std::vector<Tensor> keys_, values_;    // per layer
   std::vector<std::int64_t> lengths_;    // per sequence
   std::vector<std::int64_t> positions_;  // [sequences, capacity]
+  std::vector<std::int64_t> missing_;    // [sequences, layers]
+  std::vector<std::int64_t> cut_at_;     // per sequence: its length when it was last cut
 };
 
 }  // namespace tessera

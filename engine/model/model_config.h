@@ -1,5 +1,6 @@
 // A decoder-only transformer as plain data: pre-norm blocks of RMSNorm, rotary attention with
-// grouped keys and values, and SwiGLU, without biases. Llama and everything that follows it.
+// grouped keys and values, and SwiGLU, without biases but those of q, k and v (Qwen2). Llama and
+// everything that follows it.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@ struct ModelConfig {
   std::int64_t head_dim = 0;   // hd, even
   std::int64_t ffn_width = 0;  // F
   float norm_eps = 1e-6f;
+  bool qkv_bias = false;
   RopeSpec rope;
 
   std::int64_t q_width() const { return heads * head_dim; }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 
 namespace tessera {
 
@@ -39,7 +40,8 @@ std::size_t TransformerWeights::bytes() const {
   std::size_t sum = final_norm.bytes();
   for (const LayerWeights& layer : layers) {
     sum += layer.attention_norm.bytes() + layer.ffn_norm.bytes() + layer.qkv.packed.bytes() +
-           layer.out.packed.bytes() + layer.gate_up.packed.bytes() + layer.down.packed.bytes();
+           layer.qkv_bias.bytes() + layer.out.packed.bytes() + layer.gate_up.packed.bytes() +
+           layer.down.packed.bytes();
   }
   return sum;
 }
@@ -48,9 +50,10 @@ std::size_t TransformerWeights::bytes() const {
 struct Transformer::Chunk {
   std::int64_t first = 0;  // row of the batch
   std::int64_t rows = 0;
-  std::span<AttentionSegment> segments;
+  std::span<AttentionSegment> segments;    // of a layer that misses nothing
   std::span<std::int64_t> sequence_of_segment;
-  std::span<const std::int64_t> slots;     // cache slot of each row
+  std::span<const std::int32_t> sequences;  // of each row
+  std::span<const std::int64_t> cached;    // row of its sequence in the cache, of each row
   std::span<const std::int64_t> identity;  // 0..rows-1
   ConstTensorView cos, sin;                // [rows, hd / 2]
   Arena* arena = nullptr;
@@ -65,24 +68,31 @@ Transformer::Transformer(Backend& backend, const ModelConfig& config, Transforme
           "weights for every layer");
   expects(config.heads > 0 && config.kv_heads > 0 && config.heads % config.kv_heads == 0,
           "query heads are shared out evenly");
+  const auto& sections = config.rope.sections;
+  expects(!config.rope.three_axes() ||
+              sections[0] + sections[1] + sections[2] == config.head_dim / 2,
+          "three axes share the pairs of a head");
 }
 
 std::size_t Transformer::scratch_bytes(const ModelConfig& config, std::int64_t rows) {
   const std::int64_t m = std::min(rows, kChunkRows);
   const auto segment_bytes = static_cast<std::int64_t>(sizeof(AttentionSegment));
-  const std::size_t shared = 3 * matrix_bytes(m, 1, 8) + matrix_bytes(m, 1, 4) +
-                             matrix_bytes(m, segment_bytes, 1) +
-                             2 * matrix_bytes(m, config.head_dim / 2) +
-                             2 * matrix_bytes(m, config.width);  // x and its norm
+  const std::size_t tables = 2 * matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 4) +
+                             (config.rope.three_axes()
+                                  ? matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 8)
+                                  : 0);
+  const std::size_t shared = 3 * matrix_bytes(m, 1, 8) + matrix_bytes(m, segment_bytes, 1) +
+                             tables + 2 * matrix_bytes(m, config.width);  // x and its norm
   const std::size_t attention = matrix_bytes(m, config.q_width() + 2 * config.kv_width()) +
                                 2 * matrix_bytes(m, config.q_width()) +
-                                matrix_bytes(m, config.kv_width());
+                                matrix_bytes(m, config.kv_width()) + matrix_bytes(m, 1, 8) +
+                                matrix_bytes(m, segment_bytes, 1);
   const std::size_t ffn = matrix_bytes(m, 2 * config.ffn_width) + matrix_bytes(m, config.ffn_width);
   return shared + std::max(attention, ffn);
 }
 
 Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64_t first,
-                                           KvCache& cache, Arena& arena) const {
+                                           bool append, KvCache& cache, Arena& arena) const {
   Chunk chunk;
   chunk.first = first;
   chunk.rows = std::min(kChunkRows, batch.rows.shape[0] - first);
@@ -90,10 +100,9 @@ Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64
   const auto count = static_cast<std::size_t>(chunk.rows);
   const auto sequences = batch.sequences.subspan(static_cast<std::size_t>(first), count);
   const auto positions = batch.positions.subspan(static_cast<std::size_t>(first), count);
-  auto* slots = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
+  auto* cached = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
   auto* identity = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
   auto* owners = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
-  auto* table_rows = arena.take(DType::kI32, Shape{chunk.rows}).as<std::int32_t>();
   const auto segment_bytes = static_cast<std::int64_t>(sizeof(AttentionSegment));
   auto* segments = static_cast<AttentionSegment*>(
       arena.take(DType::kU8, Shape{chunk.rows * segment_bytes}).data);
@@ -101,33 +110,77 @@ Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64
   for (std::size_t at = 0; at < count;) {
     std::size_t end = at;
     while (end < count && sequences[end] == sequences[at]) ++end;
-    const std::int64_t row = cache.append(sequences[at], positions.subspan(at, end - at));
+    std::int64_t row = 0;
+    if (append) {
+      row = cache.append(sequences[at], positions.subspan(at, end - at));
+    } else {  // the last rows cached, as many as the batch has from here on
+      const auto from = batch.sequences.begin() + static_cast<std::ptrdiff_t>(first) +
+                        static_cast<std::ptrdiff_t>(at);
+      const auto other = std::find_if(from, batch.sequences.end(),
+                                      [&](std::int32_t s) { return s != sequences[at]; });
+      row = cache.length(sequences[at]) - (other - from);
+    }
     AttentionSegment* segment = std::construct_at(segments + segment_count);
     segment->row_begin = static_cast<std::int64_t>(at);
     segment->rows = static_cast<std::int64_t>(end - at);
     segment->first_visible = row;
     owners[segment_count++] = sequences[at];
     for (std::size_t i = at; i < end; ++i) {
-      expects(positions[i] >= 0 && positions[i] < rope_.cos.shape()[0],
-              "the rotary table has this position");
-      slots[i] = cache.slot(sequences[at], row + static_cast<std::int64_t>(i - at));
+      cached[i] = row + static_cast<std::int64_t>(i - at);
       identity[i] = static_cast<std::int64_t>(i);
-      table_rows[i] = static_cast<std::int32_t>(positions[i]);
     }
     at = end;
   }
   chunk.segments = {segments, segment_count};
   chunk.sequence_of_segment = {owners, segment_count};
   if (!batch.paths.empty()) split_by_paths(batch, chunk);
-  chunk.slots = {slots, count};
+  chunk.sequences = sequences;
+  chunk.cached = {cached, count};
   chunk.identity = {identity, count};
-  const TensorView cos = arena.take(DType::kF32, Shape{chunk.rows, config_.head_dim / 2});
-  const TensorView sin = arena.take(DType::kF32, Shape{chunk.rows, config_.head_dim / 2});
-  ops::embedding(*backend_, rope_.cos.view(), {table_rows, count}, cos);
-  ops::embedding(*backend_, rope_.sin.view(), {table_rows, count}, sin);
+  look_up_rotary(batch, chunk);
+  return chunk;
+}
+
+void Transformer::look_up_rotary(const ForwardBatch& batch, Chunk& chunk) const {
+  Arena& arena = *chunk.arena;
+  const std::int64_t half = config_.head_dim / 2;
+  const auto count = static_cast<std::size_t>(chunk.rows);
+  const auto first = static_cast<std::size_t>(chunk.first);
+  const TensorView cos = arena.take(DType::kF32, Shape{chunk.rows, half});
+  const TensorView sin = arena.take(DType::kF32, Shape{chunk.rows, half});
+  auto* table_rows = arena.take(DType::kI32, Shape{chunk.rows}).as<std::int32_t>();
+  const auto look_up = [&](std::size_t row, std::int64_t place) {
+    expects(place >= 0 && place < rope_.cos.shape()[0], "the rotary table has this position");
+    table_rows[row] = static_cast<std::int32_t>(place);
+  };
   chunk.cos = cos;
   chunk.sin = sin;
-  return chunk;
+  if (!config_.rope.three_axes()) {
+    for (std::size_t i = 0; i < count; ++i) look_up(i, batch.positions[first + i]);
+    ops::embedding(*backend_, rope_.cos.view(), {table_rows, count}, cos);
+    ops::embedding(*backend_, rope_.sin.view(), {table_rows, count}, sin);
+    return;
+  }
+  // Whole rows of each axis, then its columns of them, in pieces that divide all three sections.
+  expects(batch.places.size() == batch.positions.size(), "three places a row");
+  const auto& sections = config_.rope.sections;
+  const std::int64_t piece = std::gcd(std::gcd(sections[0], sections[1]), sections[2]);
+  const TensorView whole = arena.take(DType::kF32, Shape{chunk.rows, half});
+  auto* slots = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
+  std::int64_t begin = 0;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    for (std::size_t i = 0; i < count; ++i) look_up(i, batch.places[first + i][axis]);
+    for (const auto& [table, out] : {std::pair{&rope_.cos, cos}, std::pair{&rope_.sin, sin}}) {
+      ops::embedding(*backend_, table->view(), {table_rows, count}, whole);
+      const TensorView pieces{DType::kF32, Shape{chunk.rows * half / piece, 1, piece}, out.data,
+                              out.device};
+      for (std::int64_t pair = begin; pair < begin + sections[axis]; pair += piece) {
+        for (std::int64_t i = 0; i < chunk.rows; ++i) slots[i] = (i * half + pair) / piece;
+        ops::store_rows(*backend_, whole.f32() + pair, half, {slots, count}, pieces);
+      }
+    }
+    begin += sections[axis];
+  }
 }
 
 // The arrays of the chunk have room for a segment a row.
@@ -160,6 +213,13 @@ void Transformer::split_by_paths(const ForwardBatch& batch, Chunk& chunk) {
 
 void Transformer::forward(const ForwardBatch& batch, KvCache& cache, Arena& arena,
                           TensorView hidden_out, const Taps& taps) const {
+  forward_layers(batch, {0, config_.layers}, cache, arena, hidden_out, taps);
+}
+
+void Transformer::forward_layers(const ForwardBatch& batch, LayerRange range, KvCache& cache,
+                                 Arena& arena, TensorView hidden_out, const Taps& taps) const {
+  expects(range.first >= 0 && range.first < range.last && range.last <= config_.layers,
+          "layers of the model");
   expects(batch.rows.shape.rank() == 2 && batch.rows.shape[1] == config_.width,
           "rows are [M, width]");
   const std::int64_t total = batch.rows.shape[0];
@@ -172,33 +232,38 @@ void Transformer::forward(const ForwardBatch& batch, KvCache& cache, Arena& aren
           "one tap a layer");
   for (std::int64_t first = 0; first < total; first += kChunkRows) {
     const std::size_t mark = arena.used();
-    const Chunk chunk = open_chunk(batch, first, cache, arena);
+    const Chunk chunk = open_chunk(batch, first, range.first == 0, cache, arena);
     const TensorView x = arena.take(DType::kF32, Shape{chunk.rows, config_.width});
     ops::store_rows(*backend_, batch.rows.f32() + first * config_.width, config_.width,
                     chunk.identity, heads_of(x, 1));
-    run_layers(chunk, cache, x, taps);
-    ops::rms_norm(*backend_, x, weights_.final_norm.view(), config_.norm_eps,
-                  rows_of(hidden_out, first, chunk.rows));
+    run_layers(chunk, range, cache, x, taps);
+    const TensorView out = rows_of(hidden_out, first, chunk.rows);
+    if (range.last == config_.layers) {
+      ops::rms_norm(*backend_, x, weights_.final_norm.view(), config_.norm_eps, out);
+    } else {
+      ops::store_rows(*backend_, x.f32(), config_.width, chunk.identity, heads_of(out, 1));
+    }
     arena.rewind(mark);
   }
 }
 
-void Transformer::run_layers(const Chunk& chunk, KvCache& cache, TensorView x,
+void Transformer::run_layers(const Chunk& chunk, LayerRange range, KvCache& cache, TensorView x,
                              const Taps& taps) const {
-  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+  for (std::int64_t layer = range.first; layer < range.last; ++layer) {
     if (!taps.hidden_states.empty()) {
       const TensorView tap = taps.hidden_states[static_cast<std::size_t>(layer)];
       ops::store_rows(*backend_, x.f32(), config_.width, chunk.identity,
                       heads_of(rows_of(tap, chunk.first, chunk.rows), 1));
     }
     const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
-    attention_block(chunk, weights, layer, cache, x);
-    ffn_block(chunk, weights, x);
+    attention_block(chunk, weights, layer, cache, x, taps);
+    ffn_block(chunk, weights, layer, x, taps);
   }
 }
 
 void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weights,
-                                  std::int64_t layer, KvCache& cache, TensorView x) const {
+                                  std::int64_t layer, KvCache& cache, TensorView x,
+                                  const Taps& taps) const {
   Arena& arena = *chunk.arena;
   const std::size_t mark = arena.used();
   const std::int64_t m = chunk.rows;
@@ -212,30 +277,61 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   const TensorView mixed = arena.take(DType::kF32, Shape{m, q_width});
 
   ops::rms_norm(*backend_, x, weights.attention_norm.view(), config_.norm_eps, normed);
-  ops::linear(*backend_, normed, weights.qkv, {}, qkv);
+  ops::linear(*backend_, normed, weights.qkv,
+              config_.qkv_bias ? ConstTensorView(weights.qkv_bias.view()) : ConstTensorView{}, qkv);
   const TensorView q_heads = heads_of(q, config_.heads);
   const TensorView k_heads = heads_of(k, config_.kv_heads);
   ops::store_rows(*backend_, qkv.f32(), stride, chunk.identity, q_heads);
   ops::store_rows(*backend_, qkv.f32() + q_width, stride, chunk.identity, k_heads);
   ops::rope(*backend_, q_heads, chunk.cos, chunk.sin, rope_.pairing);
   ops::rope(*backend_, k_heads, chunk.cos, chunk.sin, rope_.pairing);
-  ops::store_rows(*backend_, k.f32(), kv_width, chunk.slots, cache.key_slots(layer));
-  ops::store_rows(*backend_, qkv.f32() + q_width + kv_width, stride, chunk.slots,
+  if (taps.observer != nullptr) taps.observer->queries(layer, chunk.first, q_heads);
+  const std::span<const std::int64_t> slots = slots_of(chunk, layer, cache);
+  ops::store_rows(*backend_, k.f32(), kv_width, slots, cache.key_slots(layer));
+  ops::store_rows(*backend_, qkv.f32() + q_width + kv_width, stride, slots,
                   cache.value_slots(layer));
-  for (std::size_t i = 0; i < chunk.segments.size(); ++i) {
-    chunk.segments[i].keys = cache.keys(layer, chunk.sequence_of_segment[i]);
-    chunk.segments[i].values = cache.values(layer, chunk.sequence_of_segment[i]);
-  }
   ops::attention(*backend_, {.q = q_heads,
                              .out = heads_of(mixed, config_.heads),
-                             .segments = chunk.segments,
+                             .segments = segments_of(chunk, layer, cache),
                              .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
   ops::linear(*backend_, mixed, weights.out, {}, normed);
   ops::add(*backend_, x, normed, x);
   arena.rewind(mark);
 }
 
-void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, TensorView x) const {
+// Where a layer caches the rows of a chunk.
+std::span<const std::int64_t> Transformer::slots_of(const Chunk& chunk, std::int64_t layer,
+                                                    const KvCache& cache) {
+  auto* slots = chunk.arena->take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
+  for (std::size_t i = 0; i < chunk.cached.size(); ++i) {
+    const std::int32_t sequence = chunk.sequences[i];
+    slots[i] = cache.slot(sequence, chunk.cached[i] - cache.missing(layer, sequence));
+  }
+  return {slots, chunk.cached.size()};
+}
+
+// The chunk's segments as a layer has them cached.
+std::span<const AttentionSegment> Transformer::segments_of(const Chunk& chunk, std::int64_t layer,
+                                                           const KvCache& cache) {
+  const std::size_t count = chunk.segments.size();
+  auto* out = static_cast<AttentionSegment*>(
+      chunk.arena
+          ->take(DType::kU8, Shape{static_cast<std::int64_t>(count * sizeof(AttentionSegment))})
+          .data);
+  for (std::size_t i = 0; i < count; ++i) {
+    AttentionSegment* segment = std::construct_at(out + i, chunk.segments[i]);
+    const std::int64_t sequence = chunk.sequence_of_segment[i];
+    const std::int64_t less = cache.missing(layer, sequence);
+    expects(less == 0 || segment->listed.empty(), "rows of a cut sequence stand in a line");
+    segment->first_visible -= less;
+    segment->keys = cache.keys(layer, sequence);
+    segment->values = cache.values(layer, sequence);
+  }
+  return {out, count};
+}
+
+void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, std::int64_t layer,
+                            TensorView x, const Taps& taps) const {
   Arena& arena = *chunk.arena;
   const std::size_t mark = arena.used();
   const TensorView normed = arena.take(DType::kF32, Shape{chunk.rows, config_.width});
@@ -244,6 +340,7 @@ void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, Ten
   ops::rms_norm(*backend_, x, weights.ffn_norm.view(), config_.norm_eps, normed);
   ops::linear(*backend_, normed, weights.gate_up, {}, gate_up);
   ops::silu_mul(*backend_, gate_up, gated);
+  if (taps.observer != nullptr) taps.observer->activations(layer, chunk.first, gated);
   ops::linear(*backend_, gated, weights.down, {}, normed);
   ops::add(*backend_, x, normed, x);
   arena.rewind(mark);

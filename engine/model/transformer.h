@@ -3,6 +3,7 @@
 // neither on the rows beside it, nor on the window it came in, nor on threads.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,6 +21,7 @@ namespace tessera {
 struct LayerWeights {
   Tensor attention_norm;  // [D]
   LinearWeight qkv;       // [(H + 2 KV) hd, D], rows q | k | v
+  Tensor qkv_bias;        // [(H + 2 KV) hd], with config.qkv_bias
   LinearWeight out;       // [D, H hd]
   Tensor ffn_norm;        // [D]
   LinearWeight gate_up;   // [2 F, D], rows gate | up
@@ -49,12 +51,33 @@ struct ForwardBatch {
   ConstTensorView rows;                     // [M, D] f32 embeddings
   std::span<const std::int32_t> sequences;  // [M] cache sequence of each row
   std::span<const std::int64_t> positions;  // [M] row of the rotary table
+  // [M] places in time, row and column, where the rotary embedding has three axes (M-RoPE); the
+  // positions then only say where rows are cached.
+  std::span<const std::array<std::int64_t, 3>> places = {};
   std::span<const RowPath> paths = {};
+};
+
+// Sees what passes through the layers of a forward pass: a part of its rows at a time, `first` being
+// the row of the batch. Views are valid during the call.
+class LayerObserver {
+ public:
+  virtual ~LayerObserver() = default;
+  // q [rows, H, hd] behind the rotary embedding, before its keys are asked.
+  virtual void queries(std::int64_t /*layer*/, std::int64_t /*first*/, ConstTensorView /*q*/) {}
+  // silu(gate) * up, [rows, F].
+  virtual void activations(std::int64_t /*layer*/, std::int64_t /*first*/,
+                           ConstTensorView /*gated*/) {}
 };
 
 // Optional outputs: hidden_states[i] receives the residual stream that enters layer i, [M, D].
 struct Taps {
   std::span<const TensorView> hidden_states;
+  LayerObserver* observer = nullptr;
+};
+
+// Layers [first, last) of a forward pass that is run in parts.
+struct LayerRange {
+  std::int64_t first = 0, last = 0;
 };
 
 class Transformer {
@@ -71,6 +94,14 @@ class Transformer {
   void forward(const ForwardBatch& batch, KvCache& cache, Arena& arena, TensorView hidden_out,
                const Taps& taps = {}) const;
 
+  // The same for a part of the layers. In the first part (range.first = 0) rows are embeddings and
+  // appended to the cache; in a later one they are what the part before wrote, or of each sequence
+  // the rows that were kept of it, after the cache was cut by the others: the last ones that are
+  // cached. Writes the residual stream behind layer last - 1, [M, D], and after the last layer the
+  // hidden states after the final norm.
+  void forward_layers(const ForwardBatch& batch, LayerRange range, KvCache& cache, Arena& arena,
+                      TensorView out, const Taps& taps = {}) const;
+
   static std::size_t scratch_bytes(const ModelConfig& config, std::int64_t rows);
 
   const ModelConfig& config() const { return config_; }
@@ -79,15 +110,23 @@ class Transformer {
 
  private:
   struct Chunk;
-  // Opens cache rows for the chunk, looks up its rotary rows and finds the sequences in it.
-  Chunk open_chunk(const ForwardBatch& batch, std::int64_t first, KvCache& cache,
+  // Opens cache rows for the chunk (or finds those it has), looks up its rotary rows and finds the
+  // sequences in it.
+  Chunk open_chunk(const ForwardBatch& batch, std::int64_t first, bool append, KvCache& cache,
                    Arena& arena) const;
+  void look_up_rotary(const ForwardBatch& batch, Chunk& chunk) const;
   // Replaces the chunk's segments, one a sequence, by one a path.
   static void split_by_paths(const ForwardBatch& batch, Chunk& chunk);
-  void run_layers(const Chunk& chunk, KvCache& cache, TensorView x, const Taps& taps) const;
+  void run_layers(const Chunk& chunk, LayerRange range, KvCache& cache, TensorView x,
+                  const Taps& taps) const;
   void attention_block(const Chunk& chunk, const LayerWeights& weights, std::int64_t layer,
-                       KvCache& cache, TensorView x) const;
-  void ffn_block(const Chunk& chunk, const LayerWeights& weights, TensorView x) const;
+                       KvCache& cache, TensorView x, const Taps& taps) const;
+  static std::span<const std::int64_t> slots_of(const Chunk& chunk, std::int64_t layer,
+                                                const KvCache& cache);
+  static std::span<const AttentionSegment> segments_of(const Chunk& chunk, std::int64_t layer,
+                                                       const KvCache& cache);
+  void ffn_block(const Chunk& chunk, const LayerWeights& weights, std::int64_t layer, TensorView x,
+                 const Taps& taps) const;
 
   Backend* backend_;
   ModelConfig config_;

@@ -6,6 +6,7 @@
 //   theta^(-2 k / (hd / 2)).
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "engine/backend/backend.h"
@@ -23,7 +24,12 @@ struct RopeSpec {
   std::int64_t condition_rows = 0;  // 2-D: zero rows in front
   std::int64_t grid_rows = 0;       // 2-D
   std::int64_t grid_cols = 0;       // 2-D
+  // M-RoPE (Wang et al. 2024, Qwen2-VL): of a row's pairs the first so many turn with its place in
+  // time, the next with its row, the last with its column, each by its own frequency in the 1-D
+  // table. All 0: one position a row.
+  std::array<std::int64_t, 3> sections = {};
 
+  bool three_axes() const { return sections[0] + sections[1] + sections[2] > 0; }
   std::int64_t rows() const {
     return layout == RopeLayout::kOneD ? positions : condition_rows + grid_rows * grid_cols;
   }
