@@ -106,6 +106,7 @@ enum class Purpose : std::uint32_t {
   kMove = 9,    // the draft it becomes when it does not stay
   kMeter = 10,  // probability integral transform
   kSibling = 11,  // a further candidate for one position
+  kPrune = 12,    // lots of visual tokens
 };
 
 // A 64-bit key from (seed, item), well mixed, so that neighbouring seeds are unrelated.

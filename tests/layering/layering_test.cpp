@@ -31,6 +31,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"vision/scene", {"engine/core"}},
     {"vision/image", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"vision/judge", {"vision/scene", "vision/image", "engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
+    {"vision/pruning", {"engine/core"}},
     {"tokenizers/text", {"engine/core"}},
     {"tokenizers/visual", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"apps/pipeline",

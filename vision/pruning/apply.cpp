@@ -1,0 +1,157 @@
+// Carries prune plans out. Sums run in the order of sources, in double, so that a result does not
+// depend on how the merge list was sorted.
+#include <algorithm>
+#include <numeric>
+
+#include "vision/pruning/plan.h"
+#include "vision/pruning/primitives.h"
+
+namespace tessera {
+
+namespace {
+
+std::vector<TokenIndex> output_order(const PrunePlan& plan) {
+  if (plan.order.empty()) return plan.kept;
+  expects(plan.order.size() == plan.kept.size(), "an order names every kept token");
+  std::vector<bool> seen(plan.kept.size());
+  std::vector<TokenIndex> out;
+  for (const TokenIndex place : plan.order) {
+    expects(place >= 0 && place < static_cast<TokenIndex>(plan.kept.size()), "place in the plan");
+    expects(!seen[static_cast<std::size_t>(place)], "an order names a token once");
+    seen[static_cast<std::size_t>(place)] = true;
+    out.push_back(plan.kept[static_cast<std::size_t>(place)]);
+  }
+  return out;
+}
+
+void check_plan(const PrunePlan& plan, std::int64_t tokens) {
+  TokenIndex last = -1;
+  for (const TokenIndex i : plan.kept) {
+    expects(i > last && i < tokens, "kept tokens ascend and are in the block");
+    last = i;
+  }
+  std::vector<bool> merged(static_cast<std::size_t>(tokens));
+  for (const Merge& merge : plan.merges) {
+    expects(merge.source >= 0 && merge.source < tokens, "a source is in the block");
+    expects(std::binary_search(plan.kept.begin(), plan.kept.end(), merge.destination),
+            "a destination is kept");
+    expects(!std::binary_search(plan.kept.begin(), plan.kept.end(), merge.source),
+            "a source is not kept");
+    expects(!merged[static_cast<std::size_t>(merge.source)], "a token is merged once");
+    merged[static_cast<std::size_t>(merge.source)] = true;
+  }
+  expects(plan.merges.empty() || plan.rule != MergeRule::kNone, "merges have a rule");
+}
+
+}  // namespace
+
+PrunedBlock apply(const PrunePlan& plan, const VisualBlock& block, MatrixView features) {
+  check_plan(plan, block.count());
+  const std::vector<TokenIndex> order = output_order(plan);
+  PrunedBlock out;
+  out.block.position_rows = block.position_rows;
+  out.block.cell_size = block.cell_size;
+  out.block.grid = block.grid;
+  for (const TokenIndex i : order) out.block.tokens.push_back(block[i]);
+
+  std::vector<float> sizes;
+  if (plan.rule == MergeRule::kSizeWeightedMean) {
+    for (const VisualToken& token : block.tokens) sizes.push_back(token.size);
+    std::vector<double> sums(sizes.begin(), sizes.end());
+    for (const Merge& merge : plan.merges) {
+      sums[static_cast<std::size_t>(merge.destination)] +=
+          sizes[static_cast<std::size_t>(merge.source)];
+    }
+    for (std::size_t slot = 0; slot < order.size(); ++slot) {
+      out.block.tokens[slot].size = static_cast<float>(sums[static_cast<std::size_t>(order[slot])]);
+    }
+  }
+  if (features.columns > 0) {
+    expects(features.rows == block.count(), "a feature row for each token");
+    out.features.resize(order.size() * static_cast<std::size_t>(features.columns));
+    scatter_combine(features, order, plan.merges, plan.rule, sizes, out.features);
+  }
+  out.statistics = {.total = block.count(),
+                    .kept = static_cast<std::int64_t>(plan.kept.size()),
+                    .merged = static_cast<std::int64_t>(plan.merges.size()),
+                    .candidates = plan.candidates,
+                    .chosen = plan.chosen};
+  return out;
+}
+
+PrunedSequence prune_sequence(std::span<const std::int32_t> positions, int position_rows,
+                              std::span<const PlacedPlan> plans, PositionPolicy policy) {
+  expects(position_rows == 1 || position_rows == 3, "one row of ids or three");
+  expects(positions.size() % static_cast<std::size_t>(position_rows) == 0, "rows of one length");
+  expects(policy == PositionPolicy::kOriginal || position_rows == 1,
+          "only plain positions can be renumbered");
+  const auto length = static_cast<std::int64_t>(positions.size()) / position_rows;
+  PrunedSequence out;
+  std::int64_t at = 0;
+  const auto copy_until = [&](std::int64_t end) {
+    expects(at <= end && end <= length, "blocks lie apart, in the sequence");
+    for (; at < end; ++at) out.rows.push_back(at);
+  };
+  for (const PlacedPlan& placed : plans) {
+    check_plan(*placed.plan, placed.tokens);
+    copy_until(placed.begin);
+    for (const TokenIndex i : output_order(*placed.plan)) out.rows.push_back(placed.begin + i);
+    at = placed.begin + placed.tokens;
+  }
+  copy_until(length);
+
+  if (length == 0) return out;
+  const auto kept = static_cast<std::int64_t>(out.rows.size());
+  out.positions.resize(static_cast<std::size_t>(kept * position_rows));
+  if (policy == PositionPolicy::kRenumber) {
+    std::iota(out.positions.begin(), out.positions.end(), positions.front());
+    out.delta = positions.front();
+    return out;
+  }
+  for (int row = 0; row < position_rows; ++row) {
+    for (std::int64_t i = 0; i < kept; ++i) {
+      out.positions[static_cast<std::size_t>(row * kept + i)] =
+          positions[static_cast<std::size_t>(row * length + out.rows[static_cast<std::size_t>(i)])];
+    }
+  }
+  out.delta = *std::max_element(positions.begin(), positions.end()) + std::int64_t{1} - kept;
+  return out;
+}
+
+PrunePlan plan_of(const VisualBlock& block, const Budget& budget,
+                  std::span<const std::uint8_t> chosen, PositionPolicy positions) {
+  expects(static_cast<std::int64_t>(chosen.size()) == block.count(), "a mark for each token");
+  PrunePlan plan;
+  plan.positions = positions;
+  for (TokenIndex i = 0; i < block.count(); ++i) {
+    const Fate fate = fate_of(block[i], budget);
+    const bool competed = fate == Fate::kCompete;
+    const bool won = competed && chosen[static_cast<std::size_t>(i)] != 0;
+    plan.candidates += competed ? 1 : 0;
+    plan.chosen += won ? 1 : 0;
+    if (won || fate == Fate::kProtect) plan.kept.push_back(i);
+  }
+  return plan;
+}
+
+PrunePlan whole_plan(const VisualBlock& block, const Budget& budget, PositionPolicy positions) {
+  PrunePlan plan;
+  plan.positions = positions;
+  for (TokenIndex i = 0; i < block.count(); ++i) {
+    plan.kept.push_back(i);
+    if (fate_of(block[i], budget) == Fate::kCompete) ++plan.candidates;
+  }
+  plan.chosen = plan.candidates;
+  return plan;
+}
+
+PrunePlan raster_plan(const VisualBlock& block) {
+  PrunePlan plan = whole_plan(block, Budget{}, renumber_unless_3d(block));
+  plan.order = plan.kept;
+  std::stable_sort(plan.order.begin(), plan.order.end(), [&](TokenIndex a, TokenIndex b) {
+    return block[a].position < block[b].position;
+  });
+  return plan;
+}
+
+}  // namespace tessera

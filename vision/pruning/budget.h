@@ -1,0 +1,73 @@
+// How many visual tokens may stay, counted over which groups, and what becomes of tokens that are
+// not patches. Structural tokens are outside the budget unless told otherwise.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+
+#include "vision/pruning/scratch.h"
+#include "vision/pruning/visual_block.h"
+
+namespace tessera {
+
+enum class Rounding : std::uint8_t {
+  kPublished,  // the method's own rule
+  kHalfEven,   // nearest, ties to even
+  kFloor,
+  kCeil,
+};
+// Nearest integer, ties to even, whatever rounding mode the caller runs under.
+std::int64_t round_half_even(double value);
+std::int64_t round_by(double value, Rounding rounding);
+
+enum class Scope : std::uint8_t { kPublished, kGlobal, kPerTile, kPerFrame };
+
+enum class Fate : std::uint8_t {
+  kProtect,  // stays, outside the budget
+  kDrop,     // goes
+  kCompete,  // counts as a candidate like a patch
+};
+
+struct Budget {
+  // Tokens to keep in each group of the scope: a number, or a fraction of the group's candidates.
+  std::optional<std::int64_t> tokens;
+  double ratio = 1;
+  Rounding rounding = Rounding::kPublished;
+  Scope scope = Scope::kPublished;
+  // By TokenKind. Patches compete; the others stay.
+  std::array<Fate, kTokenKinds> fate = {Fate::kCompete, Fate::kProtect, Fate::kProtect,
+                                        Fate::kProtect, Fate::kProtect};
+  Fate padded = Fate::kDrop;  // of padded patches
+  // The method finds its own number within [least, most]; methods that cannot ignore it.
+  bool adaptive = false;
+  std::int64_t least = 1;
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+
+  // Tokens to keep of `candidates`, in [0, candidates]. Error E_PRUNE_BUDGET for a negative number
+  // or a ratio outside [0, 1].
+  std::int64_t kept_of(std::int64_t candidates, Rounding published) const;
+};
+
+Fate fate_of(const VisualToken& token, const Budget& budget);
+
+// Candidates, ascending inside their group; groups ascend by tile or frame id. Lives in the
+// scratch.
+struct CandidateGroups {
+  std::span<const TokenIndex> tokens;
+  std::span<const std::int64_t> starts;  // groups + 1 places in `tokens`
+
+  std::int64_t groups() const { return static_cast<std::int64_t>(starts.size()) - 1; }
+  std::span<const TokenIndex> group(std::int64_t g) const {
+    const auto begin = static_cast<std::size_t>(starts[static_cast<std::size_t>(g)]);
+    const auto end = static_cast<std::size_t>(starts[static_cast<std::size_t>(g) + 1]);
+    return tokens.subspan(begin, end - begin);
+  }
+};
+// `published`: the scope that kPublished stands for; not kPublished itself.
+CandidateGroups group_candidates(const VisualBlock& block, const Budget& budget, Scope published,
+                                 PruneScratch& scratch);
+
+}  // namespace tessera

@@ -1,0 +1,167 @@
+// ToMe (Bolya et al., ICLR 2023, section 3): merges tokens inside every encoder layer, between
+// attention and MLP. Tokens at even places look for the most similar key among tokens at odd
+// places; the r most similar pairs become their mean, weighted by how many tokens each stands for.
+// Published: metric = keys averaged over heads, CLS never a source, constant r; from then on
+// ln(size) is added to the logits of a key (the runtime's part; VisualToken::size).
+//
+// Output order [even ones left, ascending][odd ones]; parity goes by that order in the next layer,
+// so plans carry it. Here r follows from the budget: what is left to merge over the layers left, at
+// most half of the tokens a layer (a budget below that is not reached; the plan says what was).
+// With r > 0 in the settings: that many in every layer, whatever the budget. The official code
+// orders even tokens by similarity when there is no CLS; here they always ascend.
+#pragma once
+
+#include <algorithm>
+
+#include "vision/pruning/primitives.h"
+#include "vision/pruning/pruner.h"
+
+namespace tessera {
+
+class Tome final : public Pruner {
+ public:
+  struct Settings {
+    std::int64_t r = 0;
+  };
+  explicit Tome(const Settings& settings) : settings_(settings) {}
+  std::string_view name() const override { return "tome"; }
+
+  std::vector<Hook> hooks(const PrunedModel& model) const override {
+    std::vector<Hook> out;
+    for (int layer = 0; layer <= model.feature_layer; ++layer) {
+      out.push_back({HookPoint::kInEncoderBlock, layer});
+    }
+    return out;
+  }
+  std::vector<SignalNeed> needs(const Hook& hook, const PrunedModel&,
+                                const PruneState&) const override {
+    return {{SignalKind::kEncoderKeys, hook.layer}};
+  }
+
+  PrunePlan select(const PruneInputs& in, PruneState& state, PruneScratch& scratch) const override {
+    expect_merged_cells(name(), in.block);
+    expect_only_patches(name(), in.budget);
+    const ScratchScope scope(scratch);
+    const Signal& keys =
+        in.signals.per_token(name(), SignalKind::kEncoderKeys, in.hook.layer, in.block.count());
+    Budget budget = in.budget;
+    budget.scope = Scope::kPerTile;
+    const auto groups = group_candidates(in.block, budget, Scope::kPerTile, scratch);
+    if (state.numbers.empty()) {
+      for (std::int64_t g = 0; g < groups.groups(); ++g) {
+        state.numbers.push_back(
+            budget.kept_of(static_cast<std::int64_t>(groups.group(g).size()), Rounding::kHalfEven));
+      }
+    }
+    expects(static_cast<std::int64_t>(state.numbers.size()) == groups.groups(),
+            "the state belongs to the block");
+    const auto chosen = scratch.take<std::uint8_t>(in.block.count(), 1);
+    std::vector<Merge> merges;
+    for (std::int64_t g = 0; g < groups.groups(); ++g) {
+      const ScratchScope of_group(scratch);
+      const auto tokens = groups.group(g);
+      const auto count = static_cast<std::int64_t>(tokens.size());
+      const std::int64_t to_go = in.model.feature_layer - in.hook.layer + 1;
+      const std::int64_t excess =
+          std::max(count - state.numbers[static_cast<std::size_t>(g)], std::int64_t{0});
+      const std::int64_t wanted =
+          settings_.r > 0 ? settings_.r : (excess + to_go - 1) / std::max(to_go, std::int64_t{1});
+      if (!tokens.empty()) merge_tile(in, keys, tokens, wanted, merges, scratch);
+    }
+    for (const Merge& merge : merges) chosen[static_cast<std::size_t>(merge.source)] = 0;
+    PrunePlan plan = plan_of(in.block, in.budget, chosen, renumber_unless_3d(in.block));
+    if (!merges.empty()) {
+      plan.rule = MergeRule::kSizeWeightedMean;
+      plan.merges = std::move(merges);
+      put_odd_behind(in, plan, scratch);
+    }
+    return plan;
+  }
+
+ private:
+  // The tokens of a tile that stay or compete, by place; what the encoder runs on.
+  static std::span<const TokenIndex> tokens_of_tile(const PruneInputs& in, std::int32_t tile,
+                                                    PruneScratch& scratch) {
+    const auto list = scratch.take<TokenIndex>(in.block.count());
+    std::size_t count = 0;
+    for (TokenIndex i = 0; i < in.block.count(); ++i) {
+      if (in.block[i].tile == tile && fate_of(in.block[i], in.budget) != Fate::kDrop) {
+        list[count++] = i;
+      }
+    }
+    return list.first(count);
+  }
+
+  static bool may_merge(const PruneInputs& in, TokenIndex i) {
+    return in.block[i].kind == TokenKind::kPatch &&
+           fate_of(in.block[i], in.budget) == Fate::kCompete;
+  }
+
+  static void merge_tile(const PruneInputs& in, const Signal& keys,
+                         std::span<const TokenIndex> tokens, std::int64_t wanted,
+                         std::vector<Merge>& merges, PruneScratch& scratch) {
+    const auto all = tokens_of_tile(in, in.block[tokens.front()].tile, scratch);
+    const MatrixView unit_rows =
+        normalised_rows(head_mean_rows(keys.values, keys.heads, all, scratch),
+                        places(all.size(), scratch), scratch);
+    const auto even = scratch.take<std::int64_t>(static_cast<std::int64_t>(all.size()));
+    const auto odd = scratch.take<std::int64_t>(static_cast<std::int64_t>(all.size()));
+    std::size_t evens = 0, odds = 0, fixed = 0;
+    for (std::size_t place = 0; place < all.size(); ++place) {
+      if (!may_merge(in, all[place])) {
+        ++fixed;
+      } else if (place % 2 == 0) {
+        even[evens++] = static_cast<std::int64_t>(place);
+      } else {
+        odd[odds++] = static_cast<std::int64_t>(place);
+      }
+    }
+    if (odds == 0) return;
+    const auto matches = bipartite_max(unit_rows, even.first(evens), odd.first(odds), scratch);
+    const auto similarity = scratch.take<float>(static_cast<std::int64_t>(evens));
+    for (std::size_t i = 0; i < evens; ++i) similarity[i] = matches[i].similarity;
+    const auto most = static_cast<std::int64_t>((all.size() - fixed) / 2);
+    for (const TokenIndex i : ranked(similarity, std::min(wanted, most), scratch)) {
+      const auto at = static_cast<std::size_t>(i);
+      const auto to = odd[static_cast<std::size_t>(matches[at].place)];
+      merges.push_back(
+          {all[static_cast<std::size_t>(even[at])], all[static_cast<std::size_t>(to)]});
+    }
+  }
+
+  static std::span<const std::int64_t> places(std::size_t count, PruneScratch& scratch) {
+    const auto out = scratch.take<std::int64_t>(static_cast<std::int64_t>(count));
+    for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<std::int64_t>(i);
+    return out;
+  }
+
+  // Within each tile: tokens of even place, then those of odd place. Tiles lie one behind the
+  // other, as the encoder runs them.
+  static void put_odd_behind(const PruneInputs& in, PrunePlan& plan, PruneScratch& scratch) {
+    const auto odd = scratch.take<std::uint8_t>(in.block.count());
+    std::int32_t lowest = 0, highest = 0;
+    for (TokenIndex i = 0; i < in.block.count(); ++i) {
+      lowest = std::min(lowest, in.block[i].tile);
+      highest = std::max(highest, in.block[i].tile);
+    }
+    for (std::int32_t tile = lowest; tile <= highest; ++tile) {
+      const ScratchScope of_tile(scratch);
+      const auto all = tokens_of_tile(in, tile, scratch);
+      for (std::size_t place = 0; place < all.size(); ++place) {
+        odd[static_cast<std::size_t>(all[place])] = place % 2;
+      }
+      for (const std::uint8_t parity : {0, 1}) {
+        for (std::size_t k = 0; k < plan.kept.size(); ++k) {
+          const TokenIndex i = plan.kept[k];
+          if (in.block[i].tile == tile && odd[static_cast<std::size_t>(i)] == parity) {
+            plan.order.push_back(static_cast<TokenIndex>(k));
+          }
+        }
+      }
+    }
+  }
+
+  Settings settings_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,225 @@
+// Builders of visual blocks: the token layouts of LLaVA-1.5, LLaVA-NeXT, Idefics3 and Qwen2.5-VL.
+#include "vision/pruning/visual_block.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int32_t kClipSide = 24;  // patches of a CLIP-L/14-336 tile
+constexpr std::int32_t kClipPixels = 336;
+
+VisualToken patch_at(std::int32_t tile, std::int32_t row, std::int32_t column) {
+  VisualToken token;
+  token.tile = tile;
+  token.row = row;
+  token.column = column;
+  return token;
+}
+
+void append_tile(VisualBlock& block, std::int32_t tile, std::int32_t rows, std::int32_t columns) {
+  for (std::int32_t row = 0; row < rows; ++row) {
+    for (std::int32_t column = 0; column < columns; ++column) {
+      block.tokens.push_back(patch_at(tile, row, column));
+    }
+  }
+}
+
+void append_structural(VisualBlock& block, TokenKind kind, std::int32_t tile = -1) {
+  VisualToken token;
+  token.kind = kind;
+  token.tile = tile;
+  block.tokens.push_back(token);
+}
+
+// One id a token, ascending.
+void number_positions(VisualBlock& block, std::int32_t first) {
+  for (std::size_t i = 0; i < block.tokens.size(); ++i) {
+    block.tokens[i].position[0] = first + static_cast<std::int32_t>(i);
+  }
+}
+
+// The part of the map of tiles that shows the image, from its proportions (integer division as
+// published: rows or columns of the map, not of pixels).
+void place_image(TileGrid& grid, std::int64_t width, std::int64_t height) {
+  const std::int64_t map_rows = std::int64_t{grid.rows} * grid.side_rows;
+  const std::int64_t map_columns = std::int64_t{grid.columns} * grid.side_columns;
+  std::int64_t rows = map_rows, columns = map_columns;
+  if (width * map_rows > map_columns * height) {
+    rows = height * map_columns / width;
+  } else {
+    columns = width * map_rows / height;
+  }
+  grid.pad_top = static_cast<std::int32_t>((map_rows - rows) / 2);
+  grid.pad_left = static_cast<std::int32_t>((map_columns - columns) / 2);
+  // What is cut is the same on both sides, so an odd rest stays in the image.
+  grid.image_rows = static_cast<std::int32_t>(map_rows - 2 * grid.pad_top);
+  grid.image_columns = static_cast<std::int32_t>(map_columns - 2 * grid.pad_left);
+}
+
+void append_map_row(VisualBlock& block, std::int32_t y, Padding padding) {
+  const TileGrid& grid = block.grid;
+  const bool row_shown = y >= grid.pad_top && y < grid.pad_top + grid.image_rows;
+  for (std::int32_t x = 0; x < grid.columns * grid.side_columns; ++x) {
+    const bool shown = row_shown && x >= grid.pad_left && x < grid.pad_left + grid.image_columns;
+    if (!shown && padding == Padding::kDropped) continue;
+    const std::int32_t tile =
+        grid.first_tile + y / grid.side_rows * grid.columns + x / grid.side_columns;
+    VisualToken token = patch_at(tile, y % grid.side_rows, x % grid.side_columns);
+    token.map_row = y;
+    token.map_column = x;
+    token.padded = !shown;
+    block.tokens.push_back(token);
+  }
+  if (row_shown) append_structural(block, TokenKind::kNewline);
+}
+
+}  // namespace
+
+VisualBlock grid_block(std::int32_t rows, std::int32_t columns, std::int32_t first_position,
+                       bool cls) {
+  VisualBlock block = tiles_block(1, rows, columns, cls);
+  number_positions(block, first_position);
+  return block;
+}
+
+VisualBlock tiles_block(std::int32_t tiles, std::int32_t rows, std::int32_t columns, bool cls) {
+  expects(tiles >= 0 && rows >= 0 && columns >= 0, "sizes are not negative");
+  VisualBlock block;
+  for (std::int32_t tile = 0; tile < tiles; ++tile) {
+    if (cls) append_structural(block, TokenKind::kCls, tile);
+    append_tile(block, tile, rows, columns);
+  }
+  block.grid.side_rows = rows;
+  block.grid.side_columns = columns;
+  number_positions(block, 0);
+  return block;
+}
+
+VisualBlock llava_block(std::int32_t first_position) {
+  return grid_block(kClipSide, kClipSide, first_position);
+}
+
+std::array<std::int32_t, 2> llava_next_tiles(std::int32_t width, std::int32_t height) {
+  expects(width > 0 && height > 0, "an image has pixels");
+  constexpr std::array<std::array<std::int32_t, 2>, 5> kTiles = {
+      {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}}};
+  std::array<std::int32_t, 2> best = kTiles[0];
+  std::int64_t best_effective = -1, best_waste = 0;
+  for (const auto& tiles : kTiles) {
+    const std::int64_t w = tiles[0] * kClipPixels, h = tiles[1] * kClipPixels;
+    const double scale = std::min(static_cast<double>(w) / width, static_cast<double>(h) / height);
+    const auto scaled_width = static_cast<std::int64_t>(width * scale);
+    const auto scaled_height = static_cast<std::int64_t>(height * scale);
+    const std::int64_t effective =
+        std::min(scaled_width * scaled_height, std::int64_t{width} * height);
+    const std::int64_t waste = w * h - effective;
+    if (effective > best_effective || (effective == best_effective && waste < best_waste)) {
+      best = tiles;
+      best_effective = effective;
+      best_waste = waste;
+    }
+  }
+  return best;
+}
+
+VisualBlock llava_next_block(std::int32_t width, std::int32_t height, Padding padding,
+                             std::int32_t first_position) {
+  const std::array<std::int32_t, 2> tiles = llava_next_tiles(width, height);
+  VisualBlock block;
+  block.grid = {.rows = tiles[1],
+                .columns = tiles[0],
+                .first_tile = 1,
+                .base_tile = 0,
+                .side_rows = kClipSide,
+                .side_columns = kClipSide};
+  place_image(block.grid, width, height);
+  append_tile(block, 0, kClipSide, kClipSide);
+  for (std::int32_t y = 0; y < tiles[1] * kClipSide; ++y) append_map_row(block, y, padding);
+  number_positions(block, first_position);
+  return block;
+}
+
+VisualBlock idefics3_block(std::int32_t tile_rows, std::int32_t tile_columns, std::int32_t side,
+                           std::int32_t first_position) {
+  expects(tile_rows >= 0 && tile_columns >= 0 && side > 0, "sizes are not negative");
+  VisualBlock block;
+  block.grid = {.rows = tile_rows,
+                .columns = tile_columns,
+                .first_tile = 0,
+                .base_tile = tile_rows * tile_columns,
+                .side_rows = side,
+                .side_columns = side,
+                .image_rows = tile_rows * side,
+                .image_columns = tile_columns * side};
+  for (std::int32_t r = 0; r < tile_rows; ++r) {
+    for (std::int32_t c = 0; c < tile_columns; ++c) {
+      append_structural(block, TokenKind::kMarker);  // fake_token_around_image
+      append_structural(block, TokenKind::kMarker);  // row_r_col_c
+      const auto begin = static_cast<TokenIndex>(block.tokens.size());
+      append_tile(block, r * tile_columns + c, side, side);
+      for (auto i = static_cast<std::size_t>(begin); i < block.tokens.size(); ++i) {
+        block.tokens[i].map_row = r * side + block.tokens[i].row;
+        block.tokens[i].map_column = c * side + block.tokens[i].column;
+      }
+    }
+    append_structural(block, TokenKind::kMarker);  // line break of the text
+  }
+  append_structural(block, TokenKind::kMarker);  // line break
+  append_structural(block, TokenKind::kMarker);  // fake_token_around_image
+  append_structural(block, TokenKind::kMarker);  // global-img
+  append_tile(block, block.grid.base_tile, side, side);
+  append_structural(block, TokenKind::kMarker);
+  number_positions(block, first_position);
+  return block;
+}
+
+VisualBlock qwen_block(std::int32_t frames, std::int32_t rows, std::int32_t columns,
+                       QwenStage stage, std::int32_t start, std::int32_t time_step) {
+  expects(frames >= 0 && rows >= 0 && columns >= 0, "sizes are not negative");
+  const std::int32_t side = stage == QwenStage::kPatches ? 2 : 1;
+  VisualBlock block;
+  block.position_rows = 3;
+  block.cell_size = side * side;
+  block.grid.side_rows = rows * side;
+  block.grid.side_columns = columns * side;
+  for (std::int32_t t = 0; t < frames; ++t) {
+    for (std::int32_t cell = 0; cell < rows * columns; ++cell) {
+      const std::int32_t row = cell / columns, column = cell % columns;
+      for (std::int32_t part = 0; part < side * side; ++part) {
+        VisualToken token = patch_at(0, row * side + part / side, column * side + part % side);
+        token.frame = t;
+        token.cell = t * rows * columns + cell;
+        token.position = {start + t * time_step, start + row, start + column};
+        block.tokens.push_back(token);
+      }
+    }
+  }
+  return block;
+}
+
+VisualBlock merged_block(const VisualBlock& block) {
+  const auto cell = static_cast<std::size_t>(block.cell_size);
+  const std::int32_t side = block.cell_size == 4 ? 2 : 1;
+  expects(block.cell_size == side * side, "cells of 1 or 2 x 2 patches");
+  expects(block.tokens.size() % cell == 0, "whole cells");
+  VisualBlock out;
+  out.position_rows = block.position_rows;
+  out.grid = block.grid;
+  out.grid.side_rows /= side;
+  out.grid.side_columns /= side;
+  for (std::size_t i = 0; i < block.tokens.size(); i += cell) {
+    VisualToken token = block.tokens[i];
+    for (std::size_t part = 1; part < cell; ++part) {
+      expects(block.tokens[i + part].cell == token.cell, "a cell lies side by side");
+    }
+    token.row /= side;
+    token.column /= side;
+    out.tokens.push_back(token);
+  }
+  return out;
+}
+
+}  // namespace tessera
