@@ -133,8 +133,11 @@ void ModelPass::run_layers(const Taps& taps) {
   const std::span<const RowPath> paths =
       lines_branch_ ? std::span<const RowPath>(paths_) : std::span<const RowPath>();
   model_.transformer().forward(
-      {in, std::span(sequences_).first(total), std::span(positions_).first(total), paths}, cache_,
-      arena_, hidden(), taps);
+      {.rows = in,
+       .sequences = std::span(sequences_).first(total),
+       .positions = std::span(positions_).first(total),
+       .paths = paths},
+      cache_, arena_, hidden(), taps);
 }
 
 void ModelPass::run_head(std::int64_t first, std::int64_t rows, std::int64_t to) {
