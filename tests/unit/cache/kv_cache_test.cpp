@@ -64,6 +64,41 @@ class KvCacheTest : public testing::TestWithParam<DType> {
 using Floats = std::vector<float>;
 using Positions = std::vector<std::int64_t>;
 
+// Layer 1 lost two of the three rows cached so far; rows behind them lie two places further up
+// there.
+TEST_P(KvCacheTest, LayersMissRowsThatWereCutFromThem) {
+  append(1, {0, 1, 2}, 10);
+  cache_.cut(1, 1, 2);
+  EXPECT_EQ(cache_.missing(0, 1), 0);
+  EXPECT_EQ(cache_.missing(1, 1), 2);
+  EXPECT_EQ(cache_.missing(1, 0), 0);
+  const Positions more{3, 4, 5};
+  const std::int64_t first = cache_.append(1, more);
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const Floats values(8, 20 + static_cast<float>(i));
+    for (std::int64_t layer = 0; layer < 2; ++layer) {
+      const std::int64_t slot = cache_.slot(1, first + i - cache_.missing(layer, 1));
+      ops::store_rows(*backend_, values.data(), 8, {&slot, 1}, cache_.key_slots(layer));
+      ops::store_rows(*backend_, values.data(), 8, {&slot, 1}, cache_.value_slots(layer));
+    }
+  }
+  const std::int64_t kept[] = {5};
+  cache_.compact(1, kept, 3);
+  EXPECT_EQ(positions(1), (Positions{0, 1, 2, 5}));
+  EXPECT_EQ(at(cache_.keys(0, 1), 3 * 8), 22);
+  EXPECT_EQ(at(cache_.keys(1, 1), 1 * 8), 22);
+  EXPECT_EQ(at(cache_.values(1, 1), 1 * 8 + 7), 22);
+  cache_.fork(1, 2);
+  EXPECT_EQ(cache_.missing(1, 2), 2);
+  EXPECT_EQ(at(cache_.keys(0, 2), 2 * 8), 12);
+  EXPECT_EQ(at(cache_.keys(1, 2), 1 * 8), 22);
+  cache_.truncate(1, 3);
+  EXPECT_EQ(cache_.missing(1, 1), 2);
+  cache_.truncate(1, 0);
+  EXPECT_EQ(cache_.missing(1, 1), 0);
+  EXPECT_EQ(cache_.missing(1, 2), 2);
+}
+
 TEST_P(KvCacheTest, AppendAndTruncate) {
   append(1, {5, 6, 9}, 10);
   append(1, {11}, 20);
