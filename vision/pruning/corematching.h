@@ -105,9 +105,7 @@ class CoreMatching final : public Pruner {
       overlap[i] = static_cast<float>(shared_bits(visual.bits.row(tokens[i]), core));
     }
     const auto chosen = scratch.take<std::uint8_t>(in.block.count());
-    for (const TokenIndex place : ranked(overlap, number_of(budget, overlap, scratch), scratch)) {
-      chosen[static_cast<std::size_t>(tokens[static_cast<std::size_t>(place)])] = 1;
-    }
+    mark(tokens, ranked(overlap, number_of(budget, overlap, scratch), scratch), chosen);
     return plan_of(in.block, in.budget, chosen, PositionPolicy::kOriginal);
   }
 

@@ -102,9 +102,7 @@ class Correlation final : public Pruner {
       scores[open] = row[static_cast<std::size_t>(i)];
       left[open++] = i;
     }
-    for (const TokenIndex place : ranked(scores.first(open), count, scratch)) {
-      chosen[static_cast<std::size_t>(left[static_cast<std::size_t>(place)])] = 1;
-    }
+    mark(left, ranked(scores.first(open), count, scratch), chosen);
   }
 
   Settings settings_;

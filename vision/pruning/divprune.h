@@ -41,9 +41,7 @@ class DivPrune final : public Pruner {
         continue;
       }
       const MatrixView unit_rows = normalised_rows(embeddings.values, tokens, scratch);
-      for (const TokenIndex place : farthest_points(unit_rows, keep, scratch)) {
-        chosen[static_cast<std::size_t>(tokens[static_cast<std::size_t>(place)])] = 1;
-      }
+      mark(tokens, farthest_points(unit_rows, keep, scratch), chosen);
     }
     return plan_of(in.block, in.budget, chosen, renumber_unless_3d(in.block));
   }

@@ -44,14 +44,9 @@ class FastV final : public Pruner {
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const auto tokens = groups.group(g);
       const auto count = static_cast<std::int64_t>(tokens.size());
-      const auto scores = scratch.take<float>(count);
-      for (std::size_t i = 0; i < scores.size(); ++i) {
-        scores[i] = attention[static_cast<std::size_t>(tokens[i])];
-      }
+      const auto scores = values_at(attention, tokens, scratch);
       const std::int64_t keep = in.budget.kept_of(count, Rounding::kHalfEven);
-      for (const TokenIndex place : ranked(scores, keep, scratch)) {
-        chosen[static_cast<std::size_t>(tokens[static_cast<std::size_t>(place)])] = 1;
-      }
+      mark(tokens, ranked(scores, keep, scratch), chosen);
     }
     return plan_of(in.block, in.budget, chosen, PositionPolicy::kOriginal);
   }

@@ -190,11 +190,7 @@ class FlowCut final : public Pruner {
     const int layer = in.hook.layer;
     const Signal& cls = in.signals.per_token(name(), SignalKind::kClsRow, layer, total);
     const Signal& values = in.signals.per_token(name(), SignalKind::kEncoderValues, layer, total);
-    const auto sums = column_sums(cls.values, scratch);
-    const auto attention = scratch.take<float>(static_cast<std::int64_t>(tokens.size()));
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      attention[i] = sums[static_cast<std::size_t>(tokens[i])];
-    }
+    const auto attention = values_at(column_sums(cls.values, scratch), tokens, scratch);
     std::span<float> likeness;
     if (cls.source == RowSource::kCls) {
       const Signal& own = in.signals.get(name(), SignalKind::kClsValue, layer);

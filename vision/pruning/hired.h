@@ -76,10 +76,7 @@ class Hired final : public Pruner {
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
-      const auto scores = scratch.take<float>(static_cast<std::int64_t>(tokens.size()));
-      for (std::size_t i = 0; i < scores.size(); ++i) {
-        scores[i] = attention[static_cast<std::size_t>(tokens[i])];
-      }
+      const auto scores = values_at(attention, tokens, scratch);
       keep_best(block, tokens, scores, keep[static_cast<std::size_t>(g)], chosen, scratch);
     }
     // Padding that won a place under parity is lost, as it is there.
@@ -141,10 +138,7 @@ class Hired final : public Pruner {
       return masses;
     }
     const auto count = static_cast<std::int64_t>(tokens.size());
-    const auto scores = scratch.take<float>(count);
-    for (std::size_t i = 0; i < scores.size(); ++i) {
-      scores[i] = attention[static_cast<std::size_t>(tokens[i])];
-    }
+    const auto scores = values_at(attention, tokens, scratch);
     const std::int64_t ones =
         round_by((1 - settings_.alpha) * static_cast<double>(count), Rounding::kFloor);
     const std::int64_t strip = std::max(count / tiles, std::int64_t{1});

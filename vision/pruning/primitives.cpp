@@ -85,6 +85,24 @@ std::span<const float> column_sums(MatrixView x, PruneScratch& scratch) {
   return out;
 }
 
+std::span<float> values_at(std::span<const float> row, std::span<const TokenIndex> tokens,
+                           PruneScratch& scratch) {
+  const auto out = scratch.take<float>(static_cast<std::int64_t>(tokens.size()));
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = row[at(tokens[i])];
+  return out;
+}
+
+std::span<const std::int64_t> all_places(std::size_t count, PruneScratch& scratch) {
+  const auto out = scratch.take<std::int64_t>(static_cast<std::int64_t>(count));
+  std::iota(out.begin(), out.end(), std::int64_t{0});
+  return out;
+}
+
+void mark(std::span<const TokenIndex> tokens, std::span<const TokenIndex> places,
+          std::span<std::uint8_t> chosen) {
+  for (const TokenIndex place : places) chosen[at(tokens[at(place)])] = 1;
+}
+
 std::span<const TokenIndex> ranked(std::span<const float> scores, std::int64_t k,
                                    PruneScratch& scratch) {
   const auto places = scratch.take<TokenIndex>(static_cast<std::int64_t>(scores.size()));

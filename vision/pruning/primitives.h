@@ -37,6 +37,15 @@ void gram(MatrixView x, std::span<float> out);
 // Sum over the rows of a matrix, per column; in double, rows in order.
 std::span<const float> column_sums(MatrixView x, PruneScratch& scratch);
 
+// row[tokens[0]], row[tokens[1]], ... in scratch.
+std::span<float> values_at(std::span<const float> row, std::span<const TokenIndex> tokens,
+                           PruneScratch& scratch);
+// 0 ... count - 1, in scratch.
+std::span<const std::int64_t> all_places(std::size_t count, PruneScratch& scratch);
+// Sets chosen[tokens[place]] for each of the places.
+void mark(std::span<const TokenIndex> tokens, std::span<const TokenIndex> places,
+          std::span<std::uint8_t> chosen);
+
 // The places of `scores` by rank, first `k` of them; returns min(k, scores).
 std::span<const TokenIndex> ranked(std::span<const float> scores, std::int64_t k,
                                    PruneScratch& scratch);

@@ -103,7 +103,7 @@ class Tome final : public Pruner {
     const auto all = tokens_of_tile(in, in.block[tokens.front()].tile, scratch);
     const MatrixView unit_rows =
         normalised_rows(head_mean_rows(keys.values, keys.heads, all, scratch),
-                        places(all.size(), scratch), scratch);
+                        all_places(all.size(), scratch), scratch);
     const auto even = scratch.take<std::int64_t>(static_cast<std::int64_t>(all.size()));
     const auto odd = scratch.take<std::int64_t>(static_cast<std::int64_t>(all.size()));
     std::size_t evens = 0, odds = 0, fixed = 0;
@@ -127,12 +127,6 @@ class Tome final : public Pruner {
       merges.push_back(
           {all[static_cast<std::size_t>(even[at])], all[static_cast<std::size_t>(to)]});
     }
-  }
-
-  static std::span<const std::int64_t> places(std::size_t count, PruneScratch& scratch) {
-    const auto out = scratch.take<std::int64_t>(static_cast<std::int64_t>(count));
-    for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<std::int64_t>(i);
-    return out;
   }
 
   // Within each tile: tokens of even place, then those of odd place. Tiles lie one behind the

@@ -86,15 +86,12 @@ class VisionZip final : public Pruner {
   static void mark_dominant(const VisualBlock& block, std::span<const TokenIndex> tokens,
                             std::span<const float> attention, std::int64_t count,
                             std::span<std::uint8_t> chosen, PruneScratch& scratch) {
-    const auto scores = scratch.take<float>(static_cast<std::int64_t>(tokens.size()));
+    const auto scores = values_at(attention, tokens, scratch);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      scores[i] = block[tokens[i]].kind == TokenKind::kCls
-                      ? std::numeric_limits<float>::infinity()
-                      : attention[static_cast<std::size_t>(tokens[i])];
+      if (block[tokens[i]].kind != TokenKind::kCls) continue;
+      scores[i] = std::numeric_limits<float>::infinity();
     }
-    for (const TokenIndex place : ranked(scores, count, scratch)) {
-      chosen[static_cast<std::size_t>(tokens[static_cast<std::size_t>(place)])] = 1;
-    }
+    mark(tokens, ranked(scores, count, scratch), chosen);
   }
 
   static void merge_rest(const Signal& keys, std::span<const TokenIndex> tokens,
@@ -117,9 +114,7 @@ class VisionZip final : public Pruner {
       (centre ? centres[centre_count++] : others[other_count++]) = i;
     }
     const MatrixView mean = head_mean_rows(keys.values, keys.heads, rest.first(count), scratch);
-    const auto all = scratch.take<std::int64_t>(left);
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-    const MatrixView unit_rows = normalised_rows(mean, all, scratch);
+    const MatrixView unit_rows = normalised_rows(mean, all_places(count, scratch), scratch);
     const auto matches = bipartite_max(unit_rows, others.first(other_count), centres, scratch);
     for (const std::int64_t c : centres) {
       const auto i = static_cast<std::size_t>(rest[static_cast<std::size_t>(c)]);

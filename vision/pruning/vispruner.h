@@ -89,22 +89,14 @@ class VisPruner final : public Pruner {
       const std::int64_t keep = in.budget.kept_of(count, Rounding::kHalfEven);
       const auto important =
           static_cast<std::size_t>(static_cast<double>(keep) * settings_.important_ratio);
-      const auto scores = scratch.take<float>(count);
-      for (std::size_t i = 0; i < scores.size(); ++i) {
-        scores[i] = attention[static_cast<std::size_t>(tokens[i])];
-      }
+      const auto scores = values_at(attention, tokens, scratch);
       const auto by_attention = ranked(scores, count, scratch);
       const MatrixView unit_rows = normalised_rows(hidden.values, tokens, scratch);
       const auto different = drop_duplicates(unit_rows, by_attention.subspan(important),
                                              keep - static_cast<std::int64_t>(important),
                                              settings_.per_round, scratch);
-      const auto mark = [&](std::span<const TokenIndex> places) {
-        for (const TokenIndex place : places) {
-          chosen[static_cast<std::size_t>(tokens[static_cast<std::size_t>(place)])] = 1;
-        }
-      };
-      mark(by_attention.first(important));
-      mark(different);
+      mark(tokens, by_attention.first(important), chosen);
+      mark(tokens, different, chosen);
     }
     PrunePlan plan = plan_of(in.block, in.budget, chosen, renumber_unless_3d(in.block));
     plan.source = cls.source;

@@ -21,9 +21,7 @@ inline void keep_best(const VisualBlock& block, std::span<const TokenIndex> toke
                       std::span<std::uint8_t> chosen, PruneScratch& scratch) {
   const auto cell = static_cast<std::size_t>(block.cell_size);
   if (cell == 1) {
-    for (const TokenIndex place : ranked(scores, keep, scratch)) {
-      chosen[static_cast<std::size_t>(tokens[static_cast<std::size_t>(place)])] = 1;
-    }
+    mark(tokens, ranked(scores, keep, scratch), chosen);
     return;
   }
   expects(tokens.size() % cell == 0, "whole cells compete");
