@@ -24,6 +24,8 @@ constexpr double kPaceShare = 0.25;       // of a pass in the pace
 constexpr std::int64_t kFreshPasses = 6;  // passes after a change that tell of the new width
 constexpr double kMostStretch = 3;  // passes that take longer had another program's turn in them
 constexpr double kTooSlow = 5;      // widths that take this many times plain are not tried
+constexpr double kSlowGap = 128;    // ... but after so many passes, by times plain
+constexpr double kIdleTests = 16;   // that count for the past while plain decoding asks now and then
 
 }  // namespace
 
@@ -43,6 +45,7 @@ WindowController::WindowController(std::int64_t most) {
 // The first passes after a change of width tell what the new one takes, at the pace before; those
 // that follow tell the pace.
 void WindowController::observe_time(std::int64_t rows, double seconds) {
+  seconds = std::max(seconds, 1e-9);  // a clock may stand still
   alike_ = rows == last_rows_ ? alike_ + 1 : 1;
   last_rows_ = rows;
   const auto at = std::lower_bound(points_.begin(), points_.end(), rows,
@@ -110,6 +113,8 @@ double WindowController::rate(std::int64_t window, std::int64_t rows_per_window)
 std::int64_t WindowController::best(std::int64_t rows_per_window) const {
   std::int64_t out = 1;
   for (const std::int64_t width : widths_) {
+    // Beyond the most rows that were timed nothing is known; tries go there one by one.
+    if (width > 1 && (points_.empty() || width * rows_per_window > points_.back().rows)) break;
     if (rate(width, rows_per_window) > rate(out, rows_per_window)) out = width;
   }
   return out;
@@ -130,39 +135,67 @@ std::int64_t WindowController::unmeasured(std::int64_t rows_per_window) const {
   return 0;
 }
 
+// The width beside the one in use that is to be tried now: plain, or the next wider one.
+std::int64_t WindowController::probe(std::int64_t rows_per_window) {
+  idle_gap_ = window_ == 1 ? std::min(2 * idle_gap_, kMostIdle) : kProbe / 2;
+  next_probe_ = passes_ + (window_ == 1 ? idle_gap_ : kProbe);
+  probe_plain_ = !probe_plain_;
+  if (probe_plain_ && window_ > 1) return 1;
+  const auto wider = std::upper_bound(widths_.begin(), widths_.end(), window_);
+  if (wider == widths_.end()) return window_;
+  const double times = seconds(*wider * rows_per_window) / seconds(rows_per_window);
+  // A first time that another program spoiled must not close the door for ever.
+  if (times >= kTooSlow && passes_ < next_slow_) return window_;
+  next_slow_ = passes_ + static_cast<std::int64_t>(kSlowGap * times);
+  // Drafts change while nobody asks for them.
+  for (std::size_t j = 0; window_ == 1 && j < tried_.size(); ++j) {
+    const double keep = std::min(1.0, kIdleTests / tried_[j]);
+    right_[j] *= keep;
+    tried_[j] *= keep;
+  }
+  return *wider;
+}
+
 std::int64_t WindowController::next(std::int64_t rows_per_window) {
   ++passes_;
   ++held_;
+  if (rows_per_window != rows_per_window_) held_ = kHold;  // what suited another batch binds nobody
   rows_per_window_ = rows_per_window;
   const std::int64_t fresh = unmeasured(rows_per_window);
   // Widths are tried one after the other, a few passes apart at the beginning.
   if (fresh > 0 && (passes_ % 4 == 0 || passes_ <= 12)) return fresh;
   if (passes_ >= next_probe_) {
-    idle_gap_ = window_ == 1 ? std::min(2 * idle_gap_, kMostIdle) : kProbe / 2;
-    next_probe_ = passes_ + (window_ == 1 ? idle_gap_ : kProbe);
-    // The next wider window, and plain in turn with it.
-    probe_plain_ = !probe_plain_;
-    if (probe_plain_ && window_ > 1) return 1;
-    const auto wider = std::upper_bound(widths_.begin(), widths_.end(), window_);
-    if (wider != widths_.end() &&
-        seconds(*wider * rows_per_window) < kTooSlow * seconds(rows_per_window)) {
-      return *wider;
-    }
+    const std::int64_t tried = probe(rows_per_window);
+    if (tried != window_) return tried;
   }
   const std::int64_t wanted = best(rows_per_window);
-  const double margin = window_ == 1 ? kLeavesPlain : kHysteresis;
-  const bool better = rate(wanted, rows_per_window) > margin * rate(window_, rows_per_window);
+  const double now = rate(window_, rows_per_window), plain = rate(1, rows_per_window);
+  const double margin = wanted == 1 ? 1 : window_ == 1 ? kLeavesPlain : kHysteresis;
+  const bool better = rate(wanted, rows_per_window) > margin * now;
   const bool may = held_ >= kHold || passes_ <= 2 * kHold || wanted == 1;
   if (wanted != window_ && better && may) {
-    window_ = wanted;
-    held_ = 0;
+    move_to(wanted);
+  } else if (window_ != 1 && plain > now) {  // less than plain is never held
+    move_to(1);
   }
   return window_;
 }
 
+void WindowController::move_to(std::int64_t window) {
+  if (window_ == 1) {  // the step is checked soon, against plain first
+    next_probe_ = passes_ + kProbe / 2;
+    probe_plain_ = false;
+  }
+  window_ = window;
+  held_ = 0;
+}
+
 std::string WindowController::why() const {
   const double plain = seconds(rows_per_window_);
-  const std::int64_t widest = widths_.back();
+  std::int64_t widest = 1;  // that was timed
+  for (const std::int64_t width : widths_) {
+    if (!points_.empty() && width * rows_per_window_ <= points_.back().rows) widest = width;
+  }
   char text[256];
   std::snprintf(text, sizeof text,
                 "window %lld: %.2f tokens a pass in %.2f of a plain pass's time, %.2f times plain; "

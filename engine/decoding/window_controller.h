@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,7 @@ namespace tessera {
 
 class WindowController {
  public:
-  // Windows 1 to `most` rows a sequence.
+  // Windows 1 to `most` rows a sequence, 128 at most.
   explicit WindowController(std::int64_t most);
 
   // The width of the next pass; `rows_per_window` rows are run for each row of the window (running
@@ -32,7 +31,8 @@ class WindowController {
   double tokens(std::int64_t window) const;
   double seconds(std::int64_t rows) const;
 
-  // "window 4: 1.9 tokens a pass, time 1.2 of plain's, 1.58 times plain; best of 14 widths".
+  // "window 4: 1.90 tokens a pass in 1.20 of a plain pass's time, 1.58 times plain; best of 14
+  // widths, 8 would be 1.31": the last one is the widest that was timed.
   std::string why() const;
   std::int64_t window() const { return window_; }
   const std::vector<std::int64_t>& widths() const { return widths_; }
@@ -47,6 +47,8 @@ class WindowController {
   double rate(std::int64_t window, std::int64_t rows_per_window) const;
   std::int64_t best(std::int64_t rows_per_window) const;
   std::int64_t unmeasured(std::int64_t rows_per_window) const;
+  std::int64_t probe(std::int64_t rows_per_window);
+  void move_to(std::int64_t window);
 
   std::vector<std::int64_t> widths_;
   std::vector<double> right_, tried_;  // by depth, decaying counts
@@ -55,7 +57,7 @@ class WindowController {
   std::int64_t last_rows_ = 0, alike_ = 0;  // of the last pass; passes of so many rows in a row
   bool probe_plain_ = true;
   std::int64_t window_ = 1, passes_ = 0, held_ = 0, rows_per_window_ = 1;
-  std::int64_t next_probe_ = 16, idle_gap_ = 16;  // passes
+  std::int64_t next_probe_ = 16, idle_gap_ = 16, next_slow_ = 256;  // passes
 };
 
 }  // namespace tessera
