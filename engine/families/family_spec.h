@@ -20,6 +20,7 @@ struct WeightNames {
   std::string layer_prefix;
   std::string attention_norm, ffn_norm, out, down;
   std::vector<std::string> qkv;      // one fused tensor, or q, k, v
+  std::vector<std::string> qkv_bias;  // of the same parts; empty = no biases
   std::vector<std::string> gate_up;  // gate, up
   std::string final_norm;
   std::string prompt_table;

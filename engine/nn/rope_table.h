@@ -16,11 +16,21 @@ namespace tessera {
 
 enum class RopeLayout : std::uint8_t { kOneD, kGrid2d };
 
+// Frequencies stretched for longer texts than the model was first trained on (Llama 3.1): a pair that
+// turns once in more than original / low positions turns `factor` times slower, one that turns in
+// fewer than original / high as before, and those between in between.
+struct RopeStretch {
+  double factor = 1.0;  // 1 = none
+  double low = 1.0, high = 4.0;
+  std::int64_t original = 8192;  // positions
+};
+
 struct RopeSpec {
   RopeLayout layout = RopeLayout::kOneD;
   RopePairing pairing = RopePairing::kHalfSplit;
   double theta = 10000.0;
   std::int64_t positions = 0;       // rows of a 1-D table
+  RopeStretch stretch = {};         // 1-D
   std::int64_t condition_rows = 0;  // 2-D: zero rows in front
   std::int64_t grid_rows = 0;       // 2-D
   std::int64_t grid_cols = 0;       // 2-D
