@@ -97,4 +97,19 @@ RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t h
   return {upload(backend, table.cos, shape), upload(backend, table.sin, shape), spec.pairing};
 }
 
+void fill_grid_rope(std::span<const GridPlace> places, double theta, std::int64_t head_dim,
+                    float* cos, float* sin) {
+  expects(head_dim > 0 && head_dim % 4 == 0, "pairs by row and by column fill the head");
+  const std::int64_t quarter = head_dim / 4;
+  const std::vector<float> frequency = inverse_frequencies(theta, head_dim / 2, quarter);
+  for (const GridPlace& place : places) {
+    for (std::int64_t i = 0; i < 2 * quarter; ++i) {
+      const auto position = static_cast<float>(i < quarter ? place.row : place.col);
+      const float angle = position * frequency[static_cast<std::size_t>(i % quarter)];
+      *cos++ = static_cast<float>(std::cos(static_cast<double>(angle)));
+      *sin++ = static_cast<float>(std::sin(static_cast<double>(angle)));
+    }
+  }
+}
+
 }  // namespace tessera

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "engine/backend/backend.h"
 #include "engine/core/tensor.h"
@@ -57,5 +58,17 @@ struct RopeTable {
 // f32 where the reference rounds them; cosine and sine are those of the f32 angle, correctly
 // rounded in all but a few cases in a thousand million.
 RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t head_dim);
+
+// One place of a grid of patches.
+struct GridPlace {
+  std::int32_t row = 0;
+  std::int32_t col = 0;
+};
+
+// The 2-D angles for places in any order, without condition rows: cos and sin [places, head_dim/2]
+// in host memory, the first half of the pairs by row, the second by column. head_dim is a multiple
+// of 4. (Qwen2-VL, Wang et al. 2024, with half-split pairs.)
+void fill_grid_rope(std::span<const GridPlace> places, double theta, std::int64_t head_dim,
+                    float* cos, float* sin);
 
 }  // namespace tessera
