@@ -32,6 +32,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"vision/image", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"vision/judge", {"vision/scene", "vision/image", "engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"vision/pruning", {"engine/core"}},
+    {"vision/encoder", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"tokenizers/text", {"engine/core"}},
     {"tokenizers/visual", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"apps/pipeline",
