@@ -37,7 +37,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"tokenizers/text", {"engine/core"}},
     {"tokenizers/visual", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"apps/pipeline",
-     {"vision/scene", "vision/image", "vision/judge", "tokenizers/text", "tokenizers/visual",
+     {"vision/scene", "vision/image", "vision/pruning", "vision/judge", "tokenizers/text", "tokenizers/visual",
       "engine/families", "engine/decoding"}},
     {"apps/bench", {"apps/pipeline"}},
     {"apps/helper", {"vision/codec", "engine/core"}},
