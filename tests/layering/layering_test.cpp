@@ -36,8 +36,9 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"vision/encoder", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"tokenizers/text", {"engine/core"}},
     {"tokenizers/visual", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
+    {"apps/captions", {"engine/core"}},
     {"apps/pipeline",
-     {"vision/scene", "vision/image", "vision/pruning", "vision/judge", "tokenizers/text", "tokenizers/visual",
+     {"apps/captions", "vision/scene", "vision/image", "vision/pruning", "vision/encoder", "vision/judge", "tokenizers/text", "tokenizers/visual",
       "engine/families", "engine/decoding"}},
     {"apps/bench", {"apps/pipeline"}},
     {"apps/helper", {"vision/codec", "engine/core"}},
@@ -160,6 +161,7 @@ TEST(Layering, ForbiddenIncludesAreCaught) {
   EXPECT_EQ(count("vision/image/a.cpp", "#include \"vision/codec/decode.h\"\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include <jpeglib.h>\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include <webp/decode.h>\n"), 1u);
+  EXPECT_EQ(count("apps/captions/a.cpp", "#include \"vision/image/image.h\"\n"), 1u);
   EXPECT_EQ(count("engine/model/a.h", "#include <nlohmann/json.hpp>\n"), 1u);
   EXPECT_EQ(count("tokenizers/text/a.cpp", "#include <regex>\n"), 1u);
   EXPECT_EQ(count("engine/core/a.cpp", "#include \"json.h\"\n"), 1u) << "paths start at the root";
