@@ -1,6 +1,8 @@
 // Samples of shards: grouping, the choice of the picture, keys that come twice, limits, cuts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "apps/captions/webdataset.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/tar_builder.h"
@@ -133,9 +135,9 @@ class LongSource final : public ByteSource {
   LongSource(std::string head, std::uint64_t size) : head_(std::move(head)), size_(size) {}
   std::size_t read(char* data, std::size_t size) override {
     size = static_cast<std::size_t>(std::min<std::uint64_t>(size, size_ - at_));
-    for (std::size_t i = 0; i < size; ++i, ++at_) {
-      data[i] = at_ < head_.size() ? head_[static_cast<std::size_t>(at_)] : '\0';
-    }
+    std::fill_n(data, size, '\0');
+    if (at_ < head_.size()) head_.copy(data, size, static_cast<std::size_t>(at_));
+    at_ += size;
     return size;
   }
   std::uint64_t size() const override { return size_; }
