@@ -5,7 +5,7 @@
 
 namespace tessera {
 
-PromptTemplate::PromptTemplate(std::string_view text) {
+CaptionPrompt::CaptionPrompt(std::string_view text) {
   static constexpr std::string_view kWord =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
   std::string plain;
@@ -31,7 +31,7 @@ PromptTemplate::PromptTemplate(std::string_view text) {
   pieces_.push_back({std::move(plain)});
 }
 
-std::string PromptTemplate::fill(std::string_view name, std::string_view directory) const {
+std::string CaptionPrompt::fill(std::string_view name, std::string_view directory) const {
   std::string out;
   for (const Piece& piece : pieces_) {
     out += piece.text;

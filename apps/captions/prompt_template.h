@@ -10,9 +10,9 @@ namespace tessera {
 // {name}: base name without its ending; {directory}: name of the folder that holds it. Values are
 // put in as they are, never read again. Any other {word} is Error kUsage (E_PROMPT_FIELD) naming
 // it; braces around anything but a word stand for themselves.
-class PromptTemplate {
+class CaptionPrompt {
  public:
-  explicit PromptTemplate(std::string_view text);
+  explicit CaptionPrompt(std::string_view text);
   std::string fill(std::string_view name, std::string_view directory) const;
 
  private:

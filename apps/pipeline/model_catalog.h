@@ -25,6 +25,7 @@ struct ModelReference {
 };
 
 inline constexpr std::string_view kDefaultModel = "tabletop-janus";
+inline constexpr std::string_view kDefaultCaptioner = "tabletop-llava";
 
 // Empty = the default model. Error kModel (E_MODEL_MISSING) naming the places that were searched
 // and the one command that fetches a hub model.

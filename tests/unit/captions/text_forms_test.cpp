@@ -160,18 +160,18 @@ TEST(Crc32c, KnownValues) {
   EXPECT_EQ(content_hash("a"), "af63dc4c8601ec8c");
 }
 
-TEST(PromptTemplate, FillsAndRefuses) {
-  EXPECT_EQ(PromptTemplate("{name} in {directory}/{name}").fill("cat", "pets"), "cat in pets/cat");
-  EXPECT_EQ(PromptTemplate("no places").fill("cat", "pets"), "no places");
-  EXPECT_EQ(PromptTemplate("").fill("a", "b"), "");
-  EXPECT_EQ(PromptTemplate("{name}").fill("{directory}", "secret"), "{directory}")
+TEST(CaptionPrompt, FillsAndRefuses) {
+  EXPECT_EQ(CaptionPrompt("{name} in {directory}/{name}").fill("cat", "pets"), "cat in pets/cat");
+  EXPECT_EQ(CaptionPrompt("no places").fill("cat", "pets"), "no places");
+  EXPECT_EQ(CaptionPrompt("").fill("a", "b"), "");
+  EXPECT_EQ(CaptionPrompt("{name}").fill("{directory}", "secret"), "{directory}")
       << "what is put in is not read again";
-  EXPECT_EQ(PromptTemplate("{} { name } {\"json\": 1} {name").fill("a", "b"),
+  EXPECT_EQ(CaptionPrompt("{} { name } {\"json\": 1} {name").fill("a", "b"),
             "{} { name } {\"json\": 1} {name");
-  EXPECT_EQ(PromptTemplate("{{name}}").fill("a", "b"), "{a}");
+  EXPECT_EQ(CaptionPrompt("{{name}}").fill("a", "b"), "{a}");
   for (const std::string word : {"nam", "Name", "x", "0", "file_name", "name2"}) {
     try {
-      PromptTemplate("a {" + word + "}");
+      CaptionPrompt("a {" + word + "}");
       ADD_FAILURE() << word;
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), 2);

@@ -1,0 +1,91 @@
+#include "apps/pipeline/picture_queue.h"
+
+#include <chrono>
+
+namespace tessera {
+
+PictureQueue::PictureQueue(std::function<std::optional<CaptionRequest>()> next,
+                           const PreprocessPolicy& policy, PictureReaderOptions reader,
+                           std::size_t ahead)
+    : next_(std::move(next)),
+      policy_(policy),
+      reader_options_(std::move(reader)),
+      ahead_(ahead),
+      thread_([this] { work(); }) {}
+
+PictureQueue::~PictureQueue() {
+  stop();
+  thread_.join();
+}
+
+void PictureQueue::stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
+}
+
+bool PictureQueue::over() const {
+  const std::lock_guard lock(mutex_);
+  return ended_ && ready_.empty();
+}
+
+PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& reader) const {
+  PreparedPictures out;
+  const auto start = std::chrono::steady_clock::now();
+  out.request = std::move(request);
+  try {
+    for (const PictureSource& source : out.request.pictures) {
+      const Picture picture =
+          source.file.empty() ? reader.decode(source.bytes, source.name) : reader.read(source.file);
+      out.sizes.push_back({picture.width, picture.height});
+      for (const std::string& note : picture.notes) out.notes.push_back(note);
+      out.pictures.push_back(preprocess(policy_, picture));
+    }
+  } catch (const Error& error) {  // the boundary of one item
+    out.error = error.info();
+    out.pictures.clear();
+  }
+  for (PictureSource& source : out.request.pictures) source.bytes = {};
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+void PictureQueue::work() {
+  try {
+    PictureReader reader(reader_options_);
+    while (true) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return stopping_ || ready_.size() < ahead_; });
+        if (stopping_) break;
+      }
+      std::optional<CaptionRequest> request = next_();
+      if (!request) break;
+      PreparedPictures prepared = prepare(std::move(*request), reader);
+      const std::lock_guard lock(mutex_);
+      ready_.push_back(std::move(prepared));
+      changed_.notify_all();
+    }
+  } catch (...) {  // for the thread that takes
+    const std::lock_guard lock(mutex_);
+    thrown_ = std::current_exception();
+  }
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  changed_.notify_all();
+}
+
+std::optional<PreparedPictures> PictureQueue::take(bool wait) {
+  std::unique_lock lock(mutex_);
+  if (wait) changed_.wait(lock, [&] { return ended_ || !ready_.empty(); });
+  if (ready_.empty()) {
+    if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
+    return std::nullopt;
+  }
+  PreparedPictures out = std::move(ready_.front());
+  ready_.pop_front();
+  changed_.notify_all();
+  return out;
+}
+
+}  // namespace tessera
