@@ -81,6 +81,16 @@ void differences_at(const std::string& path, const Json& was, const Json& is,
   out.push_back(path + ": was " + text(was) + ", is " + text(is));
 }
 
+// Appends the next piece of the source; false at its end, or when a line is longer than any record.
+bool read_more(InputFile& source, std::string& buffer) {
+  static constexpr std::size_t kPiece = std::size_t{256} << 10;
+  if (buffer.size() > kMaxRecordBytes) return false;
+  const std::size_t before = buffer.size();
+  buffer.resize(before + kPiece);
+  buffer.resize(before + source.read(buffer.data() + before, kPiece));
+  return buffer.size() > before;
+}
+
 }  // namespace
 
 std::vector<std::string> json_differences(const Json& was, const Json& is, std::size_t most) {
@@ -105,54 +115,73 @@ Journal::Journal(const fs::path& path, const Json& job, Start start, Sync sync,
   if (!resumed_) begin(job);
 }
 
+void Journal::refuse(const char* code, std::string expected, std::string found) const {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = code,
+               .file = file_.path().string(),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = "begin anew, or choose another output"});
+}
+
 // Replays the whole records of the file and cuts off what follows them.
 void Journal::read(const Json& job, const Replay& replay) {
-  const std::string text = file_.read_all(kMaxFileBytes);
-  const std::string_view head = std::string_view(text).substr(0, kHeaderStart.size());
-  const auto refuse = [&](std::string found) {
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = "E_JOURNAL",
-                 .file = file_.path().string(),
-                 .expected = "the journal of a captioning job",
-                 .found = std::move(found),
-                 .hint = "remove it, or choose another output"});
-  };
-  if (head != kHeaderStart.substr(0, head.size())) refuse("another kind of file");
-  std::size_t end = 0;
-  for (std::size_t at = 0; at < text.size(); at = end) {
-    const std::size_t line_end = text.find('\n', at);
-    if (line_end == std::string::npos) break;
-    std::uint32_t sum = 0;
-    const auto record =
-        open_line(std::string_view(text).substr(at, line_end - at), count_, last_sum_, sum);
-    if (!record) {
-      if (count_ == 0) refuse("a damaged header");
-      break;
+  InputFile source(file_.path(), ErrorKind::kStorage);
+  std::uint64_t end = 0;
+  std::string buffer;
+  for (std::size_t at = 0;;) {
+    const std::size_t line_end = buffer.find('\n', at);
+    if (line_end == std::string::npos) {
+      buffer.erase(0, std::exchange(at, 0));
+      if (!read_more(source, buffer)) break;
+      continue;
     }
-    if (count_ == 0) {
-      const auto changes = json_differences(record->value("job", Json()), job, 8);
-      std::string list;
-      for (const std::string& change : changes) list += (list.empty() ? "" : "; ") + change;
-      if (!changes.empty()) {
-        throw Error({.kind = ErrorKind::kUsage,
-                     .code = "E_JOB_CHANGED",
-                     .file = file_.path().string(),
-                     .expected = "the job that was begun here",
-                     .found = list,
-                     .hint = "begin anew, or choose another output"});
-      }
-      resumed_ = true;
-    } else {
-      note_state(*record);
-      replay(*record);
-    }
-    ++count_;
-    last_sum_ = sum;
-    end = line_end + 1;
+    const std::string_view line = std::string_view(buffer).substr(at, line_end - at);
+    if (!take_line(line, job, replay)) break;
+    end += line.size() + 1;
+    at = line_end + 1;
   }
-  cut_ = text.size() - end;
+  const std::string_view start = kHeaderStart.substr(0, buffer.size());
+  if (count_ == 0 && !buffer.starts_with(start)) {
+    refuse("E_JOURNAL", "the journal of a captioning job", "another kind of file");
+  }
+  cut_ = file_.size() - end;
   file_.cut(end);
   if (cut_ > 0 && sync_ == Sync::kOn) file_.sync();
+}
+
+// False if the line is no whole record of this journal. Error if the journal is another job's.
+bool Journal::take_line(std::string_view line, const Json& job, const Replay& replay) {
+  std::uint32_t sum = 0;
+  const auto record = open_line(line, count_, last_sum_, sum);
+  if (!record && count_ == 0 && line.starts_with(kHeaderStart)) {
+    refuse("E_JOURNAL", "the journal of a captioning job", "a damaged header");
+  }
+  if (!record) return false;
+  if (count_ == 0) {
+    const auto changes = json_differences(record->value("job", Json()), job, 8);
+    std::string list;
+    for (const std::string& change : changes) list += (list.empty() ? "" : "; ") + change;
+    if (!changes.empty()) refuse("E_JOB_CHANGED", "the job that was begun here", list);
+    resumed_ = true;
+  } else if (!believe(*record, replay)) {
+    return false;
+  }
+  ++count_;
+  last_sum_ = sum;
+  return true;
+}
+
+// False if a field has another type than records have: the line is not ours, though its sum is
+// right.
+bool Journal::believe(const Json& record, const Replay& replay) {
+  try {
+    note_state(record);
+    replay(record);
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+  return true;
 }
 
 void Journal::begin(const Json& job) {

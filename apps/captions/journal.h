@@ -31,8 +31,6 @@ enum class Sync : std::uint8_t { kOn, kOff };  // off gives up safety against po
 
 class Journal {
  public:
-  static constexpr std::uint64_t kMaxFileBytes = std::uint64_t{4} << 30;
-
   // `job` describes options and inputs. `replay` sees every record that is whole, in order; what
   // follows the first one that is not is cut off. Errors: kStorage E_IO_LOCKED, E_IO_WRITE; kUsage
   // E_JOURNAL (another kind of file, or its header damaged) and E_JOB_CHANGED, which shows up to 8
@@ -64,6 +62,9 @@ class Journal {
 
  private:
   void read(const Json& job, const Replay& replay);
+  bool take_line(std::string_view line, const Json& job, const Replay& replay);
+  [[noreturn]] void refuse(const char* code, std::string expected, std::string found) const;
+  bool believe(const Json& record, const Replay& replay);
   void begin(const Json& job);
   void note_state(const Json& record);
   std::string seal(const Json& fields);

@@ -40,20 +40,6 @@ std::size_t read_fully(int fd, char* data, std::size_t size, const fs::path& pat
   return done;
 }
 
-std::string read_whole(int fd, std::uint64_t size, std::uint64_t max_bytes, const fs::path& path,
-                       ErrorKind kind) {
-  if (size > max_bytes) {
-    throw Error({.kind = kind,
-                 .code = "E_IO_SIZE",
-                 .file = path.string(),
-                 .expected = "at most " + std::to_string(max_bytes) + " bytes",
-                 .found = std::to_string(size)});
-  }
-  std::string text(static_cast<std::size_t>(size), '\0');
-  text.resize(read_fully(fd, text.data(), text.size(), path, kind, 0));
-  return text;
-}
-
 }  // namespace
 
 InputFile::InputFile(const fs::path& path, ErrorKind kind)
@@ -70,7 +56,7 @@ std::size_t InputFile::read(char* data, std::size_t size) {
 
 AppendFile::AppendFile(const fs::path& path, Lock lock)
     : path_(path),
-      file_(layer_open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0666)) {
+      file_(layer_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0666)) {
   struct stat info {};
   if (!file_) fail("open");
   if (layer_fstat(file_.get(), info) != 0) fail("stat");
@@ -92,11 +78,6 @@ AppendFile::AppendFile(const fs::path& path, Lock lock)
 void AppendFile::fail(const char* step, std::uint64_t needed) {
   broken_ = true;
   fail_storage(path_, step, errno, needed);
-}
-
-std::string AppendFile::read_all(std::uint64_t max_bytes) const {
-  expects(::lseek(file_.get(), 0, SEEK_SET) == 0, "regular files can be rewound");
-  return read_whole(file_.get(), size_, max_bytes, path_, ErrorKind::kStorage);
 }
 
 void AppendFile::append(std::string_view data) {
@@ -143,8 +124,17 @@ FileType file_type(const fs::path& path) {
 std::string read_file_no_link(const fs::path& path, std::size_t max_bytes) {
   struct stat info {};
   const FileHandle file = open_regular(path, ErrorKind::kGeneral, info, O_NOFOLLOW);
-  return read_whole(file.get(), static_cast<std::uint64_t>(info.st_size), max_bytes, path,
-                    ErrorKind::kGeneral);
+  const auto size = static_cast<std::uint64_t>(info.st_size);
+  if (size > max_bytes) {
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = "E_IO_SIZE",
+                 .file = path.string(),
+                 .expected = "at most " + std::to_string(max_bytes) + " bytes",
+                 .found = std::to_string(size)});
+  }
+  std::string text(static_cast<std::size_t>(size), '\0');
+  text.resize(read_fully(file.get(), text.data(), text.size(), path, ErrorKind::kGeneral, 0));
+  return text;
 }
 
 void rename_durable(const fs::path& from, const fs::path& to) {

@@ -49,7 +49,6 @@ class AppendFile {
 
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
-  std::string read_all(std::uint64_t max_bytes) const;  // E_IO_SIZE if it is longer
   void append(std::string_view data);
   void cut(std::uint64_t size);  // size <= size()
   void sync();                   // the data, and on the first call the name too

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/captions/text_forms.h"
 #include "tests/support/fault_scope.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_folder.h"
@@ -248,6 +250,28 @@ TEST_F(Streamed, AnOutputShorterThanItsJournalIsRefused) {
   EXPECT_EQ(code_of("o", kJob, {}), "E_OUTPUT_CHANGED");
   fs::remove(folder_ / "o.part");
   EXPECT_EQ(code_of("o", kJob, {}), "E_OUTPUT_CHANGED");
+}
+
+// A record with a right checksum and wrong fields: not believed, no crash.
+TEST_F(Streamed, ForgedRecordsAreCutOff) {
+  {
+    StreamedOutput output(folder_ / "o", kJob, {});
+    add(output, "a", "x");
+    output.commit();
+  }
+  const std::string good = text("o.journal");
+  const std::string before = good.substr(good.size() - 11, 8);
+  for (const std::string fields :
+       {"\"id\":\"b\",\"st\":\"done\",\"end\":\"far\"", "\"id\":7,\"st\":\"done\"", "\"ev\":[]",
+        "\"ev\":\"closed\",\"len\":{}"}) {
+    std::string line = "{\"n\":2," + fields + ",\"prev\":\"" + before + "\"";
+    char sum[16];
+    std::snprintf(sum, sizeof sum, "%08x", crc32c(line));
+    put_file(folder_ / "o.journal", good + line + ",\"crc\":\"" + sum + "\"}\n");
+    StreamedOutput output(folder_ / "o", kJob, {});
+    EXPECT_FALSE(output.wants("a", false));
+    EXPECT_EQ(text("o.journal"), good) << fields;
+  }
 }
 
 // Commit order: when the data cannot be synced, no record may be written.
