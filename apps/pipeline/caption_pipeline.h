@@ -34,8 +34,9 @@ struct CaptionOptions {
   std::filesystem::path helper;  // the picture reader; empty = beside the program
 };
 
-// Where a picture comes from: a file, or bytes already read.
+// Where a picture comes from: a file, bytes already read, or pixels.
 struct PictureSource {
+  std::shared_ptr<const Image> image;
   std::filesystem::path file;
   std::vector<std::uint8_t> bytes;
   std::string name;  // in messages

@@ -4,6 +4,16 @@
 
 namespace tessera {
 
+namespace {
+
+Picture as_picture(const Image& image) {
+  Picture out(image.width, image.height, 3, "pixels");
+  out.pixels = image.rgb;
+  return out;
+}
+
+}  // namespace
+
 PictureQueue::PictureQueue(std::function<std::optional<CaptionRequest>()> next,
                            const PreprocessPolicy& policy, PictureReaderOptions reader,
                            std::size_t ahead)
@@ -35,8 +45,9 @@ PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& re
   out.request = std::move(request);
   try {
     for (const PictureSource& source : out.request.pictures) {
-      const Picture picture =
-          source.file.empty() ? reader.decode(source.bytes, source.name) : reader.read(source.file);
+      const Picture picture = source.image          ? as_picture(*source.image)
+                              : source.file.empty() ? reader.decode(source.bytes, source.name)
+                                                    : reader.read(source.file);
       out.sizes.push_back({picture.width, picture.height});
       for (const std::string& note : picture.notes) out.notes.push_back(note);
       out.pictures.push_back(preprocess(policy_, picture));
