@@ -86,8 +86,11 @@ void locate_newline(CaptionSpec& spec, const Checkpoint& checkpoint) {
     if (view == nullptr) continue;
     spec.newline_name = name;
     const Shape wanted{spec.text.model.transformer.width};
-    if (view->shape == wanted) return;
-    refuse(checkpoint.file_of(name), name, wanted.to_string(), view->shape.to_string());
+    const bool real =
+        view->dtype == DType::kF32 || view->dtype == DType::kBF16 || view->dtype == DType::kF16;
+    if (view->shape == wanted && real) return;
+    refuse(checkpoint.file_of(name), name, wanted.to_string() + " of f32, f16 or bf16",
+           view->shape.to_string() + " " + std::string(dtype_name(view->dtype)));
   }
   refuse(spec.folder, spec.newline_name, "a tensor of that name", "none");
 }
@@ -128,6 +131,15 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   const std::int64_t class_tokens = spec_.tower.vit.class_token_feature ? 1 : 0;
   for (const PreprocessPlan& plan : pictures) {
     turn.parts.push_back(ChatPart::image());
+    constexpr std::int64_t kMostTokens = std::int64_t{1} << 15, kMostTiles = 64;
+    if (plan.tokens < 1 || plan.tokens >= kMostTokens || plan.tiles.rows > kMostTiles ||
+        plan.tiles.cols > kMostTiles) {
+      throw Error({.kind = ErrorKind::kGeneral,
+                   .code = "E_PICTURE_TOKENS",
+                   .where = "picture",
+                   .expected = "1 to 32767 visual tokens in at most 64 x 64 tiles",
+                   .found = std::to_string(plan.tokens)});
+    }
     const bool tiled = plan.base == BaseView::kLast;  // each tile in a frame of its own
     PictureLayout& layout = layouts.emplace_back();
     if (tiled) {
@@ -140,7 +152,19 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   }
   turn.parts.push_back({false, question});
   const Prompt prompt = chat_prompt(chat_, {turn}, true);
-  return encode_prompt(*tokenizer_, expand_images(chat_, prompt, layouts));
+  const auto ids = encode_prompt(*tokenizer_, expand_images(chat_, prompt, layouts));
+  std::int64_t placeholders = 0, wanted = 0;
+  for (const std::int32_t id : ids) {
+    checked_id(spec_, id, "prompt");
+    placeholders += id == spec_.image_id ? 1 : 0;
+  }
+  for (const PreprocessPlan& plan : pictures) wanted += plan.tokens + class_tokens;
+  if (placeholders != wanted) {
+    refuse(spec_.folder / "tokenizer.json", spec_.image_token,
+           "a token that stays whole: " + std::to_string(wanted) + " of it",
+           std::to_string(placeholders));
+  }
+  return ids;
 }
 
 std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {

@@ -27,13 +27,15 @@ class CaptionModel {
   const CaptionSpec& spec() const { return spec_; }
   ChatTemplate chat() const { return chat_; }
   const TextTokenizer& tokenizer() const { return *tokenizer_; }
-  bool loaded() const { return text_ != nullptr; }
+  bool loaded() const { return pictures_ != nullptr; }
   const TextModel& text() const { return *text_; }
   const VisualEncoder& pictures() const { return *pictures_; }
   std::uint64_t weight_file_bytes() const { return weights_->total_bytes(); }
   DType stored() const;  // as the weight file has them
 
-  // Ids of a question about pictures of these plans: a placeholder id for every visual token.
+  // Ids of a question about pictures of these plans: a placeholder id for every visual token. Error
+  // kModel when the tokenizer and the model do not fit; kGeneral (E_PICTURE_TOKENS) for a picture
+  // of more tokens than any prompt has.
   std::vector<std::int32_t> prompt_ids(const std::string& question,
                                        std::span<const PreprocessPlan> pictures) const;
 

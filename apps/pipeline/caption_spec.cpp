@@ -15,6 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxSide = 16384;  // pixels
+constexpr std::int64_t kMostPixels = std::int64_t{1} << 26;
+constexpr std::int64_t kMostTiles = 64;  // of a pinpoint, a side
 constexpr std::string_view kLlama[] = {"llama"};
 constexpr std::string_view kLlavaText[] = {"llama", "mistral", "qwen2"};
 constexpr std::string_view kQwen2Text[] = {"qwen2"};
@@ -150,6 +152,7 @@ std::array<double, 3> three(const JsonReader& reader, std::string_view key,
     if (!list[i].is_number()) reader.fail(key, "three numbers", list.dump());
     out[i] = list[i].get<double>();
     if (!(std::abs(out[i]) < 1e3)) reader.fail(key, "numbers below 1000", list.dump());
+    if (key == "image_std" && out[i] <= 0) reader.fail(key, "numbers above 0", list.dump());
   }
   return out;
 }
@@ -164,7 +167,8 @@ std::vector<Tiling> read_pinpoints(const JsonReader& config, std::int64_t side) 
     const std::int64_t high = numbers ? pair[0].get<std::int64_t>() : 0;
     const std::int64_t wide = numbers ? pair[1].get<std::int64_t>() : 0;
     if (high < side || wide < side || high % side != 0 || wide % side != 0 || high > kMaxSide ||
-        wide > kMaxSide || out.size() >= 256) {
+        wide > kMaxSide || high / side > kMostTiles || wide / side > kMostTiles ||
+        out.size() >= 256) {
       config.fail("image_grid_pinpoints",
                   "at most 256 pairs of multiples of " + std::to_string(side), pair.dump());
     }
@@ -209,9 +213,9 @@ PreprocessPolicy read_policy(const FamilyRow& row, const JsonReader& config,
   policy.rescale = own.number_or("rescale_factor", policy.rescale, 1e-9, 1.0);
   const JsonReader vision = sub_config(config, "vision_config");
   if (policy.mode == ResizeMode::kMultiples) {
-    policy.min_pixels = own.integer_or("min_pixels", policy.min_pixels, 1, std::int64_t{1} << 31);
+    policy.min_pixels = own.integer_or("min_pixels", policy.min_pixels, 1, kMostPixels);
     policy.max_pixels =
-        own.integer_or("max_pixels", policy.max_pixels, policy.min_pixels, std::int64_t{1} << 31);
+        own.integer_or("max_pixels", policy.max_pixels, policy.min_pixels, kMostPixels);
     return policy;
   }
   const std::int64_t trained = tower.vit.grid * tower.vit.patch;

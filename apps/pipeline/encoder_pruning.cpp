@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 namespace tessera {
@@ -123,6 +124,21 @@ void EncoderPruning::carry_out(const Hook& hook, LayerState& state) {
     if (!stays[row]) continue;
     place[row] = static_cast<std::int32_t>(rows.size());
     rows.push_back(static_cast<std::int32_t>(row));
+  }
+  // A picture without a row cannot go through the layers that are left.
+  std::set<std::int32_t> tiles, left;
+  for (std::size_t row = 0; row < before; ++row) {
+    const VisualToken& token = rows_.tokens[row];
+    if (token.kind != TokenKind::kPatch) continue;
+    tiles.insert(token.tile);
+    if (stays[row]) left.insert(token.tile);
+  }
+  if (left.size() < tiles.size()) {
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = "E_PRUNE_EMPTY",
+                 .where = "pruning inside the picture encoder",
+                 .expected = "a patch of every tile left",
+                 .found = std::to_string(tiles.size() - left.size()) + " tiles without one"});
   }
   if (rows.size() < before) state.keep(rows);
   if (!plan.merges.empty()) {

@@ -1,10 +1,21 @@
 #include "apps/pipeline/picture_queue.h"
 
 #include <chrono>
+#include <new>
 
 namespace tessera {
 
 namespace {
+
+constexpr std::size_t kAheadBytes = std::size_t{512} << 20;
+
+std::size_t bytes_of(const PreparedPictures& prepared) {
+  std::size_t sum = 0;
+  for (const PreprocessedPicture& picture : prepared.pictures) {
+    for (const EncoderView& view : picture.views) sum += view.values.size() * sizeof(float);
+  }
+  return sum;
+}
 
 Picture as_picture(const Image& image) {
   Picture out(image.width, image.height, 3, "pixels");
@@ -36,7 +47,7 @@ void PictureQueue::stop() {
 
 bool PictureQueue::over() const {
   const std::lock_guard lock(mutex_);
-  return ended_ && ready_.empty();
+  return ended_ && ready_.empty() && !thrown_;  // take() tells of what was thrown
 }
 
 PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& reader) const {
@@ -55,6 +66,13 @@ PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& re
   } catch (const Error& error) {  // the boundary of one item
     out.error = error.info();
     out.pictures.clear();
+  } catch (const std::bad_alloc&) {
+    out.pictures.clear();
+    out.error = ErrorInfo{.kind = ErrorKind::kMemory,
+                          .code = "E_PICTURE_MEMORY",
+                          .where = out.request.id,
+                          .expected = "memory for the prepared picture",
+                          .found = "none left"};
   }
   for (PictureSource& source : out.request.pictures) source.bytes = {};
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -67,13 +85,16 @@ void PictureQueue::work() {
     while (true) {
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return stopping_ || ready_.size() < ahead_; });
+        changed_.wait(lock, [&] {
+          return stopping_ || ready_.empty() || (ready_.size() < ahead_ && bytes_ < kAheadBytes);
+        });
         if (stopping_) break;
       }
       std::optional<CaptionRequest> request = next_();
       if (!request) break;
       PreparedPictures prepared = prepare(std::move(*request), reader);
       const std::lock_guard lock(mutex_);
+      bytes_ += bytes_of(prepared);
       ready_.push_back(std::move(prepared));
       changed_.notify_all();
     }
@@ -95,6 +116,7 @@ std::optional<PreparedPictures> PictureQueue::take(bool wait) {
   }
   PreparedPictures out = std::move(ready_.front());
   ready_.pop_front();
+  bytes_ -= bytes_of(out);
   changed_.notify_all();
   return out;
 }

@@ -1,4 +1,5 @@
-// Pictures that are read and prepared ahead of those who need them, by one thread, at most so many.
+// Pictures that are read and prepared ahead of those who need them, by one thread, at most so many
+// and no more than a bounded number of bytes beside the one at hand.
 #pragma once
 
 #include <condition_variable>
@@ -51,6 +52,7 @@ class PictureQueue {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<PreparedPictures> ready_;
+  std::size_t bytes_ = 0;  // of what is ready
   bool ended_ = false, stopping_ = false;
   std::exception_ptr thrown_;
   std::thread thread_;
