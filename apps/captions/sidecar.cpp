@@ -35,18 +35,7 @@ std::string hash_at(const fs::path& file) {
 }
 
 const SidecarOptions& checked(const SidecarOptions& options) {
-  const std::string& text = options.extension;
-  const bool good = !text.empty() && text.size() <= 32 && text.front() != '.' &&
-                    text.find_first_not_of(
-                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                        "0123456789_-.") == std::string::npos;
-  if (!good || is_picture_extension(text.substr(text.rfind('.') + 1))) {
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = "E_CAPTION_EXTENSION",
-                 .where = "--caption-ext",
-                 .expected = "an ending such as txt or caption, and no picture's",
-                 .found = "\"" + text + "\""});
-  }
+  check_caption_extension(options.extension);
   return options;
 }
 
@@ -61,6 +50,20 @@ void remove_temporaries(const fs::path& file) {
 }
 
 }  // namespace
+
+void check_caption_extension(const std::string& text) {
+  const bool good = !text.empty() && text.size() <= 32 && text.front() != '.' &&
+                    text.find_first_not_of(
+                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789_-.") == std::string::npos;
+  if (!good || is_picture_extension(text.substr(text.rfind('.') + 1))) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_CAPTION_EXTENSION",
+                 .where = "--caption-ext",
+                 .expected = "an ending such as txt or caption, and no picture's",
+                 .found = "\"" + text + "\""});
+  }
+}
 
 std::string join_captions(std::string_view old_text, std::string_view caption,
                           ExistingCaption policy) {
@@ -144,8 +147,9 @@ bool SidecarOutput::wants(const CaptionItem& item, bool retry_failed) {
     fail_at(file, "E_SIDECAR_LINK", "a text file",
             type == FileType::kLink ? "a link" : "something else of that name");
   }
-  if (type == FileType::kMissing || options_.existing != ExistingCaption::kSkip) return true;
+  // From now on: other pictures may be asked about before this one's text is written.
   owners_[file.string()] = item.id;
+  if (type == FileType::kMissing || options_.existing != ExistingCaption::kSkip) return true;
   record("skipped", item.id, file.string());
   return false;
 }

@@ -22,13 +22,16 @@ struct SidecarOptions {
   Sync sync = Sync::kOn;  // of the journal; text files are always synced
 };
 
+// Error kUsage E_CAPTION_EXTENSION for an extension that is none or a picture's.
+void check_caption_extension(const std::string& text);
+
 class SidecarOutput {
  public:
   static constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
   // Settles files that a killed run announced: with the new text they are done, with the old text
-  // pending, with any other the item fails (E_SIDECAR_CHANGED). Errors: those of Journal; kUsage
-  // E_CAPTION_EXTENSION for an extension that is none or a picture's.
+  // pending, with any other the item fails (E_SIDECAR_CHANGED). Errors: those of Journal and of
+  // check_caption_extension().
   SidecarOutput(const std::filesystem::path& journal, const Json& job,
                 const SidecarOptions& options);
 

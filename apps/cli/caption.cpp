@@ -21,6 +21,7 @@
 #include "apps/pipeline/facts.h"
 #include "apps/pipeline/model_catalog.h"
 #include "engine/core/io.h"
+#include "vision/image/picture_reader.h"
 
 namespace tessera {
 
@@ -31,10 +32,11 @@ namespace fs = std::filesystem;
 constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
-  std::optional<std::string> model, prompt, output, failures;
+  std::optional<std::string> model, prompt, output;
   std::vector<std::string> inputs, images;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
-  std::string existing = "skip", extension = "txt", decode = "auto";
+  std::string existing;  // empty = as the output is used to
+  std::string extension = "txt", decode = "auto";
   std::optional<std::int64_t> window;
   std::int64_t batch_size = 8, most_tokens = 256, seed = 0;
   SamplingChoice sampling;
@@ -59,7 +61,12 @@ CaptionOptions pipeline_options(const CaptionFlags& flags, std::int64_t batch) {
   options.method = decode_method(flags.decode);
   // Texts of equal tokens whatever is guessed.
   if (options.method.speculative()) options.method.rule = "gumbel";
-  if (flags.window) options.method.window = *flags.window;
+  if (flags.window) {
+    if (!options.method.speculative()) {
+      refuse("E_FLAG_CONFLICT", "--window", "a method that guesses", "--decode " + flags.decode);
+    }
+    options.method.window = *flags.window;
+  }
   options.prune = prune_choice(flags.prune);
   options.sampling = flags.sampling;
   options.seed = static_cast<std::uint64_t>(flags.seed);
@@ -108,6 +115,7 @@ class AnswerPrinter final : public CaptionListener {
       }
       return warn(session_, format_error(caption.error));
     }
+    caption.text = clean_caption(caption.text);
     if (session_.json) return print_json_line(caption_fields(caption, caption.id, prune_));
     if (streamed_) print_line("");
     note(session_, std::to_string(caption.tokens) + " tokens in " + std::to_string(caption.passes) +
@@ -152,9 +160,11 @@ class CaptionSink {
  public:
   virtual ~CaptionSink() = default;
   virtual bool wants(const CaptionItem& item) = 0;
+  virtual const Journal& journal() const = 0;
   virtual void add(const CaptionItem& item, const Json& fields, const std::string& caption) = 0;
   virtual void fail(const CaptionItem& item, const ErrorInfo& error) = 0;
   virtual void finish() = 0;
+  virtual void stop() = 0;  // what is done stays done
 };
 
 class SidecarSink final : public CaptionSink {
@@ -172,7 +182,8 @@ class SidecarSink final : public CaptionSink {
     std::error_code ignored;
     if (out_.journal().failures().empty()) fs::remove(path_, ignored);
   }
-  const Journal& journal() const { return out_.journal(); }
+  void stop() override { out_.commit(); }
+  const Journal& journal() const override { return out_.journal(); }
 
  private:
   fs::path path_;
@@ -197,7 +208,8 @@ class FileSink final : public CaptionSink {
     out_.fail(item.id, item.path, error);
   }
   void finish() override { out_.finish(); }
-  void stop() { out_.commit(); }
+  void stop() override { out_.commit(); }
+  const Journal& journal() const override { return out_.journal(); }
 
  private:
   bool tar_;
@@ -226,6 +238,7 @@ class Job final : public CaptionListener {
       : session_(session),
         inputs_(inputs),
         sink_(sink),
+        carry_(flags.output && form_of(*flags.output) == OutputForm::kTar),
         prune_(flags.prune.method.value_or("")),
         prompt_(flags.prompt.value_or(std::string(kDefaultPrompt))) {}
 
@@ -237,11 +250,17 @@ class Job final : public CaptionListener {
         failed_at_input_.push_back(std::move(*item));
         continue;
       }
+      if (items_.contains(item->id)) {  // given twice, and at work
+        ++skipped_;
+        continue;
+      }
       try {
         if (!sink_.wants(*item)) {
-          ++skipped_;
+          const bool failed = sink_.journal().state(item->id) == ItemState::kFailed;
+          ++(failed ? failed_before_ : skipped_);
           continue;
         }
+        if (carry_) read_picture(*item);
       } catch (const Error& error) {  // the boundary of one item
         if (error.info().kind != ErrorKind::kGeneral) throw;
         item->failure = error.info();
@@ -250,9 +269,10 @@ class Job final : public CaptionListener {
       }
       CaptionRequest request;
       request.id = item->id;
+      request.number = std::stoull(content_hash(item->id), nullptr, 16);
       PictureSource& source = request.pictures.emplace_back();
       source.name = item->path;
-      if (item->file.empty()) {
+      if (!item->picture.bytes.empty()) {
         source.bytes.assign(item->picture.bytes.begin(), item->picture.bytes.end());
       } else {
         source.file = item->file;
@@ -274,6 +294,7 @@ class Job final : public CaptionListener {
     }
     report_failed_inputs();
     if (caption.failed) return report(item, caption.error);
+    caption.text = clean_caption(caption.text);  // the same on the terminal and in files
     const Json fields = caption_fields(caption, item.path, prune_);
     try {
       const std::lock_guard lock(mutex_);
@@ -302,9 +323,16 @@ class Job final : public CaptionListener {
 
   std::uint64_t done() const { return done_; }
   std::uint64_t failed() const { return failed_; }
+  std::uint64_t failed_before() const { return failed_before_; }
   std::uint64_t skipped() const { return skipped_; }
 
  private:
+  // An archive holds the bytes that were described.
+  static void read_picture(CaptionItem& item) {
+    if (item.file.empty()) return;
+    item.picture = {item.file_extension,
+                    read_file(item.file, SampleReader::kMaxMemberBytes, ErrorKind::kGeneral)};
+  }
   void report(const CaptionItem& item, ErrorInfo error) {
     {
       const std::lock_guard lock(mutex_);
@@ -321,12 +349,13 @@ class Job final : public CaptionListener {
   const Session& session_;
   CaptionInputs& inputs_;
   CaptionSink& sink_;
+  bool carry_;  // pictures go into the output
   std::string prune_;
   CaptionPrompt prompt_;
   std::mutex mutex_;  // sink and lists: the reading thread asks whether an item is wanted
   std::map<std::string, CaptionItem> items_;  // at work
   std::vector<CaptionItem> failed_at_input_;
-  std::uint64_t done_ = 0, failed_ = 0, skipped_ = 0;
+  std::uint64_t done_ = 0, failed_ = 0, failed_before_ = 0, skipped_ = 0;
 };
 
 // What makes a job another job.
@@ -338,16 +367,24 @@ Json job_of(const CaptionFlags& flags, const CaptionPipeline& pipeline,
     if (flags.prune.rate) prune["rate"] = *flags.prune.rate;
     if (flags.prune.keep) prune["keep"] = *flags.prune.keep;
   }
+  Json sampling = Json::object();
+  const SamplingChoice& chosen = flags.sampling;
+  if (chosen.temperature) sampling["temperature"] = *chosen.temperature;
+  if (chosen.top_k) sampling["top_k"] = *chosen.top_k;
+  if (chosen.top_p) sampling["top_p"] = *chosen.top_p;
+  if (chosen.min_p) sampling["min_p"] = *chosen.min_p;
   return {{"inputs", inputs.description()},
           {"model", pipeline.model_name()},
           {"dtype", std::string(dtype_name(pipeline.storage()))},
           {"prompt", flags.prompt.value_or(std::string(kDefaultPrompt))},
           {"max_tokens", flags.most_tokens},
-          {"temperature", flags.sampling.temperature.value_or(0.0)},
+          {"sampling", sampling},
           {"seed", flags.seed},
           {"prune", prune},
           {"output", flags.output ? fs::path(*flags.output).filename().string() : "sidecars"},
-          {"existing", flags.existing}};
+          {"existing", flags.existing},
+          {"caption_ext", flags.extension},
+          {"csv_raw", flags.raw_csv}};
 }
 
 std::unique_ptr<CaptionSink> make_sink(const CaptionFlags& flags, const Json& job) {
@@ -369,15 +406,40 @@ std::unique_ptr<CaptionSink> make_sink(const CaptionFlags& flags, const Json& jo
                      "prune", "visual_tokens", "kept_tokens", "seconds"};
   options.formula_safe = !flags.raw_csv;
   options.caption_extension = flags.extension;
-  if (flags.existing != "skip") options.existing = existing_of(flags.existing);
+  if (!flags.existing.empty()) options.existing = existing_of(flags.existing);
   options.start = start;
   return std::make_unique<FileSink>(*flags.output, job, options, flags.retry_failed);
 }
 
-int run_job(const Session& session, const CaptionFlags& flags) {
-  if (flags.output && !form_of(*flags.output)) {
+void check_output_flags(const CaptionFlags& flags) {
+  const std::optional<OutputForm> form = form_of(flags.output.value_or(""));
+  if (flags.output && !form) {
     refuse("E_OUTPUT_FORM", "--output", "a name that ends in .jsonl, .csv or .tar", *flags.output);
   }
+  if (!flags.existing.empty() && flags.output && *form != OutputForm::kTar) {
+    refuse("E_FLAG_CONFLICT", "--existing", "text files or a .tar, which have captions already",
+           *flags.output);
+  }
+  if (flags.raw_csv && !(flags.output && *form == OutputForm::kCsv)) {
+    refuse("E_FLAG_CONFLICT", "--csv-raw", "an output that ends in .csv",
+           flags.output.value_or("text files"));
+  }
+  check_caption_extension(flags.extension);
+}
+
+// Without it every picture would fail.
+void check_helper() {
+  const fs::path helper = helper_beside_program();
+  if (file_exists(helper)) return;
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_PICTURE_HELPER",
+               .file = helper.string(),
+               .expected = "the process that reads pictures, beside the program",
+               .found = "none"});
+}
+
+int run_job(const Session& session, const CaptionFlags& flags) {
+  check_output_flags(flags);
   CaptionPrompt{flags.prompt.value_or("")};
   std::vector<fs::path> arguments(flags.inputs.begin(), flags.inputs.end());
   const bool tar = flags.output && *form_of(*flags.output) == OutputForm::kTar;
@@ -399,14 +461,18 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   run.report_failed_inputs();
   if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
   if (!finished) {
-    if (auto* file = dynamic_cast<FileSink*>(sink.get())) file->stop();
+    sink->stop();
     warn(session, "stopped; the same command goes on where it ended");
     return 75;
   }
   sink->finish();
   note(session, std::to_string(run.done()) + " done, " + std::to_string(run.skipped()) +
                     " were there already, " + std::to_string(run.failed()) + " failed");
-  if (run.failed() == 0) return 0;
+  if (run.failed_before() > 0) {
+    warn(session, std::to_string(run.failed_before()) +
+                      " failed in an earlier run; --retry-failed tries them again");
+  }
+  if (run.failed() + run.failed_before() == 0) return 0;
   return run.done() + run.skipped() == 0 ? 1 : 3;
 }
 
@@ -416,6 +482,7 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
            "pictures, folders, shards (.tar) or lists (.jsonl); or --image for one question",
            flags.images.empty() ? "none" : "both");
   }
+  check_helper();
   if (flags.images.empty()) return run_job(session, flags);
   if (flags.output) {
     refuse("E_FLAG_CONFLICT", "--output", "inputs without --image", *flags.output);
@@ -431,7 +498,7 @@ void add_job_flags(CLI::App& app, CaptionFlags& flags) {
       ->group(group);
   text_flag(app, "--caption-ext", flags.extension, "ending of text files")->group(group);
   choice_flag(app, "--existing", flags.existing, {"skip", "overwrite", "append", "prepend"},
-              "what becomes of a caption that is there")
+              "what becomes of a caption that is there; default skip, in a .tar overwrite")
       ->group(group);
   app.add_flag("--recursive", flags.recursive, "folders in folders too")->group(group);
   app.add_flag("--retry-failed", flags.retry_failed, "try failed pictures of the last run again")
@@ -452,7 +519,8 @@ void add_caption(CLI::App& root, Session& session) {
   const auto flags = std::make_shared<CaptionFlags>();
   app->add_option("inputs", flags->inputs,
                   "pictures, folders, WebDataset shards (.tar), lists (.jsonl)");
-  app->add_option("--image", flags->images, "a picture of one question; several for one prompt");
+  app->add_option("--image", flags->images, "a picture of one question; several for one prompt")
+      ->allow_extra_args(false);
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder or org/name; default " + std::string(kDefaultCaptioner));
   text_flag(*app, "-p,--prompt", flags->prompt,

@@ -44,6 +44,7 @@ void add_prune_flags(CLI::App& app, PruneFlags& flags) {
   integer_flag(app, "--keep-tokens", flags.keep, 0, 1 << 20, "tokens that stay instead")
       ->group(group);
   app.add_option("--prune-option", flags.options, "NAME=NUMBER, a setting of the method")
+      ->allow_extra_args(false)  // what follows is a picture
       ->group(group);
   app.add_flag("--parity", flags.parity, "as the method's published code, where that differs")
       ->group(group);

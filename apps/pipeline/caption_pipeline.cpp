@@ -94,6 +94,8 @@ struct CaptionPipeline::State final : TextListener {
 
   State(const CaptionOptions& given, const ModelReference& reference);
 
+  PrunedModel pruned_model(std::int64_t views) const;
+  void check_settings() const;
   void fit_loop(std::int64_t rows);
   void admit(PreparedPictures prepared, std::uint64_t number);
   std::unique_ptr<Work> prepare(PreparedPictures& prepared, std::uint64_t number);
@@ -133,6 +135,7 @@ CaptionPipeline::State::State(const CaptionOptions& given, const ModelReference&
   if (options.prune.on()) {
     pruner = make_pruner(options.prune.method, options.prune.options);
   }
+  check_settings();
   SamplingChoice sampling = options.sampling;
   if (sampling.guidance && *sampling.guidance != 1.0) {
     refuse("E_FLAG_CONFLICT", "--cfg-scale", "1: texts are written without guidance",
@@ -142,6 +145,27 @@ CaptionPipeline::State::State(const CaptionOptions& given, const ModelReference&
   if (!sampling.temperature) sampling.temperature = 0.0;
   law = settle_sampling(sampling, {});
   parts = std::make_unique<OwnedParts<float, KeyedRandom>>(options.method, aids);
+}
+
+PrunedModel CaptionPipeline::State::pruned_model(std::int64_t views) const {
+  const ModelConfig& language = model->spec().text.model.transformer;
+  PrunedModel out = pruned_model_of(model->spec().tower, views);
+  out.llm_layers = static_cast<int>(language.layers);
+  out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
+  return out;
+}
+
+// What no picture can make good, before weights are read and outputs begun.
+void CaptionPipeline::State::check_settings() const {
+  const std::int64_t positions = model->spec().text.model.max_positions;
+  if (options.most_tokens >= positions) {
+    refuse("E_TEXT_LENGTH", "--max-tokens",
+           "fewer than the " + std::to_string(positions) + " positions of the model",
+           std::to_string(options.most_tokens));
+  }
+  if (pruner == nullptr) return;
+  const PruneSession session(*pruner, pruned_model(1), options.prune.budget, options.seed, 0);
+  check_patch_method(model->spec().tower, session);
 }
 
 // A loop with room for prompts of so many rows; the old one is idle.
@@ -188,9 +212,7 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(
     plans.push_back(picture.plan);
     PromptPicture& out = pictures.emplace_back();
     if (pruner != nullptr) {
-      PrunedModel facts = encoder.pruned_model(static_cast<std::int64_t>(picture.views.size()));
-      facts.llm_layers = static_cast<int>(language.layers);
-      facts.rope = {language.head_dim, language.rope.theta, language.rope.sections};
+      const PrunedModel facts = pruned_model(static_cast<std::int64_t>(picture.views.size()));
       work->sessions.push_back(std::make_unique<PruneSession>(*pruner, facts, options.prune.budget,
                                                               options.seed, number));
       out.session = work->sessions.back().get();
@@ -207,7 +229,7 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(
   if (rows.next_place + options.most_tokens > most) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_PROMPT_LENGTH",
-                 .where = caption.id,
+                 .where = "prompt",
                  .expected = "at most " + std::to_string(most - options.most_tokens) +
                              " rows of prompt beside " + std::to_string(options.most_tokens) +
                              " tokens of text",
@@ -240,10 +262,6 @@ void CaptionPipeline::State::admit(PreparedPictures prepared, std::uint64_t numb
   try {
     waiting.push_back(prepare(prepared, number));
   } catch (const Error& error) {  // the boundary of one item
-    if (error.info().kind == ErrorKind::kUsage && pruner != nullptr &&
-        std::string_view(error.info().code).starts_with("E_PRUNE")) {
-      throw;  // no picture of this model will do better
-    }
     Caption caption;
     caption.id = prepared.request.id;
     caption.sizes = prepared.sizes;
@@ -340,7 +358,11 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
     const bool idle = state.loop == nullptr || state.loop->idle();
     if (state.waiting.empty() && (state.loop == nullptr || !state.loop->full()) && !stopped) {
       // Waits only when there is nothing else to do.
-      if (auto prepared = queue.take(idle)) state.admit(std::move(*prepared), number++);
+      if (auto prepared = queue.take(idle)) {
+        const std::uint64_t place = number++;
+        const std::uint64_t key = prepared->request.number.value_or(place);
+        state.admit(std::move(*prepared), key);
+      }
     }
     if (!state.waiting.empty()) {
       const std::int64_t rows = state.waiting.front()->item.rows.shape()[0];

@@ -46,6 +46,9 @@ struct CaptionRequest {
   std::string id;
   std::vector<PictureSource> pictures;
   std::string prompt;
+  // Half of the key of what is drawn by lot, so that neither neighbours nor an interrupted run
+  // change a text; none = its place in the run.
+  std::optional<std::uint64_t> number;
 };
 
 struct CaptionSeconds {
@@ -88,7 +91,7 @@ class CaptionModel;
 class CaptionPipeline {
  public:
   // Opens and checks the model's files; reads no weights. Error kModel; kUsage for settings that
-  // contradict one another or the model.
+  // contradict one another or the model: what is refused later is one picture.
   explicit CaptionPipeline(const CaptionOptions& options);
   ~CaptionPipeline();
   CaptionPipeline(CaptionPipeline&&) noexcept;

@@ -18,8 +18,8 @@ bool works_on_patches(const Hook& hook) {
 }
 
 // Methods that look at patches need patches that become tokens as they are.
-void refuse_patch_methods(const PruneSession* session, const std::string& family) {
-  for (const Hook& hook : session != nullptr ? session->hooks() : std::span<const Hook>()) {
+void refuse_patch_methods(const PruneSession& session, const std::string& family) {
+  for (const Hook& hook : session.hooks()) {
     if (!works_on_patches(hook)) continue;
     throw Error(
         {.kind = ErrorKind::kUsage,
@@ -31,7 +31,29 @@ void refuse_patch_methods(const PruneSession* session, const std::string& family
   }
 }
 
+// Whether a token is never one patch, whatever the picture.
+bool joins_patches(const VisionTower& tower) {
+  return tower.projector.cell > 1 || tower.vit.class_token_feature || !tower.vit.taps.empty();
+}
+
 }  // namespace
+
+PrunedModel pruned_model_of(const VisionTower& tower, std::int64_t views) {
+  const VitSpec& vit = tower.vit;
+  PrunedModel out;
+  out.family = tower.family;
+  out.cls = vit.class_token;
+  out.substitute = vit.class_token ? RowSource::kNone : RowSource::kMeanOfRows;
+  out.encoder_layers = static_cast<int>(vit.layers);
+  out.feature_layer = static_cast<int>(vit.run_layers) - 1;
+  out.tiles = views;
+  out.merge_cell = tower.projector.cell * tower.projector.cell;
+  return out;
+}
+
+void check_patch_method(const VisionTower& tower, const PruneSession& session) {
+  if (joins_patches(tower)) refuse_patch_methods(session, tower.family);
+}
 
 VisualEncoder::VisualEncoder(Backend& backend, const Json& config, const std::string& config_file,
                              const Checkpoint& checkpoint, std::vector<float> newline,
@@ -39,20 +61,6 @@ VisualEncoder::VisualEncoder(Backend& backend, const Json& config, const std::st
     : backend_(backend),
       encoder_(backend, config, config_file, checkpoint, storage),
       newline_(std::move(newline)) {}
-
-PrunedModel VisualEncoder::pruned_model(std::int64_t views) const {
-  const VitSpec& vit = encoder_.spec();
-  const std::int64_t cell = encoder_.tower().projector.cell;
-  PrunedModel out;
-  out.family = encoder_.tower().family;
-  out.cls = vit.class_token;
-  out.substitute = vit.class_token ? RowSource::kNone : RowSource::kMeanOfRows;
-  out.encoder_layers = static_cast<int>(vit.layers);
-  out.feature_layer = static_cast<int>(vit.run_layers) - 1;
-  out.tiles = views;
-  out.merge_cell = cell * cell;
-  return out;
-}
 
 std::vector<float> VisualEncoder::host_floats(const Tensor& tensor) const {
   Tensor host = Tensor::host(DType::kF32, tensor.shape());
@@ -71,8 +79,8 @@ VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_
                                .class_token = vit.class_token,
                                .class_token_feature = vit.class_token_feature,
                                .merge = cell});
-  const bool whole = cell > 1 || layout.resampled || vit.class_token_feature || !vit.taps.empty();
-  if (whole) refuse_patch_methods(session, encoder_.tower().family);
+  const bool whole = joins_patches(encoder_.tower()) || layout.resampled;
+  if (whole && session != nullptr) refuse_patch_methods(*session, encoder_.tower().family);
   std::vector<EncoderInput> inputs;
   for (const EncoderView& view : picture.views) {
     const Shape shape{3, view.height, view.width};

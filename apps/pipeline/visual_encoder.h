@@ -21,6 +21,13 @@ struct VisualRows {
   std::vector<std::array<std::int32_t, 3>> positions;
 };
 
+// What pruners may know of the encoder's side, for a picture of so many views.
+PrunedModel pruned_model_of(const VisionTower& tower, std::int64_t views);
+
+// Error kUsage (E_PRUNE_FAMILY) for a method that works in or behind an encoder whose patches are
+// tokens in no picture. Pictures whose map is resized are refused by encode().
+void check_patch_method(const VisionTower& tower, const PruneSession& session);
+
 class VisualEncoder {
  public:
   // `newline` [D] is the row behind each row of tiles, empty where there is none. Error kModel.
@@ -32,8 +39,9 @@ class VisualEncoder {
   VisualRows encode(const PreprocessedPicture& picture, bool three_axes,
                     PruneSession* session) const;
 
-  // What pruners may know of the encoder's side, for a picture of so many views.
-  PrunedModel pruned_model(std::int64_t views) const;
+  PrunedModel pruned_model(std::int64_t views) const {
+    return pruned_model_of(encoder_.tower(), views);
+  }
 
   const PictureEncoder& encoder() const { return encoder_; }
 

@@ -85,6 +85,21 @@ TEST_F(Sidecar, TwoPicturesOfOneNameNeverShareAFile) {
       << "the journal remembers whose the file is";
 }
 
+// Readers run ahead of writers.
+TEST_F(Sidecar, AFileBelongsToTheFirstThatIsAskedAbout) {
+  SidecarOutput output(folder_ / "j", kJob, {.existing = kOverwrite});
+  const CaptionItem first = item_of(folder_ / "a.jpg"), second = item_of(folder_ / "a.png");
+  EXPECT_TRUE(output.wants(first, false));
+  try {
+    output.wants(second, false);
+    FAIL() << "both have a.txt";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_SIDECAR_SHARED");
+  }
+  output.write(first, "new a");
+  EXPECT_EQ(text("a.txt"), "new a");
+}
+
 TEST_F(Sidecar, LinksAndFoldersAreNotTouched) {
   put_file(folder_ / "secret", "secret");
   fs::create_symlink(folder_ / "secret", folder_ / "a.txt");
