@@ -194,15 +194,10 @@ class SidecarSink final : public CaptionSink {
 class FileSink final : public CaptionSink {
  public:
   FileSink(const fs::path& output, const Json& job, const StreamOptions& options, bool retry)
-      : tar_(options.form == OutputForm::kTar), out_(output, job, options), retry_(retry) {}
+      : out_(output, job, options), retry_(retry) {}
   bool wants(const CaptionItem& item) override { return out_.wants(item.id, retry_); }
   void add(const CaptionItem& item, const Json& fields, const std::string&) override {
-    CaptionResult result{item.id, item.key, item.picture, item.others};
-    if (tar_ && !item.file.empty()) {  // the picture goes along
-      result.picture = {item.file_extension,
-                        read_file(item.file, SampleReader::kMaxMemberBytes, ErrorKind::kGeneral)};
-    }
-    out_.add(result, fields);
+    out_.add({item.id, item.key, item.picture, item.others}, fields);
   }
   void fail(const CaptionItem& item, const ErrorInfo& error) override {
     out_.fail(item.id, item.path, error);
@@ -212,7 +207,6 @@ class FileSink final : public CaptionSink {
   const Journal& journal() const override { return out_.journal(); }
 
  private:
-  bool tar_;
   StreamedOutput out_;
   bool retry_;
 };

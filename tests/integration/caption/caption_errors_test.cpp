@@ -65,11 +65,12 @@ TEST_F(CaptionErrors, OneBadPictureIsOneFailedItem) {
 TEST_F(CaptionErrors, TextFilesOfTheOthersAreWritten) {
   put_pictures("in", 2);
   put("in/bad.png", "x");
-  put("in/p2.jpg", picture(5));  // in/p2.txt belongs to in/p2.png or to this one
+  put("in/p2.jpg", picture(5));  // comes before in/p2.png, and in/p2.txt is its own
   const ProgramResult result = caption({"in", "--json"}, 3);
   const auto failed = failures(result);
   EXPECT_EQ(failed.size(), 2u);
   EXPECT_EQ(failed.at("in/bad.png"), "E_PICTURE_FORMAT");
+  EXPECT_EQ(failed.at("in/p2.png"), "E_SIDECAR_SHARED");
   EXPECT_EQ(result.json_lines().size(), 4u);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "in/p1.txt"));
   EXPECT_TRUE(std::filesystem::exists(folder_ / "in/p2.txt"));
