@@ -238,7 +238,9 @@ class Job final : public CaptionListener {
 
   // Called on the reading thread.
   std::optional<CaptionRequest> next() {
-    while (std::optional<CaptionItem> item = inputs_.next()) {
+    while (!session_.stop_requested()) {
+      std::optional<CaptionItem> item = inputs_.next();
+      if (!item) break;
       const std::lock_guard lock(mutex_);
       if (item->failure) {
         failed_at_input_.push_back(std::move(*item));

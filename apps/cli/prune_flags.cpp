@@ -39,9 +39,9 @@ void add_prune_flags(CLI::App& app, PruneFlags& flags) {
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }
   text_flag(app, "--prune", flags.method, "drops visual tokens: " + names)->group(group);
-  number_flag(app, "--prune-rate", flags.rate, 0, 1, "fraction that is dropped; default 0.67")
+  number_flag(app, "--prune-rate", flags.rate, 0, 0.999, "fraction that is dropped; default 0.67")
       ->group(group);
-  integer_flag(app, "--keep-tokens", flags.keep, 0, 1 << 20, "tokens that stay instead")
+  integer_flag(app, "--keep-tokens", flags.keep, 1, 1 << 20, "tokens that stay instead")
       ->group(group);
   app.add_option("--prune-option", flags.options, "NAME=NUMBER, a setting of the method")
       ->allow_extra_args(false)  // what follows is a picture

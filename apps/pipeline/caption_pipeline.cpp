@@ -97,6 +97,7 @@ struct CaptionPipeline::State final : TextListener {
   PrunedModel pruned_model(std::int64_t views) const;
   void check_settings() const;
   void fit_loop(std::int64_t rows);
+  void make_room(std::int64_t rows);
   void admit(PreparedPictures prepared, std::uint64_t number);
   std::unique_ptr<Work> prepare(PreparedPictures& prepared, std::uint64_t number);
   void start(std::unique_ptr<Work> work);
@@ -193,6 +194,18 @@ void CaptionPipeline::State::fit_loop(std::int64_t rows) {
                                     parts->parts(), controller ? &*controller : nullptr);
 }
 
+// Room for the text that waits, or its failure.
+void CaptionPipeline::State::make_room(std::int64_t rows) {
+  try {
+    fit_loop(rows);
+  } catch (const Error& error) {  // the boundary of one item
+    if (error.info().kind != ErrorKind::kMemory) throw;
+    const std::unique_ptr<Work> work = std::move(waiting.front());
+    waiting.pop_front();
+    fail(std::move(work->caption), error.info());
+  }
+}
+
 std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(
     PreparedPictures& prepared, std::uint64_t number) {
   auto work = std::make_unique<Work>();
@@ -208,8 +221,10 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(
   const ModelConfig& language = text.config().transformer;
   std::vector<PromptPicture> pictures;
   std::vector<PreprocessPlan> plans;
+  for (const PreprocessedPicture& picture : prepared.pictures) plans.push_back(picture.plan);
+  // First: it refuses what no prompt can hold.
+  const std::vector<std::int32_t> ids = model->prompt_ids(prepared.request.prompt, plans);
   for (const PreprocessedPicture& picture : prepared.pictures) {
-    plans.push_back(picture.plan);
     PromptPicture& out = pictures.emplace_back();
     if (pruner != nullptr) {
       const PrunedModel facts = pruned_model(static_cast<std::int64_t>(picture.views.size()));
@@ -220,20 +235,20 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(
     out.visual = encoder.encode(picture, model->spec().three_axes(), out.session);
     caption.visual_tokens += out.visual.total;
   }
-  const std::vector<std::int32_t> ids = model->prompt_ids(prepared.request.prompt, plans);
   PromptRows rows = build_prompt(text, ids, model->spec().image_id, std::move(pictures));
   caption.seconds.encode = since(work->start);
   for (const auto& session : work->sessions) caption.seconds.select += session->seconds();
   caption.prompt_tokens = rows.rows.shape()[0];
   const std::int64_t most = language.rope.positions;
-  if (rows.next_place + options.most_tokens > most) {
+  const std::int64_t length = std::max(rows.next_place, caption.prompt_tokens);
+  if (length + options.most_tokens > most) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_PROMPT_LENGTH",
                  .where = "prompt",
                  .expected = "at most " + std::to_string(most - options.most_tokens) +
                              " rows of prompt beside " + std::to_string(options.most_tokens) +
                              " tokens of text",
-                 .found = std::to_string(rows.next_place)});
+                 .found = std::to_string(length)});
   }
   caption.kept = std::move(rows.kept);
   for (const VisualBlock& block : caption.kept) caption.kept_tokens += block.count();
@@ -366,7 +381,8 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
     }
     if (!state.waiting.empty()) {
       const std::int64_t rows = state.waiting.front()->item.rows.shape()[0];
-      if (idle) state.fit_loop(rows);
+      if (idle) state.make_room(rows);
+      if (state.waiting.empty()) continue;  // there was none for it
       if (!state.loop->full() && rows <= state.loop->limits().prompt_rows) {
         state.start(std::move(state.waiting.front()));
         state.waiting.pop_front();
@@ -375,14 +391,14 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
     if (state.loop != nullptr && !state.loop->idle()) {
       state.loop->step(state);
     } else if (state.waiting.empty() && (stopped || queue.over())) {
-      break;
+      // Whoever reads the inputs may have ended them for a stop.
+      return !stopped && listener.on_pass() != Flow::kStop;
     }
     if (!stopped && listener.on_pass() == Flow::kStop) {
       stopped = true;
       queue.stop();
     }
   }
-  return !stopped;
 }
 
 }  // namespace tessera

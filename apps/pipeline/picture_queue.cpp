@@ -7,6 +7,7 @@ namespace tessera {
 
 namespace {
 
+constexpr auto kPatience = std::chrono::milliseconds(200);
 constexpr std::size_t kAheadBytes = std::size_t{512} << 20;
 
 std::size_t bytes_of(const PreparedPictures& prepared) {
@@ -109,7 +110,7 @@ void PictureQueue::work() {
 
 std::optional<PreparedPictures> PictureQueue::take(bool wait) {
   std::unique_lock lock(mutex_);
-  if (wait) changed_.wait(lock, [&] { return ended_ || !ready_.empty(); });
+  if (wait) changed_.wait_for(lock, kPatience, [&] { return ended_ || !ready_.empty(); });
   if (ready_.empty()) {
     if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
     return std::nullopt;

@@ -35,7 +35,8 @@ class PictureQueue {
   PictureQueue(const PictureQueue&) = delete;
   PictureQueue& operator=(const PictureQueue&) = delete;
 
-  // The next one; none when there are no more, or none is ready and the caller would not wait.
+  // The next one; none when there are no more, when none is ready and the caller would not wait, or
+  // when none came for a moment.
   std::optional<PreparedPictures> take(bool wait);
   // No new ones; those that are ready can still be taken.
   void stop();

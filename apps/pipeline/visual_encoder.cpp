@@ -18,12 +18,12 @@ bool works_on_patches(const Hook& hook) {
 }
 
 // Methods that look at patches need patches that become tokens as they are.
-void refuse_patch_methods(const PruneSession& session, const std::string& family) {
+void refuse_patch_methods(const PruneSession& session, const std::string& family, bool always) {
   for (const Hook& hook : session.hooks()) {
     if (!works_on_patches(hook)) continue;
     throw Error(
-        {.kind = ErrorKind::kUsage,
-         .code = "E_PRUNE_FAMILY",
+        {.kind = always ? ErrorKind::kUsage : ErrorKind::kGeneral,
+         .code = always ? "E_PRUNE_FAMILY" : "E_PRUNE_PICTURE",
          .where = "pruning in or behind the picture encoder",
          .expected = "a model whose visual tokens are the encoder's patches",
          .found = family + ", which joins or resizes them",
@@ -52,7 +52,7 @@ PrunedModel pruned_model_of(const VisionTower& tower, std::int64_t views) {
 }
 
 void check_patch_method(const VisionTower& tower, const PruneSession& session) {
-  if (joins_patches(tower)) refuse_patch_methods(session, tower.family);
+  if (joins_patches(tower)) refuse_patch_methods(session, tower.family, true);
 }
 
 VisualEncoder::VisualEncoder(Backend& backend, const Json& config, const std::string& config_file,
@@ -79,8 +79,10 @@ VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_
                                .class_token = vit.class_token,
                                .class_token_feature = vit.class_token_feature,
                                .merge = cell});
-  const bool whole = joins_patches(encoder_.tower()) || layout.resampled;
-  if (whole && session != nullptr) refuse_patch_methods(*session, encoder_.tower().family);
+  const bool always = joins_patches(encoder_.tower()), whole = always || layout.resampled;
+  if (whole && session != nullptr) {
+    refuse_patch_methods(*session, encoder_.tower().family, always);
+  }
   std::vector<EncoderInput> inputs;
   for (const EncoderView& view : picture.views) {
     const Shape shape{3, view.height, view.width};
