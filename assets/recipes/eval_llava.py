@@ -133,18 +133,12 @@ def mismatched(texts, truth) -> list[int]:
 
 @torch.no_grad()
 def cls_scores(model: Llava, pictures: PictureSet) -> torch.Tensor:
-    """attention of CLS in the last layer, summed over heads: [N, tokens]"""
-    vision, out = model.vision_tower.vision_model, []
+    """attention of CLS in the last layer, mean over heads: [N, tokens]"""
+    out = []
     for lo in range(0, len(pictures), 50):
-        x = normalise(pictures.pictures(np.arange(lo, min(lo + 50, len(pictures)))))
-        rows = vision.pre_layrnorm(vision.embeddings(x))
-        for layer in vision.encoder.layers[:-1]:
-            rows = layer(rows)
-        last = vision.encoder.layers[-1]
-        n, a = last.layer_norm1(rows), last.self_attn
-        q, k = (m(n).view(*n.shape[:2], a.heads, -1).transpose(1, 2) for m in (a.q_proj, a.k_proj))
-        p = torch.softmax(q[:, :, :1] @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1)
-        out.append(p[:, :, 0, 1:].sum(1))
+        look = []
+        model.features(normalise(pictures.pictures(np.arange(lo, min(lo + 50, len(pictures))))), look=look)
+        out.append(look[-1][:, 1:])
     return torch.cat(out)
 
 

@@ -53,10 +53,10 @@ class LlavaSizes:
         return self.side**2
 
 
-def weighed(q, k, v, mask=None):
-    """softmax(q k^T + mask) v, written out: the fused kernel's bf16 backward takes four times as long"""
+def weights_of(q, k, mask=None):
+    """softmax(q k^T + mask), written out: the fused kernel's bf16 backward takes four times as long"""
     scores = q @ k.transpose(-1, -2)
-    return torch.softmax(scores if mask is None else scores + mask, -1) @ v
+    return torch.softmax(scores if mask is None else scores + mask, -1)
 
 
 def chosen(rows, keep):
@@ -73,12 +73,14 @@ class ClipAttention(nn.Module):
         self.heads = heads
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
 
-    def forward(self, x):
+    def forward(self, x, look=None):
         b, t, d = x.shape
         q, k, v = (m(x).view(b, t, self.heads, d // self.heads).transpose(1, 2)
                    for m in (self.q_proj, self.k_proj, self.v_proj))
-        y = weighed(q * q.shape[-1]**-0.5, k, v)
-        return self.out_proj(y.transpose(1, 2).reshape(b, t, d))
+        p = weights_of(q * q.shape[-1]**-0.5, k)
+        if look is not None:
+            look.append(p[:, :, 0].float().mean(1))
+        return self.out_proj((p @ v).transpose(1, 2).reshape(b, t, d))
 
 
 class ClipMlp(nn.Module):
@@ -98,8 +100,8 @@ class ClipLayer(nn.Module):
         self.mlp = ClipMlp(s.vision_width, s.vision_mlp)
         self.layer_norm2 = nn.LayerNorm(s.vision_width, s.vision_eps)
 
-    def forward(self, x):
-        x = x + self.self_attn(self.layer_norm1(x))
+    def forward(self, x, look=None):
+        x = x + self.self_attn(self.layer_norm1(x), look)
         return x + self.mlp(self.layer_norm2(x))
 
 
@@ -124,7 +126,8 @@ class ClipEncoder(nn.Module):
 
 class ClipVision(nn.Module):
     """normalised pixels [B, 3, S, S] -> rows of the last layer [B, 1 + S/P * S/P, D], CLS first.
-    Training may keep some patches only: `keep` [B, K] ascending indices."""
+    Training may keep some patches only, `keep` [B, K] ascending indices. A list `look` receives the
+    attention of CLS in every layer, mean over heads: fp32 [B, 1 + tokens]."""
 
     def __init__(self, s: LlavaSizes):
         super().__init__()
@@ -132,13 +135,13 @@ class ClipVision(nn.Module):
         self.pre_layrnorm = nn.LayerNorm(s.vision_width, s.vision_eps)
         self.post_layernorm = nn.LayerNorm(s.vision_width, s.vision_eps)
 
-    def forward(self, x, keep=None):
+    def forward(self, x, keep=None, look=None):
         rows = self.embeddings(x)
         if keep is not None:
             rows = torch.cat((rows[:, :1], chosen(rows[:, 1:], keep)), 1)
         rows = self.pre_layrnorm(rows)
         for layer in self.encoder.layers:
-            rows = layer(rows)
+            rows = layer(rows, look)
         return rows
 
 
@@ -214,9 +217,9 @@ class Llava(nn.Module):
                 nn.init.normal_(p, std=p[0].numel()**-0.5)
         nn.init.normal_(self.vision_tower.vision_model.embeddings.class_embedding, std=0.5)
 
-    def features(self, pixels, keep=None):
+    def features(self, pixels, keep=None, look=None):
         """[B, 3, S, S] -> rows [B, 1 + tokens, D]; row 0 is CLS"""
-        return self.vision_tower.vision_model(pixels, keep)
+        return self.vision_tower.vision_model(pixels, keep, look)
 
     def visual_rows(self, rows):
         """what the language model sees: CLS dropped, projected"""
@@ -246,7 +249,7 @@ def attend(a, x, mask, cos, sin, cache=None):
     q, k = rotate(q, cos, sin), rotate(k, cos, sin)
     if cache is not None:
         k, v = cache.append(k, v)
-    y = weighed(q * a.head_dim**-0.5, k, v, mask)
+    y = weights_of(q * a.head_dim**-0.5, k, mask) @ v
     return a.o_proj(y.transpose(1, 2).reshape(b, t, -1))
 
 

@@ -1,7 +1,7 @@
 """Train tabletop-llava: `--stage vision`, then `language`, then `joint`.
 
 vision: the tower alone under heads that are thrown away later (`VisionHeads`): CLS reads the scene
-as the judge does, patches read the solid that covers them. language: projector and language model
+as the judge does and looks at the solids, patches read the solid that covers them. language: projector and language model
 over the frozen tower, captions and questions packed behind one picture. joint: everything, heads
 still on, so that CLS keeps its meaning. Muon for hidden matrices, AdamW for the rest, in bf16 over
 fp32 masters; weights are saved every few minutes and a run goes on from them (`--resume`).
@@ -84,10 +84,20 @@ def patch_loss(trainee: Trainee, rows, targets):
     return total
 
 
+def glance_loss(look, targets):
+    """nats by which CLS's attention, in every layer but the first, differs from an even look at all
+    covered patches (KL divergence from the even look)"""
+    covered = (targets[:, :, 0] > 0).float()
+    count = covered.sum(1).clamp(min=1)
+    nats = [-(covered * (p[:, 1:] * count[:, None] + 1e-6).log()).sum(1) / count for p in look[1:]]
+    return torch.stack(nats).mean()
+
+
 def vision_losses(trainee: Trainee, x, labels, targets, keep=None):
-    rows = trainee.llava.features(x, keep)
+    look = []
+    rows = trainee.llava.features(x, keep, look)
     targets = targets if keep is None else chosen(targets, keep)
-    return picture_loss(trainee, rows, labels), patch_loss(trainee, rows, targets)
+    return picture_loss(trainee, rows, labels), patch_loss(trainee, rows, targets), glance_loss(look, targets)
 
 
 def text_loss(llava: Llava, visual, prefix, ids, targets, mask, cos, sin):
@@ -105,9 +115,10 @@ def language_losses(trainee: Trainee, features, keep, *text):
 
 
 def joint_losses(trainee: Trainee, x, labels, targets, keep, *text):
-    rows = trainee.llava.features(x, keep)
+    look = []
+    rows = trainee.llava.features(x, keep, look)
     targets = targets if keep is None else chosen(targets, keep)
-    return (picture_loss(trainee, rows, labels), patch_loss(trainee, rows, targets),
+    return (picture_loss(trainee, rows, labels), patch_loss(trainee, rows, targets), glance_loss(look, targets),
             language_losses(trainee, rows, None, *text))
 
 
@@ -132,12 +143,14 @@ def text_batch(options, trainee, turns, prefix, visual: int, order):
 # ---------------------------------------------------------------------------------------- exams
 @torch.no_grad()
 def examine_vision(trainee: Trainee, val: PictureSet):
-    """marks of the CLS heads and shares of patches whose slot and kind are read rightly"""
+    """marks of the CLS heads, shares of covered patches read rightly, and the share of CLS's last
+    attention that rests on covered patches"""
     seen, right = [], []
     dtype = trainee.heads.cls.weight.dtype
     for lo in range(0, len(val), 50):
         picks = np.arange(lo, min(lo + 50, len(val)))
-        rows = trainee.llava.features(normalise(val.pictures(picks)).to(dtype))
+        look = []
+        rows = trainee.llava.features(normalise(val.pictures(picks)).to(dtype), look=look)
         logits = trainee.heads.of_picture(trainee.llava.vision_tower.vision_model.post_layernorm(rows[:, 0]))
         reading = {n: logits[n].argmax(1) for n in ("count", "floor")}
         beyond = torch.arange(MAX_SOLIDS)[None] > reading["count"][:, None]
@@ -148,10 +161,12 @@ def examine_vision(trainee: Trainee, val: PictureSet):
         targets = val.patch_targets(picks).flatten(0, 1)
         parts = trainee.heads.of_patches(rows[:, 1:])
         covered = targets[:, 0] > 0
-        right.append([float((parts[k].argmax(1) == targets[:, k])[covered].float().mean()) for k in range(5)])
+        shares = [(parts[k].argmax(1) == targets[:, k])[covered].float().mean() for k in range(5)]
+        shares.append((look[-1][:, 1:].flatten() * covered).sum() / len(picks))
+        right.append([float(v) for v in shares])
     marks = score({n: torch.cat([s[n] for s in seen]) for n in seen[0]}, val.labels)
     named = {f"cls_{n}": float(m[m >= 0].mean()) for n, m in marks.items()}
-    return named | {f"patch_{n}": float(v) for n, v in zip(("slot", *ATTRIBUTES), np.mean(right, 0))}
+    return named | {f"patch_{n}": float(v) for n, v in zip(("slot", *ATTRIBUTES, "glance"), np.mean(right, 0))}
 
 
 def examine_language(trainee: Trainee, val: PictureSet, tokenizer, keep=None):
@@ -220,8 +235,9 @@ class Run:
 
     def train(self):
         options, losses = self.options, self.losses_of()
-        names = {"vision": ("picture", "patch"), "language": ("text",), "joint": ("picture", "patch", "text")}
-        weights = dict(zip(("picture", "patch", "text"), options.weights))
+        seeing = ("picture", "patch", "glance")
+        names = {"vision": seeing, "language": ("text",), "joint": (*seeing, "text")}
+        weights = dict(zip((*seeing, "text"), options.weights))
         while self.clock.progress(self.step) < 1:
             parts = dict(zip(names[options.stage], losses(*self.data.batch(self.order))))
             sum(weights[n] * v for n, v in parts.items()).backward()
@@ -277,7 +293,8 @@ def arguments():
     parser.add_argument("--tower-scale", type=float, default=1.0, help="times the rates of the vision tower")
     parser.add_argument("--clip", type=float, default=0.0)
     parser.add_argument("--ema", type=float, default=0.995)
-    parser.add_argument("--weights", type=float, nargs=3, default=(1.0, 1.0, 1.0), help="picture, patch, text")
+    parser.add_argument("--weights", type=float, nargs=4, default=(1.0, 1.0, 0.3, 3.0),
+                        help="of the losses: picture, patch, glance, text")
     parser.add_argument("--width", type=int, default=104, help="text ids behind one picture; 104 holds all turns")
     parser.add_argument("--joined", type=float, default=0.2, help="share of dialogues that are one conversation")
     parser.add_argument("--rows", type=int, nargs="+", default=[144],
