@@ -265,7 +265,7 @@ std::vector<Hostile> bad_headers() {
   return {
       {"pax path", pax(path), "", "ok.jpg new/name.jpg"},
       {"pax path holds for one member only",
-       [&](TarText t) {
+       [](TarText t) {
          return t.pax(TarText::record("path", "p.jpg")).file("a", "a").file("b", "").end();
        },
        "", "ok.jpg p.jpg b"},
@@ -290,11 +290,11 @@ std::vector<Hostile> bad_headers() {
        "ok.jpg"},
       {"pax of 64 KiB just fits", pax(TarText::record("comment", std::string(65'536 - 15, 'c'))),
        "", "ok.jpg a.jpg"},
-      {"two pax headers", [&](TarText t) { return t.pax(path).pax(path).file("a", "").end(); },
+      {"two pax headers", [path](TarText t) { return t.pax(path).pax(path).file("a", "").end(); },
        "E_TAR_PAX", "ok.jpg"},
       {"two GNU names", [](TarText t) { return t.gnu_name("a").gnu_name("b").file("a", "").end(); },
        "E_TAR_PAX", "ok.jpg"},
-      {"pax without a member", [&](TarText t) { return t.pax(path).end(); }, "E_TAR_PAX", "ok.jpg"},
+      {"pax without a member", [path](TarText t) { return t.pax(path).end(); }, "E_TAR_PAX", "ok.jpg"},
       {"global path", pax(path, 'g'), "E_TAR_PAX", "ok.jpg"},
       {"global size", pax(TarText::record("size", "1"), 'g'), "E_TAR_PAX", "ok.jpg"},
       {"global comment", pax(TarText::record("comment", "hello"), 'g'), "", "ok.jpg a.jpg"},
