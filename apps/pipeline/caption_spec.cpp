@@ -264,7 +264,10 @@ CaptionSpec read_caption_spec(const fs::path& folder) {
                  .file = file,
                  .where = "model_type",
                  .expected = "a family that describes pictures: " + list,
-                 .found = config.is_object() ? type_of(config) : "no object"});
+                 .found = !config.is_object() ? "no object"
+                          : row != nullptr
+                              ? type_of(config) + ", which has no vision_config: it only paints"
+                              : type_of(config)});
   }
   const JsonReader reader(config, file);
   CaptionSpec spec;

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "apps/pipeline/caption_model.h"
-#include "vision/scene/caption.h"
+#include "apps/pipeline/eval_reader.h"
 #include "vision/scene/render.h"
 
 namespace tessera {
@@ -17,9 +17,9 @@ class Collector final : public CaptionListener {
   void on_caption(Caption&& caption) override {
     if (caption.failed) throw Error(caption.error);
     const auto at = static_cast<std::size_t>(std::stoll(caption.id));
-    bool readable = true;
-    out_.marks[at] = score_caption(caption.text, truths_[at], readable);
-    out_.unreadable += readable ? 0 : 1;
+    const std::optional<SceneAttributes> seen = read_caption(caption.text);
+    out_.marks[at] = score_seen(seen, attributes_of(truths_[at]));
+    out_.unreadable += seen ? 0 : 1;
     out_.kept[at] = static_cast<double>(caption.kept_tokens);
     out_.total[at] = static_cast<double>(caption.visual_tokens);
     out_.encode[at] = caption.seconds.encode;
@@ -35,17 +35,6 @@ class Collector final : public CaptionListener {
 };
 
 }  // namespace
-
-Marks score_caption(const std::string& text, const Scene& truth, bool& readable) {
-  try {
-    const Scene seen = parse_canonical(text);
-    readable = true;
-    return score_scene(attributes_of(seen), attributes_of(truth));
-  } catch (const Error&) {  // other words than a caption's: all wrong
-    readable = false;
-    return {};
-  }
-}
 
 EvalCaptions eval_captions(const EvalCaptionsRequest& request) {
   EvalCaptions out;
