@@ -36,9 +36,10 @@ std::int64_t ulps(float a, float b) {
 struct Prompt {
   std::string prefix;  // of its recordings
   int pictures;
+  int first = 0;  // of the recorded pictures
 };
 
-class Lmm : public testing::TestWithParam<const char*> {
+class LmmGolden : public testing::Test {
  protected:
   // Pixels of all views, as recorded.
   static void expect_pixels(const TinyLmm& tiny, const std::vector<PreprocessedPicture>& pictures,
@@ -67,7 +68,7 @@ class Lmm : public testing::TestWithParam<const char*> {
     std::vector<PreprocessedPicture> prepared;
     std::vector<PromptPicture> visual;
     for (int i = 0; i < prompt.pictures; ++i) {
-      prepared.push_back(preprocess(tiny.spec.policy, tiny.picture(i)));
+      prepared.push_back(preprocess(tiny.spec.policy, tiny.picture(prompt.first + i)));
       visual.push_back({tiny.pictures->encode(prepared.back(), tiny.spec.three_axes(), nullptr)});
     }
     if (prompt.pictures > 0) expect_pixels(tiny, prepared, prompt.prefix);
@@ -85,7 +86,7 @@ class Lmm : public testing::TestWithParam<const char*> {
       void on_done(std::size_t, TextResult&& result) override { tokens = result.tokens; }
     } keep;
     const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, DecodeAids{});
-    TextLoop loop(*tiny.text, {.items = 1, .prompt_rows = 256, .tokens = 32, .chunk = 64},
+    TextLoop loop(*tiny.text, {.items = 1, .prompt_rows = 256, .tokens = 64, .chunk = 64},
                   parts.parts());
     TextItem item;
     item.rows = std::move(rows.rows);
@@ -144,6 +145,17 @@ class Lmm : public testing::TestWithParam<const char*> {
     EXPECT_EQ(greedy(tiny, std::move(rows), want.size()), want);
   }
 };
+
+class Lmm : public LmmGolden, public testing::WithParamInterface<const char*> {};
+
+// The bundled captioner: one prompt a picture.
+TEST_F(LmmGolden, TabletopLlava) {
+  const TinyLmm tiny(
+      std::filesystem::path(TESSERA_SOURCE_DIR) / "assets" / "models" / "tabletop-llava",
+      TinyLmm::goldens() / "tabletop-llava.safetensors", 1);
+  expect_parity(tiny, {"0.", 1, 0});
+  expect_parity(tiny, {"1.", 1, 1});
+}
 
 TEST_P(Lmm, EqualsTheReference) {
   const TinyLmm tiny(GetParam());
