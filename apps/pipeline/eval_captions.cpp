@@ -45,25 +45,26 @@ EvalCaptions eval_captions(const EvalCaptionsRequest& request) {
     values->resize(count);
   }
   std::vector<Scene> truths;
+  std::vector<std::shared_ptr<const Image>> renders;  // made before any clock runs
   for (std::size_t i = 0; i < count; ++i) {
     truths.push_back(sample_scene(request.scene_seed, request.split, i));
+    const ScenePicture render = render_scene(truths.back(), request.size);
+    renders.push_back(std::make_shared<Image>(render.width, render.height, render.rgb));
   }
   CaptionPipeline pipeline(request.options);
   pipeline.load();
   out.model = pipeline.model_name();
+  if (count > 0) out.first_picture = *renders.front();
   Collector collector(truths, out);
   std::size_t next = 0;
   const auto start = std::chrono::steady_clock::now();
   pipeline.run(
       [&]() -> std::optional<CaptionRequest> {
         if (next == count) return std::nullopt;
-        const ScenePicture render = render_scene(truths[next], request.size);
-        auto image = std::make_shared<Image>(render.width, render.height, render.rgb);
-        if (next == 0) out.first_picture = *image;
         CaptionRequest one;
-        one.id = std::to_string(next++);
+        one.id = std::to_string(next);
         one.prompt = request.prompt;
-        one.pictures.emplace_back().image = std::move(image);
+        one.pictures.emplace_back().image = renders[next++];
         return one;
       },
       collector);
