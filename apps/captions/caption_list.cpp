@@ -1,14 +1,10 @@
 // The scanner of engine/core/json_scan.h gives the byte of every token; columns count characters.
 #include "apps/captions/caption_list.h"
 
-#include <algorithm>
-#include <array>
-#include <charconv>
 #include <utility>
 
 #include "apps/captions/text_forms.h"
 #include "engine/core/json_scan.h"
-#include "engine/core/utf8.h"
 
 namespace tessera {
 
@@ -16,34 +12,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMaxIdBytes = 120, kMaxPathBytes = 4096;
+constexpr std::size_t kMaxPathBytes = 4096;
 
-std::string place_in_line(std::string_view line, std::uint64_t number, std::size_t offset) {
-  std::size_t column = 1;
-  for (std::size_t at = 0; at < std::min(offset, line.size()); ++column) {
-    at += decode_utf8(line, at).length;
-  }
-  return "line " + std::to_string(number) + ", column " + std::to_string(column);
-}
-
-// One line being read: what its errors have in common.
-struct Line {
-  std::string_view text;
-  const std::string& file;
-  std::uint64_t number;
-
-  [[noreturn]] void fail(const char* code, std::size_t offset, std::string expected,
-                         std::string found) const {
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = code,
-                 .file = file,
-                 .where = place_in_line(text, number, offset),
-                 .expected = std::move(expected),
-                 .found = std::move(found)});
-  }
-};
-
-void check_path(const Line& line, std::size_t offset, std::string_view path, OutsidePaths outside) {
+void check_path(const TextLine& line, std::size_t offset, std::string_view path,
+                OutsidePaths outside) {
   const auto refuse = [&](std::string found) {
     line.fail("E_LIST_PATH", offset, "a path to a picture below the folder of the list",
               std::move(found));
@@ -58,19 +30,12 @@ void check_path(const Line& line, std::size_t offset, std::string_view path, Out
   }
 }
 
-void check_id(const Line& line, std::size_t offset, std::string_view id) {
-  const bool good = !id.empty() && id.size() <= kMaxIdBytes && id.front() != '.' &&
-                    std::all_of(id.begin(), id.end(), [](char c) {
-                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                             (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-                    });
-  if (good) return;
-  line.fail("E_LIST_ID", offset,
-            "an id of 1 to 120 letters, digits, '.', '_' and '-' that begins with no dot",
-            "\"" + std::string(id.substr(0, 130)) + "\"");
+void check_id(const TextLine& line, std::size_t offset, std::string_view id) {
+  if (is_item_id(id)) return;
+  line.fail("E_LIST_ID", offset, kItemIdRule, "\"" + std::string(id.substr(0, 130)) + "\"");
 }
 
-ListEntry parse_fields(const Line& line, JsonScanner& scanner, OutsidePaths outside) {
+ListEntry parse_fields(const TextLine& line, JsonScanner& scanner, OutsidePaths outside) {
   const JsonToken open = scanner.next();
   if (open.kind != JsonKind::kObjectBegin) {
     line.fail("E_LIST_FIELD", open.offset, "an object", std::string(json_kind_name(open.kind)));
@@ -108,65 +73,34 @@ ListEntry parse_fields(const Line& line, JsonScanner& scanner, OutsidePaths outs
 }
 
 // The scanner says "byte N"; in a list the place is line and column.
-ListEntry parse_line(const Line& line, OutsidePaths outside) {
-  static constexpr std::string_view kByte = "byte ";
+ListEntry parse_line(const TextLine& line, OutsidePaths outside) {
   try {
     JsonScanner scanner(
         line.text, line.file,
         {.max_bytes = CaptionListReader::kMaxLineBytes, .max_depth = 8, .kind = ErrorKind::kUsage});
     return parse_fields(line, scanner, outside);
   } catch (const Error& error) {
-    ErrorInfo info = error.info();
-    if (!info.where.starts_with(kByte)) throw;
-    std::size_t offset = 0;
-    std::from_chars(info.where.data() + kByte.size(), info.where.data() + info.where.size(),
-                    offset);
-    info.where = place_in_line(line.text, line.number, offset);
-    throw Error(std::move(info));
+    line.fail_at_byte(error);
   }
 }
 
 }  // namespace
 
 CaptionListReader::CaptionListReader(const fs::path& list, OutsidePaths outside)
-    : file_(list.string()), outside_(outside), source_(list, ErrorKind::kUsage) {}
-
-bool CaptionListReader::read_line(std::string& line) {
-  line.clear();
-  bool too_long = false;
-  while (true) {
-    if (at_ == buffer_.size()) {
-      buffer_.resize(std::size_t{64} << 10);
-      buffer_.resize(source_.read(buffer_.data(), buffer_.size()));
-      at_ = 0;
-      if (buffer_.empty()) break;
-    }
-    const std::size_t end = std::min(buffer_.find('\n', at_), buffer_.size());
-    if (!too_long) line.append(buffer_, at_, end - at_);
-    too_long = too_long || line.size() > kMaxLineBytes;
-    if (too_long) line = "long";
-    at_ = end;
-    if (at_ == buffer_.size()) continue;
-    ++at_;
-    ++line_;
-    break;
-  }
-  if (too_long) {
-    Line{"", file_, line_}.fail("E_LIST_LINE", 0,
-                                "lines of at most " + std::to_string(kMaxLineBytes) + " bytes",
-                                "a longer one");
-  }
-  if (buffer_.empty() && !line.empty()) ++line_;  // the last line has no line break
-  return !buffer_.empty() || !line.empty();
-}
+    : file_(list.string()), outside_(outside), source_(list, ErrorKind::kUsage), lines_(source_) {}
 
 std::optional<ListEntry> CaptionListReader::next() {
   std::string text;
-  while (read_line(text)) {
-    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-    return parse_line(Line{text, file_, line_}, outside_);
+  while (true) {
+    const LineReader::Got got = lines_.next(text);
+    if (got == LineReader::Got::kEnd) return std::nullopt;
+    const TextLine line{text, file_, lines_.number()};
+    if (got == LineReader::Got::kTooLong) {
+      line.fail("E_LIST_LINE", 0, "lines of at most " + std::to_string(kMaxLineBytes) + " bytes",
+                "a longer one");
+    }
+    if (text.find_first_not_of(" \t\r") != std::string::npos) return parse_line(line, outside_);
   }
-  return std::nullopt;
 }
 
 std::string list_item_id(const fs::path& list, const ListEntry& entry) {

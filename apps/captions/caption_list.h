@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "apps/captions/line_reader.h"
 #include "engine/core/error.h"
 #include "engine/core/file_stream.h"
 
@@ -26,7 +27,7 @@ enum class OutsidePaths : std::uint8_t { kRefused, kAllowed };
 
 class CaptionListReader {
  public:
-  static constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxLineBytes = LineReader::kMaxLineBytes;
   static constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 10;
 
   // Error kUsage if the file cannot be read.
@@ -39,14 +40,10 @@ class CaptionListReader {
   std::optional<ListEntry> next();
 
  private:
-  bool read_line(std::string& line);  // false at the end; E_LIST_LINE after stepping over it
-
   std::string file_;
   OutsidePaths outside_;
   InputFile source_;
-  std::string buffer_;
-  std::size_t at_ = 0;
-  std::uint64_t line_ = 0;
+  LineReader lines_;
 };
 
 // Where an id was first seen, over all lists of a job.

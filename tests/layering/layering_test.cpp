@@ -40,9 +40,10 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/pipeline",
      {"apps/captions", "vision/scene", "vision/image", "vision/pruning", "vision/encoder", "vision/judge", "tokenizers/text", "tokenizers/visual",
       "engine/families", "engine/decoding"}},
+    {"apps/batch", {"apps/pipeline"}},
     {"apps/bench", {"apps/pipeline"}},
     {"apps/helper", {"vision/codec", "engine/core"}},
-    {"apps/cli", {"apps/pipeline", "apps/bench"}},
+    {"apps/cli", {"apps/pipeline", "apps/batch", "apps/bench"}},
 };
 
 // Headers from outside that only some folders may see.
