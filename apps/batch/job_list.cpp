@@ -185,7 +185,13 @@ Json item_fields(const JobItem& item) {
 }  // namespace
 
 bool operator==(const JobItem& a, const JobItem& b) {
-  return a.id == b.id && item_fields(a) == item_fields(b);
+  if (a.id != b.id || a.prompt != b.prompt) return false;
+  for (const JobField& field : job_fields()) {
+    if (field.text != nullptr && a.*field.text != b.*field.text) return false;
+    if (field.integer != nullptr && a.*field.integer != b.*field.integer) return false;
+    if (field.number != nullptr && a.*field.number != b.*field.number) return false;
+  }
+  return true;
 }
 
 void fail_long_line(const TextLine& line) {

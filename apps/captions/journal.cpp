@@ -279,6 +279,35 @@ Json failure_json(const std::string& id, const std::string& path, const ErrorInf
   return out;
 }
 
+std::uint64_t read_journal(const fs::path& path, const Journal::Replay& replay) {
+  InputFile source(path, ErrorKind::kStorage);
+  std::string buffer;
+  std::uint64_t count = 0, end = 0;
+  std::uint32_t last_sum = 0;
+  for (std::size_t at = 0;;) {
+    const std::size_t line_end = buffer.find('\n', at);
+    if (line_end == std::string::npos) {
+      buffer.erase(0, std::exchange(at, 0));
+      if (!read_more(source, buffer)) break;
+      continue;
+    }
+    const std::string_view line = std::string_view(buffer).substr(at, line_end - at);
+    std::uint32_t sum = 0;
+    const auto record = open_line(line, count, last_sum, sum);
+    if (!record) break;
+    try {
+      replay(*record);
+    } catch (const nlohmann::json::exception&) {  // a field of another type: not ours
+      break;
+    }
+    ++count;
+    last_sum = sum;
+    end += line.size() + 1;
+    at = line_end + 1;
+  }
+  return source.size() > end ? source.size() - end : 0;
+}
+
 void write_failures(const fs::path& path, const Journal& journal) {
   std::string text;
   for (const auto& [id, failure] : journal.failures()) text += json_line(failure) + "\n";

@@ -84,6 +84,10 @@ class Journal {
 // item as users of JSON lines meet it. Each text is escaped and cut at 512 bytes.
 Json failure_json(const std::string& id, const std::string& path, const ErrorInfo& info);
 
+// The whole records of a journal that somebody may be writing, the header first; nothing is locked
+// or changed. Returns the bytes behind the last whole record. Error kStorage, E_IO_OPEN, E_IO_READ.
+std::uint64_t read_journal(const std::filesystem::path& path, const Journal::Replay& replay);
+
 // Writes the failed items as JSON lines (write_file_atomic); removes the file if there are none.
 void write_failures(const std::filesystem::path& path, const Journal& journal);
 

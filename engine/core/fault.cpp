@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/core/io.h"
+#include "engine/core/io_watch.h"
 
 namespace tessera {
 
@@ -100,6 +101,11 @@ std::optional<FaultPlan> parse_fault_plan(std::string_view text) {
 std::atomic<FaultState*>& installed_fault() {
   static std::atomic<FaultState*> state{initial_fault()};
   return state;
+}
+
+std::atomic<IoWatcher*>& installed_watcher() {
+  static std::atomic<IoWatcher*> watcher{nullptr};
+  return watcher;
 }
 
 FaultVerdict consult_faults(IoOp op) {

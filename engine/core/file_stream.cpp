@@ -10,6 +10,7 @@
 #include <span>
 
 #include "engine/core/io.h"
+#include "engine/core/io_layer_more.h"
 
 namespace tessera {
 
@@ -91,9 +92,7 @@ void AppendFile::append(std::string_view data) {
 void AppendFile::cut(std::uint64_t size) {
   expects(!broken_ && size <= size_, "cut back, not forward");
   if (size == size_) return;
-  const int cut = through_layer(
-      IoOp::kWrite, [&](bool) { return ::ftruncate(file_.get(), static_cast<off_t>(size)); });
-  if (cut != 0) fail("cut");
+  if (layer_truncate(file_.get(), size) != 0) fail("cut");
   size_ = size;
 }
 

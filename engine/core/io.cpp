@@ -21,6 +21,8 @@
 
 #include "engine/core/fault.h"
 #include "engine/core/io_layer.h"
+#include "engine/core/io_layer_more.h"
+#include "engine/core/publish.h"
 
 namespace tessera {
 
@@ -40,6 +42,10 @@ fs::path temporary_beside(const fs::path& path) {
   const std::string name = "." + path.filename().string().substr(0, 200) + ".tmp-" +
                            std::to_string(::getpid()) + "-" + std::to_string(++counter);
   return parent_or_dot(path) / name;
+}
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 // The temporary file of one atomic write; removed unless it was renamed into place.
@@ -146,7 +152,11 @@ std::string read_file(const fs::path& path, std::size_t max_bytes, ErrorKind kin
   }
 }
 
-void write_file_atomic(const fs::path& path, std::span<const std::span<const std::byte>> pieces) {
+namespace {
+
+// False if the name is taken and must not be replaced.
+bool write_and_rename(const fs::path& path, std::span<const std::span<const std::byte>> pieces,
+                      Publish publish) {
   std::uint64_t total = 0;
   for (const auto& piece : pieces) total += piece.size();
   const auto fail = [&](const char* step) { fail_storage(path, step, errno, total); };
@@ -163,9 +173,25 @@ void write_file_atomic(const fs::path& path, std::span<const std::span<const std
   }
   if (layer_sync(file.get()) != 0) fail("sync");
   if (file.close() != 0) fail("close");
-  if (layer_rename(temporary.path(), path) != 0) fail("rename");
+  const bool replace = publish == Publish::kReplace;
+  if ((replace ? layer_rename : layer_rename_new)(temporary.path(), path) != 0) {
+    if (!replace && errno == EEXIST) return false;
+    fail("rename");
+  }
   temporary.disarm();
   if (!sync_folder(parent_or_dot(path))) fail("sync of the folder");
+  return true;
+}
+
+}  // namespace
+
+void write_file_atomic(const fs::path& path, std::span<const std::span<const std::byte>> pieces) {
+  write_and_rename(path, pieces, Publish::kReplace);
+}
+
+bool publish_file(const fs::path& path, std::string_view text, Publish publish) {
+  const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+  return write_and_rename(path, std::span<const std::span<const std::byte>>(&bytes, 1), publish);
 }
 
 void write_file_atomic(const fs::path& path, std::span<const std::byte> data) {
@@ -188,8 +214,7 @@ void ensure_output_folder(const fs::path& folder) {
   fs::path prefix;
   for (const fs::path& part : folder) {
     prefix /= part;
-    const int made =
-        through_layer(IoOp::kMkdir, [&](bool) { return ::mkdir(prefix.c_str(), 0777); });
+    const int made = layer_mkdir(prefix);
     // Only a missing last part matters: "/" or a parent one may not write to is no obstacle.
     struct stat info {};
     const int error = errno;
@@ -200,6 +225,33 @@ void ensure_output_folder(const fs::path& folder) {
   FileHandle file(layer_open(probe.path(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666));
   if (!file) fail("write", errno_text(errno));
   probe.arm();
+}
+
+void make_folders_durable(const fs::path& folder) {
+  fs::path prefix;
+  for (const fs::path& part : folder) {
+    prefix /= part;
+    struct stat info {};
+    if (layer_stat(prefix, info) == 0 && S_ISDIR(info.st_mode)) continue;
+    if (layer_mkdir(prefix) != 0 && errno != EEXIST) fail_storage(prefix, "create", errno, 0);
+    if (layer_stat(prefix, info) != 0 || !S_ISDIR(info.st_mode)) {
+      fail_storage(prefix, "create", ENOTDIR, 0);
+    }
+    if (!sync_folder(parent_or_dot(prefix))) {
+      fail_storage(prefix, "sync of the folder", errno, 0);
+    }
+  }
+}
+
+std::string_view target_of_temporary(std::string_view name) {
+  static constexpr std::string_view kMark = ".tmp-";
+  const std::size_t mark = name.rfind(kMark);
+  if (mark == std::string_view::npos || !name.starts_with('.') || mark < 2) return {};
+  const std::string_view numbers = name.substr(mark + kMark.size());
+  const std::size_t dash = std::min(numbers.find('-'), numbers.size());
+  if (dash == numbers.size() || !all_digits(numbers.substr(0, dash))) return {};
+  if (!all_digits(numbers.substr(dash + 1))) return {};
+  return name.substr(1, mark - 1);
 }
 
 bool file_exists(const fs::path& path) {

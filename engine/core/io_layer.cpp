@@ -8,13 +8,41 @@
 #include <cstdio>
 #include <cstring>
 
+#include "engine/core/io_layer_more.h"
+#include "engine/core/io_watch.h"
+
 namespace tessera::io_layer {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// A call that changes the disk, shown to the watcher. `made` fills in what only the result tells.
+template <typename Call, typename Made>
+auto watched(IoChange change, Call call, Made made) {
+  IoWatcher* watcher = installed_watcher().load(std::memory_order_acquire);
+  if (watcher != nullptr) watcher->before(change);
+  const auto result = call();
+  if (watcher != nullptr && result != -1) {
+    const int kept = errno;
+    made(change, result);
+    watcher->after(change);
+    errno = kept;
+  }
+  return result;
+}
+constexpr auto kNothingMade = [](IoChange&, auto) {};
+
+}  // namespace
+
 int layer_open(const fs::path& path, int flags, mode_t mode) {
-  return through_layer(IoOp::kOpen,
-                       [&](bool) { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+  return watched(
+      {.op = IoOp::kOpen, .path = &path},
+      [&] {
+        return through_layer(IoOp::kOpen,
+                             [&](bool) { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+      },
+      [](IoChange& change, int fd) { change.fd = fd; });
 }
 
 ssize_t layer_read(int fd, char* data, std::size_t size) {
@@ -24,21 +52,69 @@ ssize_t layer_read(int fd, char* data, std::size_t size) {
 }
 
 ssize_t layer_write(int fd, const std::byte* data, std::size_t size) {
-  return through_layer(IoOp::kWrite, [&](bool cut) {
-    return ::write(fd, data, cut ? std::max<std::size_t>(size / 2, 1) : size);
-  });
+  return watched(
+      {.op = IoOp::kWrite, .fd = fd, .data = {data, size}},
+      [&] {
+        return through_layer(IoOp::kWrite, [&](bool cut) {
+          return ::write(fd, data, cut ? std::max<std::size_t>(size / 2, 1) : size);
+        });
+      },
+      [](IoChange& change, ssize_t written) {
+        change.data = change.data.first(static_cast<std::size_t>(written));
+      });
+}
+
+int layer_truncate(int fd, std::uint64_t size) {
+  const auto length = static_cast<off_t>(size);
+  return watched(
+      {.op = IoOp::kWrite, .fd = fd, .cut_to = length},
+      [&] { return through_layer(IoOp::kWrite, [&](bool) { return ::ftruncate(fd, length); }); },
+      kNothingMade);
 }
 
 int layer_sync(int fd) {
-  return through_layer(IoOp::kSync, [&](bool) { return ::fsync(fd); });
+  return watched(
+      {.op = IoOp::kSync, .fd = fd},
+      [&] { return through_layer(IoOp::kSync, [&](bool) { return ::fsync(fd); }); }, kNothingMade);
 }
 
 int layer_rename(const fs::path& from, const fs::path& to) {
-  return through_layer(IoOp::kRename, [&](bool) { return std::rename(from.c_str(), to.c_str()); });
+  return watched(
+      {.op = IoOp::kRename, .path = &from, .to = &to},
+      [&] {
+        return through_layer(IoOp::kRename,
+                             [&](bool) { return std::rename(from.c_str(), to.c_str()); });
+      },
+      kNothingMade);
+}
+
+int layer_rename_new(const fs::path& from, const fs::path& to) {
+  const auto rename_or_link = [&](bool) {
+    const int done = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+    if (done == 0 || (errno != EINVAL && errno != ENOSYS)) return done;
+    // File systems without the flag: a link is never made over a name either.
+    if (::link(from.c_str(), to.c_str()) != 0) return -1;
+    return ::unlink(from.c_str());
+  };
+  return watched(
+      {.op = IoOp::kRename, .path = &from, .to = &to},
+      [&] { return through_layer(IoOp::kRename, rename_or_link); }, kNothingMade);
 }
 
 int layer_unlink(const fs::path& path) {
-  return through_layer(IoOp::kUnlink, [&](bool) { return ::unlink(path.c_str()); });
+  return watched(
+      {.op = IoOp::kUnlink, .path = &path},
+      [&] { return through_layer(IoOp::kUnlink, [&](bool) { return ::unlink(path.c_str()); }); },
+      kNothingMade);
+}
+
+int layer_mkdir(const fs::path& path) {
+  return watched(
+      {.op = IoOp::kMkdir, .path = &path},
+      [&] {
+        return through_layer(IoOp::kMkdir, [&](bool) { return ::mkdir(path.c_str(), 0777); });
+      },
+      kNothingMade);
 }
 
 int layer_fstat(int fd, struct stat& out) {

@@ -1,0 +1,100 @@
+// Merging reads all journals first and writes last.
+#include "apps/batch/merge.h"
+
+#include <nlohmann/json.hpp>
+
+#include "apps/captions/text_forms.h"
+#include "apps/pipeline/sha256.h"
+#include "engine/core/file_stream.h"
+#include "engine/core/io.h"
+#include "engine/core/publish.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kMaxOutputBytes = std::size_t{1} << 30;
+
+[[noreturn]] void refuse(const char* code, const fs::path& file, std::string expected,
+                         std::string found) {
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = code,
+               .file = file.string(),
+               .expected = std::move(expected),
+               .found = std::move(found)});
+}
+
+// The bytes of the file in the first folder that has it whole.
+std::string find_whole(std::span<const fs::path> folders, const RecordedFile& file) {
+  for (const fs::path& folder : folders) {
+    const fs::path path = folder / file.name;
+    if (file_type(path) != FileType::kFile) continue;
+    std::string bytes = read_file_no_link(path, kMaxOutputBytes);
+    if (bytes.size() == file.bytes && sha256_hex(bytes) == file.sha256) return bytes;
+  }
+  refuse("E_MERGE_FILE", folders.front() / file.name, "the file that the journal names",
+         "none with these bytes");
+}
+
+// True if it was not there. A file of the name with other bytes is a stranger's.
+bool put_beside(const fs::path& path, const std::string& bytes) {
+  if (file_type(path) == FileType::kFile && read_file_no_link(path, kMaxOutputBytes) == bytes) {
+    return false;
+  }
+  if (publish_file(path, bytes, Publish::kNew)) return true;
+  refuse("E_OUTPUT_EXISTS", path, "no file of this name", "another file");
+}
+
+Json result_of(const JobItem& item, const ItemRecord& record) {
+  if (record.state == ItemState::kFailed) {
+    return {{"id", item.id}, {"error", Json::parse(record.error)}};
+  }
+  const RecordedFile& picture = record.files.back();
+  return {
+      {"id", item.id}, {"path", picture.name}, {"sha256", picture.sha256}, {"seed", record.seed}};
+}
+
+}  // namespace
+
+MergeReport merge_folders(std::span<const fs::path> folders, const fs::path& output) {
+  expects(!folders.empty(), "folders to merge");
+  JobReport whole = read_job_report(folders.front());
+  for (const fs::path& folder : folders.subspan(1)) {
+    const JobReport other = read_job_report(folder);
+    if (other.begun.job != whole.begun.job) {
+      refuse("E_MERGE_JOB", folder, "the job of " + folders.front().string(), "another one");
+    }
+    whole.records = merge_records(whole.records, other.records);
+  }
+  MergeReport report{.total = whole.begun.items.size(), .results = output / "results.jsonl"};
+  std::string first_pending;
+  for (const JobItem& item : whole.begun.items) {
+    const ItemRecord& record = whole.records[item.id];
+    if (record.state == ItemState::kPending && first_pending.empty()) first_pending = item.id;
+    if (record.state == ItemState::kDone) ++report.done;
+    if (record.state == ItemState::kFailed) ++report.failed;
+  }
+  const std::uint64_t pending = report.total - report.done - report.failed;
+  if (pending > 0) {
+    refuse("E_MERGE_PENDING", folders.front(), "every item done or failed",
+           std::to_string(pending) + " of " + std::to_string(report.total) +
+               " that nobody worked on, first " + first_pending);
+  }
+  make_folders_durable(output);
+  std::string text;
+  for (const JobItem& item : whole.begun.items) {
+    const ItemRecord& record = whole.records[item.id];
+    for (const RecordedFile& file : record.files) {
+      if (put_beside(output / file.name, find_whole(folders, file))) ++report.copied;
+    }
+    text += json_line(result_of(item, record)) + "\n";
+  }
+  const bool same = file_type(report.results) == FileType::kFile &&
+                    read_file_no_link(report.results, kMaxOutputBytes) == text;
+  if (!same) write_file_atomic(report.results, text);
+  return report;
+}
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// Paints the items of a job that are not done yet: prompts batched across items, each picture
+// committed to the store before anybody is told.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/batch/settle.h"
+#include "apps/batch/store.h"
+#include "apps/pipeline/generate_pipeline.h"
+
+namespace tessera {
+
+struct PaintOptions {
+  std::int64_t batch_size = 1;
+  RecordFacts record = RecordFacts::kAll;
+  bool sidecar = false;  // a JSON file beside each picture
+};
+
+class PaintListener {
+ public:
+  virtual ~PaintListener() = default;
+  // Asked between batches: the running one is always finished.
+  virtual bool stop_requested() { return false; }
+  // progress.first counts from the first wanted item of this run.
+  virtual void on_progress(const GenerateProgress&) {}
+  // The item is done and durable. The image and codes of the picture are gone by then.
+  virtual void on_done(const SettledItem&, const ItemRecord&, const GeneratedPicture&) {}
+  virtual void on_failed(const SettledItem&, const ErrorInfo&) {}
+};
+
+// What the pipeline will be asked for this item.
+GenerateRequest request_of(const SettledItem& item);
+
+struct JobCheck {
+  std::vector<ErrorInfo> errors;       // at most kMaxJobErrors, with file and line
+  std::vector<PreparedRequest> worst;  // a batch as large as any of this job
+};
+// Encodes every prompt, before weights are read: too long for the model, no class of it, a negative
+// prompt where there is none.
+JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledItem> items,
+                     std::int64_t batch_size, const std::string& file);
+
+// What makes the pictures of a model what they are, beside items: name, family, storage, backend,
+// method, program, preset, and sums over its files' lengths, heads and tails.
+Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any,
+                    const std::string& open_name);
+
+enum class PaintEnd : std::uint8_t { kOver, kDrained };
+// Errors of single items become failed items; storage, memory and model errors are thrown and leave
+// everything resumable.
+PaintEnd paint_items(GeneratePipeline& pipeline, std::span<const SettledItem> items,
+                     std::span<const std::size_t> wanted, BatchStore& store,
+                     const PaintOptions& options, PaintListener& listener);
+
+}  // namespace tessera

@@ -1,0 +1,184 @@
+// Records and the files of a begun job.
+#include "apps/batch/records.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/batch/settle.h"
+#include "apps/captions/text_forms.h"
+#include "apps/pipeline/sha256.h"
+#include "engine/core/io.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kMaxJobJson = std::size_t{1} << 20;
+constexpr std::size_t kMaxItemsFile = std::size_t{1} << 30;
+constexpr std::uint32_t kMaxShards = 99999;
+
+[[noreturn]] void refuse_state(const fs::path& file, std::string expected, std::string found) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_JOB_STATE",
+               .file = file.string(),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = "--anew begins the job again"});
+}
+
+bool is_digest(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// A plain name below the output folder, whatever a journal says.
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == std::string_view::npos &&
+         is_printable(name);
+}
+
+}  // namespace
+
+Json record_fields(const std::string& id, const ItemRecord& record, double seconds) {
+  Json files = Json::array();
+  for (const RecordedFile& file : record.files) {
+    files.push_back({{"p", file.name}, {"len", file.bytes}, {"sha256", file.sha256}});
+  }
+  return {{"id", id},
+          {"st", "done"},
+          {"files", std::move(files)},
+          {"seed", record.seed},
+          {"s", seconds}};
+}
+
+std::string record_of(const Json& fields, ItemRecord& record) {
+  if (!fields.contains("id") || !fields.contains("st")) return {};
+  const std::string id = fields.at("id").get<std::string>();
+  const std::string state = fields.at("st").get<std::string>();
+  record = {};
+  if (state == "failed") {
+    record.state = ItemState::kFailed;
+    record.error = json_line(fields.value("error", Json::object()));
+    return id;
+  }
+  if (state != "done") return {};
+  for (const Json& file : fields.at("files")) {
+    RecordedFile& known = record.files.emplace_back();
+    known.name = file.at("p").get<std::string>();
+    known.bytes = file.at("len").get<std::uint64_t>();
+    known.sha256 = file.at("sha256").get<std::string>();
+    if (!is_plain_name(known.name) || !is_digest(known.sha256)) return {};
+  }
+  if (record.files.empty()) return {};
+  record.seed = fields.at("seed").get<std::int64_t>();
+  record.state = ItemState::kDone;
+  return id;
+}
+
+ItemRecord merge_records(const std::string& id, const ItemRecord& a, const ItemRecord& b) {
+  const auto rank = [](const ItemRecord& record) {
+    return record.state == ItemState::kDone ? 2 : record.state == ItemState::kFailed ? 1 : 0;
+  };
+  if (rank(a) != rank(b)) return rank(a) > rank(b) ? a : b;
+  if (a.state == ItemState::kFailed) return a.error <= b.error ? a : b;
+  if (a == b) return a;
+  const auto shown = [](const ItemRecord& record) {
+    const RecordedFile& picture = record.files.back();
+    return picture.name + " with sha256 " + picture.sha256.substr(0, 12);
+  };
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_MERGE_CONFLICT",
+               .where = "item " + id,
+               .expected = "one picture",
+               .found = shown(a) + " and " + shown(b)});
+}
+
+ItemRecords merge_records(const ItemRecords& a, const ItemRecords& b) {
+  ItemRecords out = a;
+  for (const auto& [id, record] : b) {
+    const auto [known, fresh] = out.emplace(id, record);
+    if (!fresh) known->second = merge_records(id, known->second, record);
+  }
+  return out;
+}
+
+std::string journal_name(std::uint32_t shard, std::uint32_t shards) {
+  char name[48];
+  std::snprintf(name, sizeof name, "shard-%05u-of-%05u.jnl", shard, shards);
+  return name;
+}
+
+std::string items_text(std::vector<const JobItem*> items) {
+  std::sort(items.begin(), items.end(),
+            [](const JobItem* a, const JobItem* b) { return a->id < b->id; });
+  std::string text;
+  for (const JobItem* item : items) text += job_line(*item) + "\n";
+  return text;
+}
+
+std::optional<BegunJob> read_begun_job(const fs::path& folder) {
+  const fs::path job_file = folder / kStateFolder / "job.json";
+  if (file_type(job_file) == FileType::kMissing) return std::nullopt;
+  BegunJob begun;
+  begun.job = read_file(job_file, kMaxJobJson, ErrorKind::kUsage);
+  begun.digest = sha256_hex(begun.job);
+  const Json job = parse_json(begun.job, job_file.string(),
+                              {.max_bytes = kMaxJobJson, .kind = ErrorKind::kUsage});
+  const JsonReader reader(job, job_file.string(), "", ErrorKind::kUsage);
+  reader.integer("schema", 1, 1);
+  begun.shards = static_cast<std::uint32_t>(reader.integer("shards", 1, kMaxShards));
+  const JsonReader items = reader.object("items");
+  const auto count = items.integer("count", 1, static_cast<std::int64_t>(kMaxJobItems));
+
+  const fs::path items_file = folder / kStateFolder / "items.jsonl";
+  const std::string lines = read_file(items_file, kMaxItemsFile, ErrorKind::kUsage);
+  if (sha256_hex(lines) != items.string("sha256")) {
+    refuse_state(items_file, "the items that job.json names", "other bytes");
+  }
+  JobList list = read_job_file(items_file);
+  if (!list.errors.empty()) throw Error(list.errors.front());
+  if (list.items.size() != static_cast<std::size_t>(count)) {
+    refuse_state(items_file, std::to_string(count) + " items", std::to_string(list.items.size()));
+  }
+  begun.items = std::move(list.items);
+  return begun;
+}
+
+JobReport read_job_report(const fs::path& folder) {
+  std::optional<BegunJob> begun = read_begun_job(folder);
+  if (!begun) refuse_state(folder / kStateFolder, "a job that was begun here", "none");
+  JobReport report{.begun = std::move(*begun)};
+  std::map<std::string, std::uint32_t> shard_of_id;
+  report.shards.resize(report.begun.shards);
+  for (std::uint32_t i = 0; i < report.begun.shards; ++i) report.shards[i].shard = i + 1;
+  for (const JobItem& item : report.begun.items) {
+    const std::uint32_t shard = shard_of(item.id, report.begun.shards);
+    shard_of_id[item.id] = shard;
+    ++report.shards[shard - 1].total;
+  }
+  for (ShardReport& shard : report.shards) {
+    const fs::path path = folder / kStateFolder / journal_name(shard.shard, report.begun.shards);
+    if (file_type(path) == FileType::kMissing) continue;
+    bool ours = false, header = true;
+    ItemRecords records;
+    read_journal(path, [&](const Json& fields) {
+      if (header) ours = fields.at("job").at("batch") == report.begun.digest;
+      header = false;
+      ItemRecord record;
+      const std::string id = record_of(fields, record);
+      const auto known = shard_of_id.find(id);
+      if (known != shard_of_id.end() && known->second == shard.shard) records[id] = record;
+    });
+    if (!ours) continue;
+    shard.begun = true;
+    for (const auto& [id, record] : records) {
+      ++(record.state == ItemState::kDone ? shard.done : shard.failed);
+    }
+    report.records.merge(records);
+  }
+  return report;
+}
+
+}  // namespace tessera

@@ -1,0 +1,77 @@
+// What is known of a job's items: records from journals, how records of one item join, and the
+// folder of a job as anybody may read it while it is at work.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/batch/job_list.h"
+#include "apps/captions/journal.h"
+#include "engine/core/json.h"
+
+namespace tessera {
+
+struct RecordedFile {
+  std::string name;  // below the output folder
+  std::uint64_t bytes = 0;
+  std::string sha256;
+  bool operator==(const RecordedFile&) const = default;
+};
+
+// The last word on one item.
+struct ItemRecord {
+  ItemState state = ItemState::kPending;  // kPending, kDone or kFailed
+  std::vector<RecordedFile> files;        // kDone: files beside it first, the picture last
+  std::int64_t seed = 0;                  // kDone
+  std::string error;                      // kFailed: one line of JSON
+  bool operator==(const ItemRecord&) const = default;
+};
+using ItemRecords = std::map<std::string, ItemRecord>;  // by id; no entry = pending
+
+// "files" and the rest of a journal record, and back. record_of() takes any journal record: the
+// nlohmann exceptions of a field of another type leave it.
+Json record_fields(const std::string& id, const ItemRecord& record, double seconds);
+// Returns the id, empty if the record speaks of no item.
+std::string record_of(const Json& fields, ItemRecord& record);
+
+// Joins two records of one item: done before failed before pending. Commutative, associative,
+// idempotent. Error kGeneral, E_MERGE_CONFLICT, when both are done and their files differ.
+ItemRecord merge_records(const std::string& id, const ItemRecord& a, const ItemRecord& b);
+// The same over all items.
+ItemRecords merge_records(const ItemRecords& a, const ItemRecords& b);
+
+// Names below OUT/.tessera.
+inline constexpr const char* kStateFolder = ".tessera";
+std::string journal_name(std::uint32_t shard, std::uint32_t shards);  // "shard-00003-of-00008.jnl"
+
+// The job that was begun in a folder, as job.json and items.jsonl have it.
+struct BegunJob {
+  std::string job;     // JSON: options, model, shards, count and digest of the items
+  std::string digest;  // SHA-256 of it
+  std::uint32_t shards = 1;
+  std::vector<JobItem> items;  // by id
+};
+// nullopt when the folder holds none. Error kUsage, E_JOB_STATE, when its files are damaged.
+std::optional<BegunJob> read_begun_job(const std::filesystem::path& folder);
+// The text of items.jsonl and what job.json says of it.
+std::string items_text(std::vector<const JobItem*> items);
+
+struct ShardReport {
+  std::uint32_t shard = 0;
+  bool begun = false;                             // its journal is there, and of this job
+  std::uint64_t done = 0, failed = 0, total = 0;  // pending is the rest
+};
+struct JobReport {
+  BegunJob begun;
+  ItemRecords records;
+  std::vector<ShardReport> shards;
+};
+// Reads all journals of the job, those at work too. Errors as above; E_JOB_STATE if there is no
+// job.
+JobReport read_job_report(const std::filesystem::path& folder);
+
+}  // namespace tessera

@@ -1,0 +1,54 @@
+// From the items of a job file to pictures to paint: an item's own fields first, then what flags,
+// environment and config file give for the whole job; what stays open is the model's preset. Seed
+// and shard of an item follow from its id alone, so that neither order nor sharding changes a byte.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/batch/job_list.h"
+
+namespace tessera {
+
+// "{id}_{seed}.png": any text with {id} and {seed} in it, one file name.
+class OutputTemplate {
+ public:
+  // Error kUsage, E_NAME_TEMPLATE: another ending, a folder, a dot first, control characters, other
+  // braces.
+  explicit OutputTemplate(const std::string& text);
+  std::string name(const JobItem& item) const;  // the item has id and seed
+
+ private:
+  struct Part {
+    enum class Kind : std::uint8_t { kText, kId, kSeed } kind = Kind::kText;
+    std::string text;
+  };
+  std::vector<Part> parts_;
+};
+
+struct SettledItem {
+  JobItem item;      // id and seed are set
+  std::string name;  // of the picture, below the output folder
+};
+
+// What holds for items that do not say otherwise; id and prompt are not read.
+struct JobDefaults {
+  JobItem fields;
+  std::int64_t base_seed = 0;  // 0 to kMaxJobSeed
+};
+
+// The seed of an item without one: 53 bits of Philox keyed by base seed and id.
+std::int64_t item_seed(std::int64_t base_seed, std::string_view id);
+
+// Which of `shards` shards paints the item, from 1.
+std::uint32_t shard_of(std::string_view id, std::uint32_t shards);
+
+// In the order of the list. Error kUsage, E_NAME_COLLISION, naming both lines, when two pictures
+// would have one name (or one stem, for files beside them); E_NAME_TEMPLATE when a name is longer
+// than 200 bytes. `file` is the job file, for messages.
+std::vector<SettledItem> settle_items(std::span<const JobItem> items, const JobDefaults& defaults,
+                                      const OutputTemplate& names, const std::string& file);
+
+}  // namespace tessera

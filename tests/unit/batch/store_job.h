@@ -1,0 +1,91 @@
+// A small job over the real store: items whose bytes follow from their ids, painted by nobody.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/batch/settle.h"
+#include "apps/batch/store.h"
+#include "tests/support/temp_folder.h"
+
+namespace tessera {
+
+// Syncs cost nothing on a file system in memory, and thousands of runs follow.
+class StoreFolder {
+ public:
+  StoreFolder() {
+    if (::access("/dev/shm", W_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
+    folder_ = std::make_unique<TempFolder>();
+  }
+  const std::filesystem::path& root() const { return folder_->path(); }
+  std::filesystem::path out() const { return folder_->path() / "out"; }
+  void clear() const { std::filesystem::remove_all(out()); }
+  // Everything below out/ but the state folder.
+  std::map<std::string, std::string> outputs() const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(out())) {
+      if (entry.is_regular_file()) {
+        files[entry.path().filename().string()] = get_file(entry.path());
+      }
+    }
+    return files;
+  }
+
+ private:
+  std::unique_ptr<TempFolder> folder_;
+};
+
+inline std::vector<SettledItem> small_job(int count) {
+  std::vector<JobItem> items;
+  for (int i = 0; i < count; ++i) {
+    JobItem item{.line = static_cast<std::uint64_t>(i + 1)};
+    item.id = std::string(1, static_cast<char>('a' + i));
+    item.prompt = "picture " + item.id;
+    items.push_back(item);
+  }
+  return settle_items(items, {}, OutputTemplate("{id}.png"), "job");
+}
+
+inline std::vector<OutputFile> files_of(const SettledItem& item) {
+  const std::string bytes =
+      "pixels of " + item.item.id + " " + std::to_string(item.item.seed.value());
+  if (item.item.id != "a") return {{item.name, bytes}};
+  return {{"a.json", "{\"facts\":1}"}, {item.name, bytes}};  // one with a file beside it
+}
+
+inline std::map<std::string, std::string> whole_outputs(const std::vector<SettledItem>& items) {
+  std::map<std::string, std::string> out;
+  for (const SettledItem& item : items) {
+    for (const OutputFile& file : files_of(item)) out[file.name] = file.bytes;
+  }
+  return out;
+}
+
+inline const Json kStoreOptions = {{"decode", "plain"}};
+inline const Json kStoreModel = {{"name", "test"}};
+inline const BatchStore::Ours kNobodys = [](const OutputFile&, std::string_view) { return false; };
+
+// One run over what is wanted. `told` hears of every item that may be called done.
+inline int run_store(const std::filesystem::path& out, const std::vector<SettledItem>& items,
+                     const std::function<void(const std::string&)>& told = nullptr,
+                     const StoreOptions& options = {}, bool retry_failed = false) {
+  BatchStore store(out, items, kStoreOptions, kStoreModel, options);
+  int painted = 0;
+  for (const std::size_t index : store.wanted(retry_failed)) {
+    const SettledItem& item = items[index];
+    const std::vector<OutputFile> files = files_of(item);
+    store.commit(item, files, 0.5, kNobodys);
+    if (told) told(item.item.id);
+    ++painted;
+  }
+  return painted;
+}
+
+}  // namespace tessera
