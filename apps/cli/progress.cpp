@@ -49,12 +49,17 @@ std::string ProgressReporter::describe(const GenerateProgress& progress) const {
   const double missing = static_cast<double>(progress.tokens - progress.tokens_done) +
                          waiting * static_cast<double>(progress.tokens) /
                              static_cast<double>(std::max<std::size_t>(progress.pictures, 1));
-  char text[160];
+  char text[200], hourly[48] = "";
+  if (progress.first > 0) {
+    const double seconds = monotonic_seconds() - started_ - progress.seconds;
+    std::snprintf(hourly, sizeof hourly, "%.0f pictures/h  ",
+                  static_cast<double>(progress.first) * 3600 / std::max(seconds, 1e-3));
+  }
   std::snprintf(text, sizeof text,
-                "picture %zu/%zu  row %lld/%lld  %.1f tokens/s  %.2f tokens/pass  ETA %s",
+                "picture %zu/%zu  row %lld/%lld  %s%.1f tokens/s  %.2f tokens/pass  ETA %s",
                 std::min(progress.first + progress.pictures, pictures_), pictures_,
                 static_cast<long long>(progress.rows_done), static_cast<long long>(progress.rows),
-                rate, per_pass, rate > 0 ? clock_text(missing / rate).c_str() : "?");
+                hourly, rate, per_pass, rate > 0 ? clock_text(missing / rate).c_str() : "?");
   return text;
 }
 

@@ -1,0 +1,144 @@
+// Reports of whole jobs.
+#include "apps/cli/batch_reports.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/batch/merge.h"
+#include "apps/bench/measure.h"
+#include "apps/pipeline/facts.h"
+#include "apps/pipeline/memory.h"
+#include "engine/core/thread_pool.h"
+#include "vision/image/png.h"
+#include "vision/image/resample.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::int64_t kSheetGap = 4;      // pixels
+constexpr std::int64_t kSheetSide = 8192;  // pixels
+constexpr std::size_t kProbeBytes = std::size_t{128} << 20;
+
+std::string counts_text(std::uint64_t total, std::uint64_t done, std::uint64_t failed) {
+  return std::to_string(done) + " done, " + std::to_string(failed) + " failed, " +
+         std::to_string(total - done - failed) + " pending of " + std::to_string(total);
+}
+
+Json counts_json(std::uint64_t total, std::uint64_t done, std::uint64_t failed) {
+  return {{"total", total}, {"done", done}, {"failed", failed}, {"pending", total - done - failed}};
+}
+
+}  // namespace
+
+int batch_status(const Session& session, const fs::path& folder) {
+  const JobReport report = read_job_report(folder);
+  std::uint64_t total = 0, done = 0, failed = 0;
+  Json shards = Json::array();
+  for (const ShardReport& shard : report.shards) {
+    total += shard.total;
+    done += shard.done;
+    failed += shard.failed;
+    Json line = {{"shard", shard.shard}, {"begun", shard.begun}};
+    line.update(counts_json(shard.total, shard.done, shard.failed));
+    shards.push_back(std::move(line));
+    if (session.json || report.shards.size() == 1) continue;
+    print_line("shard " + std::to_string(shard.shard) + "/" + std::to_string(report.shards.size()) +
+               "  " + counts_text(shard.total, shard.done, shard.failed) +
+               (shard.begun ? "" : ", not begun"));
+  }
+  if (session.json) {
+    Json out = {{"path", folder.string()}};
+    out.update(counts_json(total, done, failed));
+    out["shards"] = std::move(shards);
+    print_json_line(out);
+  } else {
+    print_line(counts_text(total, done, failed));
+    for (const auto& [id, record] : report.records) {
+      if (record.state != ItemState::kFailed) continue;
+      print_line(escape_for_terminal(id + ": " + record.error));
+    }
+  }
+  if (done + failed < total) return 1;
+  return failed > 0 ? 3 : 0;
+}
+
+int batch_merge(const Session& session, const std::vector<fs::path>& folders,
+                const fs::path& output) {
+  if (output.empty() && folders.size() > 1) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_MISSING",
+                 .where = "--output-dir",
+                 .expected = "a folder for what several folders hold",
+                 .found = "none"});
+  }
+  const MergeReport report = merge_folders(folders, output.empty() ? folders.front() : output);
+  if (session.json) {
+    Json out = {{"path", report.results.string()}};
+    out.update(counts_json(report.total, report.done, report.failed));
+    out["copied"] = report.copied;
+    print_json_line(out);
+  } else {
+    print_line(escape_for_terminal(report.results.string()) + "  " +
+               counts_text(report.total, report.done, report.failed));
+  }
+  if (report.failed == 0) return 0;
+  return report.done == 0 ? 1 : 3;
+}
+
+int print_dry_run(const Session& session, const DryRun& run) {
+  ThreadPool threads(run.threads);
+  ReadProbe probe(threads, kProbeBytes);
+  const double rate = probe.gigabytes_per_second() * 1e9;
+  const double picture = static_cast<double>(run.tokens) * static_cast<double>(run.weight_bytes) /
+                         rate / static_cast<double>(run.batch_size);
+  const double seconds = picture * static_cast<double>(run.wanted);
+  if (session.json) {
+    print_json_line({{"items", run.items},
+                     {"wanted", run.wanted},
+                     {"memory_bytes", run.memory_bytes},
+                     {"seconds_at_least", seconds},
+                     {"seconds_a_picture_at_least", picture},
+                     {"read_bytes_per_second", rate}});
+    return 0;
+  }
+  char text[240];
+  std::snprintf(
+      text, sizeof text,
+      "%zu items, %zu to paint; memory %s; at least %.3g s, %.3g s a picture (%lld passes "
+      "of plain decoding, %s of weights each at %.1f GB/s, %lld pictures at once)",
+      run.items, run.wanted, format_bytes(run.memory_bytes).c_str(), seconds, picture,
+      static_cast<long long>(run.tokens), format_bytes(run.weight_bytes).c_str(), rate / 1e9,
+      static_cast<long long>(run.batch_size));
+  print_line(text);
+  return 0;
+}
+
+void write_batch_sheet(const fs::path& folder, const std::string& name,
+                       std::span<const SettledItem> items, const BatchStore& store) {
+  std::vector<const RecordedFile*> files;
+  for (const SettledItem& item : items) {
+    const ItemRecord* record = store.record(item.item.id);
+    if (record != nullptr && record->state == ItemState::kDone) {
+      files.push_back(&record->files.back());
+    }
+  }
+  if (files.empty()) return;
+  std::int64_t columns = 1;
+  while (columns * columns < static_cast<std::int64_t>(files.size())) ++columns;
+  std::vector<Image> pictures;
+  for (const RecordedFile* file : files) {
+    const Image whole = read_own_png(folder / file->name);
+    std::int64_t step = 1;
+    while (columns * (std::max(whole.width, whole.height) / step + kSheetGap) > kSheetSide) ++step;
+    pictures.push_back(resize(whole, std::max<std::int64_t>(whole.width / step, 1),
+                              std::max<std::int64_t>(whole.height / step, 1),
+                              ResampleFilter::kBox));
+  }
+  save_png(folder / name, contact_sheet(pictures, columns, kSheetGap), {},
+           ai_media_xmp(program_version()));
+}
+
+}  // namespace tessera

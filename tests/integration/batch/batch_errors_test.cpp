@@ -1,0 +1,126 @@
+// Bad jobs, bad folders, bad moments: each ends with its exit code and one line that helps, and
+// never with a lost picture.
+#include <sys/stat.h>
+
+#include "tests/integration/batch/batch_program.h"
+
+namespace tessera {
+namespace {
+
+class BatchErrors : public BatchTest {
+ protected:
+  void expect_refused(const ProgramResult& result, int code, const std::string& part) {
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+  }
+};
+
+TEST_F(BatchErrors, BadJobsAreToldWithAllTheirPlaces) {
+  put_file(folder_ / "job.jsonl",
+           "{\"prompt\":\"a\"}\n{\"promt\":\"b\"}\n{\"prompt\":\"c\",\"id\":\"../x\"}\n"
+           "{\"prompt\":\"d\",\"temp\":101}\n");
+  const ProgramResult result = batch("job.jsonl", "out");
+  expect_refused(result, 2, "job.jsonl: line 2, column 2");
+  expect_refused(result, 2, "job.jsonl: line 3, column 20");
+  expect_refused(result, 2, "job.jsonl: line 4, column 22");
+  EXPECT_EQ(result.error_lines(), 3u);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(BatchErrors, PromptsThatTheModelCannotTakeAreTold) {
+  put_file(folder_ / "job.txt", "fine\n" + std::string(20000, 'x') + " y z\n");
+  expect_refused(batch("job.txt", "out"), 2, "job.txt: line 2, column 1");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(BatchErrors, Flags) {
+  const std::string job = put_job(2);
+  expect_refused(run({"batch", job}), 2, "--output-dir");
+  expect_refused(run({"batch"}), 2, "one job file");
+  expect_refused(batch("job.yaml", "out"), 2, ".jsonl or .csv");
+  expect_refused(batch(job, "out", {"--shard", "4/3"}), 2, "--shard");
+  expect_refused(batch(job, "out", {"--shard", "auto"}), 2, "SLURM_ARRAY_TASK_ID");
+  expect_refused(batch(job, "out", {"--name", "{id}/x.png"}), 2, "--name");
+  expect_refused(batch(job, "out", {"--name", "x.png"}), 2, "line 2, column 1");
+  expect_refused(run({"batch", "status", "nowhere"}), 2, "a job that was begun here");
+  expect_refused(run({"batch", "merge"}), 2, "output folders");
+}
+
+TEST_F(BatchErrors, ChangedJobsAreRefusedWithTheDifference) {
+  const std::string job = put_job(2);
+  ASSERT_EQ(batch(job, "out").exit_code, 0);
+  expect_refused(batch(job, "out", {"--temp", "0.5"}), 2, "item p1: temp: is new, 0.5");
+  expect_refused(batch(job, "out", {"--decode", "gumbel"}), 2, "model.decode");
+  expect_refused(batch(put_job(3, "more.jsonl"), "out"), 2, "item p3 is new");
+  EXPECT_EQ(batch(job, "out", {"--temp", "0.5", "--anew", "--overwrite"}).exit_code, 0);
+}
+
+TEST_F(BatchErrors, StrangersFilesAreKept) {
+  const std::string job = put_job(3);
+  std::filesystem::create_directory(folder_ / "out");
+  put_file(folder_ / "out/p2.png", "mine");
+  const ProgramResult result = batch(job, "out", {"--name", "{id}.png", "--json"});
+  expect_refused(result, 3, "--overwrite");
+  EXPECT_EQ(result.json_lines().size(), 3u);
+  EXPECT_EQ(content("out/p2.png"), "mine");
+  EXPECT_EQ(batch(job, "out", {"--name", "{id}.png"}).exit_code, 3) << "it still counts";
+  EXPECT_EQ(batch(job, "out", {"--name", "{id}.png", "--retry-failed", "--overwrite"}).exit_code,
+            0);
+  EXPECT_NE(content("out/p2.png"), "mine");
+}
+
+// A picture whose record was lost is known by what it says of itself.
+TEST_F(BatchErrors, OrphansAreTakenBack) {
+  const std::string job = put_job(3);
+  ASSERT_EQ(batch(job, "out").exit_code, 0);
+  const auto truth = pictures("out");
+  std::filesystem::remove(folder_ / "out/.tessera/shard-00001-of-00001.jnl");
+  const ProgramResult again = batch(job, "out", {"--json"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.json_lines().size(), 3u);
+  EXPECT_EQ(pictures("out"), truth);
+}
+
+TEST_F(BatchErrors, NoTerminalEscapesAndNoPathsGetOut) {
+  put_file(folder_ / "job.jsonl",
+           "{\"id\":\"e\",\"prompt\":\"a \\u001b[31m red\\ncube\\u202e\"}\n");
+  const ProgramResult result = batch("job.jsonl", "out", {"-v", "--sidecar"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  for (const std::string& name : files()) {
+    if (name.ends_with(".png")) continue;
+    if (name == "job.jsonl" || name.ends_with(".owner")) continue;
+    EXPECT_EQ(content(name).find('\033'), std::string::npos) << name;
+    EXPECT_EQ(content(name).find("\u202e"), std::string::npos) << name;
+    EXPECT_EQ(content(name).find(folder_.path().string()), std::string::npos) << name;
+  }
+  EXPECT_EQ((result.out + result.err).find('\033'), std::string::npos);
+}
+
+TEST_F(BatchErrors, AFullDiskEndsWithSixAndGoesOn) {
+  if (geteuid() != 0) GTEST_SKIP() << "mounting needs root";
+  const std::string job = put_job(30);
+  std::filesystem::create_directory(folder_ / "disk");
+  const std::string disk = (folder_ / "disk").string();
+  if (std::system(("mount -t tmpfs -o size=96k tmpfs '" + disk + "'").c_str()) != 0) {
+    GTEST_SKIP() << "no tmpfs may be mounted here";
+  }
+  const ProgramResult full = batch(job, "disk/out");
+  EXPECT_EQ(full.exit_code, 6) << full.err;
+  EXPECT_EQ(full.error_lines(), 1u) << full.err;
+  EXPECT_EQ(temporaries(), 0u);
+  EXPECT_EQ(std::system(("mount -o remount,size=4m '" + disk + "'").c_str()), 0);
+  const ProgramResult rest = batch(job, "disk/out", {"--verify"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.err;
+  const auto got = pictures("disk/out");
+  // And a read-only one is refused before anything is painted.
+  EXPECT_EQ(std::system(("mount -o remount,ro '" + disk + "'").c_str()), 0);
+  const ProgramResult read_only = batch(job, "disk/other");
+  EXPECT_EQ(read_only.exit_code, 6) << read_only.err;
+  EXPECT_EQ(read_only.out, "");
+  EXPECT_EQ(std::system(("umount '" + disk + "'").c_str()), 0);
+  ASSERT_EQ(batch(job, "truth").exit_code, 0);
+  EXPECT_EQ(got, pictures("truth"));
+}
+
+}  // namespace
+}  // namespace tessera
