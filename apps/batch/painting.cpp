@@ -52,17 +52,42 @@ bool same_sidecar(std::string_view a, std::string_view b) {
   return !left.is_null() && left == right;
 }
 
+// When one item after the other fails alike, it is not the items: the rest must not be marked
+// failed.
+class EqualFailures {
+ public:
+  void clear() { count_ = 0; }
+  // Error kGeneral, E_BATCH_FAILING, at the fifth. Files of strangers are no such failure.
+  void add(const ErrorInfo& error) {
+    static constexpr int kMost = 5;
+    count_ = error.code == last_ ? count_ + 1 : 1;
+    last_ = error.code;
+    if (count_ < kMost || error.code == "E_OUTPUT_EXISTS") return;
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = "E_BATCH_FAILING",
+                 .where = "5 items in a row",
+                 .expected = error.expected,
+                 .found = error.found,
+                 .hint = "the rest is pending; --retry-failed tries these again"});
+  }
+
+ private:
+  std::string last_;
+  int count_ = 0;
+};
+
 class BatchOfItems final : public GenerateListener {
  public:
   BatchOfItems(std::span<const SettledItem> items, std::span<const std::size_t> batch,
                std::size_t first, BatchStore& store, const PaintOptions& options,
-               PaintListener& listener)
+               PaintListener& listener, EqualFailures& failures)
       : items_(items),
         batch_(batch),
         first_(first),
         store_(store),
         options_(options),
-        listener_(listener) {}
+        listener_(listener),
+        failures_(failures) {}
 
   Flow on_progress(const GenerateProgress& progress) override {
     GenerateProgress shown = progress;
@@ -83,13 +108,15 @@ class BatchOfItems final : public GenerateListener {
       const std::string name = fs::path(item.name).stem().string() + ".json";
       files.insert(files.begin(), {name, sidecar_text(item, files.back().bytes, picture.facts)});
     }
+    ItemRecord record;
     try {
-      const ItemRecord record = store_.commit(item, files, picture.seconds, is_ours);
-      listener_.on_done(item, record, picture);
+      record = store_.commit(item, files, picture.seconds, is_ours);
     } catch (const Error& error) {  // the boundary of one item
       if (error.info().kind != ErrorKind::kGeneral) throw;
-      fail(item, error.info());
+      return fail(item, error.info());
     }
+    failures_.clear();
+    listener_.on_done(item, record, picture);
   }
 
  private:
@@ -101,6 +128,7 @@ class BatchOfItems final : public GenerateListener {
   void fail(const SettledItem& item, const ErrorInfo& error) {
     store_.fail(item, error);
     listener_.on_failed(item, error);
+    failures_.add(error);
   }
 
   std::span<const SettledItem> items_;
@@ -109,6 +137,7 @@ class BatchOfItems final : public GenerateListener {
   BatchStore& store_;
   const PaintOptions& options_;
   PaintListener& listener_;
+  EqualFailures& failures_;
 };
 
 std::string ends_of_file(const fs::path& path) {
@@ -204,6 +233,7 @@ PaintEnd paint_items(GeneratePipeline& pipeline, std::span<const SettledItem> it
                      std::span<const std::size_t> wanted, BatchStore& store,
                      const PaintOptions& options, PaintListener& listener) {
   const auto most = static_cast<std::size_t>(options.batch_size);
+  EqualFailures failures;
   for (std::size_t first = 0; first < wanted.size(); first += most) {
     if (listener.stop_requested()) return PaintEnd::kDrained;
     const auto batch = wanted.subspan(first, std::min(most, wanted.size() - first));
@@ -211,7 +241,7 @@ PaintEnd paint_items(GeneratePipeline& pipeline, std::span<const SettledItem> it
     for (const std::size_t index : batch) {
       requests.push_back(pipeline.prepare(request_of(items[index])));
     }
-    BatchOfItems painter(items, batch, first, store, options, listener);
+    BatchOfItems painter(items, batch, first, store, options, listener, failures);
     pipeline.run(requests, painter);
   }
   return PaintEnd::kOver;

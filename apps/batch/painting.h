@@ -49,8 +49,8 @@ Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any
                     const std::string& open_name);
 
 enum class PaintEnd : std::uint8_t { kOver, kDrained };
-// Errors of single items become failed items; storage, memory and model errors are thrown and leave
-// everything resumable.
+// Errors of single items become failed items, but five alike in a row are E_BATCH_FAILING; storage,
+// memory and model errors are thrown and leave everything resumable.
 PaintEnd paint_items(GeneratePipeline& pipeline, std::span<const SettledItem> items,
                      std::span<const std::size_t> wanted, BatchStore& store,
                      const PaintOptions& options, PaintListener& listener);

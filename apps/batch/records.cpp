@@ -8,6 +8,7 @@
 #include "apps/batch/settle.h"
 #include "apps/captions/text_forms.h"
 #include "apps/pipeline/sha256.h"
+#include "engine/core/fault.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -69,7 +70,8 @@ std::string record_of(const Json& fields, ItemRecord& record) {
     known.name = file.at("p").get<std::string>();
     known.bytes = file.at("len").get<std::uint64_t>();
     known.sha256 = file.at("sha256").get<std::string>();
-    if (!is_plain_name(known.name) || !is_digest(known.sha256)) return {};
+    if (!is_plain_name(known.name) && !plant("record_name_unchecked")) return {};
+    if (!is_digest(known.sha256)) return {};
   }
   if (record.files.empty()) return {};
   record.seed = fields.at("seed").get<std::int64_t>();
@@ -82,7 +84,9 @@ ItemRecord merge_records(const std::string& id, const ItemRecord& a, const ItemR
     return record.state == ItemState::kDone ? 2 : record.state == ItemState::kFailed ? 1 : 0;
   };
   if (rank(a) != rank(b)) return rank(a) > rank(b) ? a : b;
-  if (a.state == ItemState::kFailed) return a.error <= b.error ? a : b;
+  if (a.state == ItemState::kFailed) {
+    return a.error <= b.error || plant("merge_by_order") ? a : b;
+  }
   if (a == b) return a;
   const auto shown = [](const ItemRecord& record) {
     const RecordedFile& picture = record.files.back();

@@ -7,55 +7,14 @@
 #include <csignal>
 #include <cstdio>
 
-#include "engine/core/io_watch.h"
 #include "tests/support/fault_scope.h"
+#include "tests/support/killer.h"
 #include "tests/unit/batch/store_job.h"
 
 namespace tessera {
 namespace {
 
 constexpr int kItems = 3;
-
-// Ends this process at the `nth` change (from 1): before it, after `bytes` bytes of it, or behind
-// it.
-class Killer final : public IoWatcher {
- public:
-  enum class When : std::uint8_t { kBefore, kWithin, kAfter };
-  Killer(std::uint64_t nth, When when, std::size_t bytes) : nth_(nth), when_(when), bytes_(bytes) {
-    installed_watcher().store(this);
-  }
-  ~Killer() override { installed_watcher().store(nullptr); }
-
-  void before(const IoChange& change) override {
-    if (++count_ != nth_ || when_ == When::kAfter) return;
-    if (when_ == When::kWithin) {
-      const ssize_t written = ::write(change.fd, change.data.data(), bytes_);
-      if (written != static_cast<ssize_t>(bytes_)) ::_exit(97);
-    }
-    ::kill(::getpid(), SIGKILL);
-  }
-  void after(const IoChange&) override {
-    if (count_ == nth_ && when_ == When::kAfter) ::kill(::getpid(), SIGKILL);
-  }
-
- private:
-  std::uint64_t nth_, count_ = 0;
-  When when_;
-  std::size_t bytes_;
-};
-
-// Counts changes and writes down how long each write to a journal is.
-class Counter final : public IoWatcher {
- public:
-  Counter() { installed_watcher().store(this); }
-  ~Counter() override { installed_watcher().store(nullptr); }
-  void before(const IoChange& change) override {
-    ++count;
-    if (change.op == IoOp::kWrite && change.cut_to < 0) writes[count] = change.data.size();
-  }
-  std::uint64_t count = 0;
-  std::map<std::uint64_t, std::size_t> writes;
-};
 
 class StoreKill : public ::testing::Test {
  protected:
@@ -98,7 +57,7 @@ class StoreKill : public ::testing::Test {
 };
 
 TEST_F(StoreKill, AtEveryChange) {
-  Counter counter;
+  ChangeCounter counter;
   run_store(folder_.out(), items_);
   const std::uint64_t changes = counter.count;
   int kills = 0;
@@ -118,7 +77,7 @@ TEST_F(StoreKill, AtEveryChange) {
 TEST_F(StoreKill, AfterEveryByteOfEveryWrite) {
   std::map<std::uint64_t, std::size_t> writes;
   {
-    Counter counter;
+    ChangeCounter counter;
     run_store(folder_.out(), items_);
     writes = counter.writes;
   }

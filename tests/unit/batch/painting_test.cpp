@@ -1,0 +1,136 @@
+// Painting for real: a process that ends at every change it makes to the disk while a model paints,
+// pictures that are known by what they say of themselves, failures that are alike.
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "apps/batch/painting.h"
+#include "apps/pipeline/metadata.h"
+#include "tests/support/killer.h"
+#include "tests/unit/batch/store_job.h"
+#include "vision/image/png.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Told final : public PaintListener {
+ public:
+  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedPicture&) override {
+    ids += item.item.id;
+    if (pipe >= 0 && ::write(pipe, item.item.id.data(), 1) != 1) ::_exit(96);
+  }
+  void on_failed(const SettledItem& item, const ErrorInfo& error) override {
+    failed += item.item.id;
+    code = error.code;
+  }
+  std::string ids, failed, code;
+  int pipe = -1;
+};
+
+class Painting : public ::testing::Test {
+ protected:
+  Painting() : pipeline_(options()) { pipeline_.load(); }
+
+  static PipelineOptions options() {
+    PipelineOptions out;
+    out.model = "test:tiny";
+    out.device = "cpu";
+    out.threads = 1;  // a child of fork() has this thread only
+    out.batch_size = 2;
+    return out;
+  }
+  void paint(Told& told, const StoreOptions& store_options = {}) {
+    BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, store_options);
+    paint_items(pipeline_, items_, store.wanted(false), store, {.batch_size = 2, .sidecar = true},
+                told);
+  }
+
+  StoreFolder folder_;
+  std::vector<SettledItem> items_ = small_job(3);
+  GeneratePipeline pipeline_;
+};
+
+TEST_F(Painting, KilledAtEveryChange) {
+  std::uint64_t changes = 0;
+  Told all;
+  {
+    const ChangeCounter counter;
+    paint(all);
+    changes = counter.count;
+  }
+  ASSERT_EQ(all.ids, "abc");
+  const auto truth = folder_.outputs();
+  ASSERT_EQ(truth.size(), 6u);
+  int kills = 0;
+  for (std::uint64_t nth = 1; nth <= changes; ++nth) {
+    SCOPED_TRACE(nth);
+    folder_.clear();
+    int told[2];
+    ASSERT_EQ(::pipe(told), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const Killer killer(nth, nth % 2 == 0 ? Killer::When::kBefore : Killer::When::kAfter, 0);
+      Told listener;
+      listener.pipe = told[1];
+      paint(listener);
+      ::_exit(0);
+    }
+    ::close(told[1]);
+    std::string before;
+    char id = 0;
+    while (::read(told[0], &id, 1) == 1) before += id;
+    ::close(told[0]);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    ++kills;
+    Told rest;
+    paint(rest);
+    for (const char done : before) ASSERT_EQ(rest.ids.find(done), std::string::npos);
+    ASSERT_GE(before.size() + rest.ids.size() + 1, items_.size());
+    ASSERT_EQ(folder_.outputs(), truth);
+  }
+  std::printf("killed %d times while painting\n", kills);
+  EXPECT_GT(kills, 50);
+}
+
+TEST_F(Painting, PicturesAreKnownByWhatTheySay) {
+  Told told;
+  paint(told);
+  const auto truth = folder_.outputs();
+  // Equal facts in other bytes, as another build of the compressor would write them.
+  const PngTexts texts = read_png_texts(folder_.out() / "b.png");
+  const Image pixels = read_own_png(folder_.out() / "b.png");
+  std::vector<PngText> more = texts.texts;
+  more.push_back({"Comment", "by another build"});
+  const std::string other = encode_png(pixels, more, texts.xmp);
+  ASSERT_NE(other, truth.at("b.png"));
+  const std::string of_c = truth.at("c.png");
+  folder_.clear();
+  fs::create_directories(folder_.out());
+  put_file(folder_.out() / "b.png", other);
+  put_file(folder_.out() / "a.png", of_c);  // a picture of ours, but of another item
+  Told again;
+  paint(again);
+  EXPECT_EQ(again.ids, "bc");
+  EXPECT_EQ(again.failed, "a");
+  EXPECT_EQ(again.code, "E_OUTPUT_EXISTS");
+  EXPECT_EQ(get_file(folder_.out() / "b.png"), truth.at("b.png"));
+  EXPECT_EQ(get_file(folder_.out() / "a.png"), of_c);
+}
+
+TEST_F(Painting, PromptsAreCheckedBeforeAnyIsPainted) {
+  std::vector<SettledItem> items = items_;
+  items[1].item.prompt = std::string(20000, 'x') + " y";
+  const JobCheck check = check_items(pipeline_, items, 2, "job.txt");
+  ASSERT_EQ(check.errors.size(), 1u);
+  EXPECT_EQ(check.errors[0].file, "job.txt");
+  EXPECT_EQ(check.errors[0].where, "line 2, column 1");
+  EXPECT_EQ(check_items(pipeline_, items_, 2, "job.txt").worst.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera
