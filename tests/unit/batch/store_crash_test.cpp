@@ -214,39 +214,39 @@ TEST(StoreCrash, NoPowerCutLosesAnything) {
 
 struct Broken {
   const char* name;
-  int crashes;
+  int items, crashes;
   Breaking breaking;
   std::uint64_t Violations::*must;  // the kind it must be caught by
 };
 
 TEST(StoreCrash, BrokenOrdersAreCaught) {
   const Broken variants[] = {
-      {"without the sync of files", 1,
+      {"without the sync of files", 2, 1,
        [](const DiskTrace& trace) {
          return without(trace, [](const DiskStep& step) {
            return step.kind == Kind::kSyncFile && is_output(step.path);
          });
        },
        &Violations::torn},
-      {"without the sync of the folder", 1,
+      {"without the sync of the folder", 2, 1,
        [](const DiskTrace& trace) {
          return without(trace, [](const DiskStep& step) {
            return step.kind == Kind::kSyncFolder && step.path == "out";
          });
        },
        &Violations::false_done},
-      {"the record before the rename", 1,
+      {"the record before the rename", 2, 1,
        [](const DiskTrace& trace) { return journal_before(trace, Kind::kRename); },
        &Violations::false_done},
-      {"without the sync of the journal", 1,
+      {"without the sync of the journal", 2, 1,
        [](const DiskTrace& trace) {
          return without(trace, [](const DiskStep& step) {
            return step.kind == Kind::kSyncFile && is_journal(step.path);
          });
        },
        &Violations::lost},
-      {"written in place, without syncs", 1, in_place, &Violations::torn},
-      {"a torn end of the journal stays", 2,
+      {"written in place, without syncs", 1, 1, in_place, &Violations::torn},
+      {"a torn end of the journal stays", 2, 2,
        [](const DiskTrace& trace) {
          return without(trace, [](const DiskStep& step) {
            return step.kind == Kind::kCut && is_journal(step.path);
@@ -255,7 +255,7 @@ TEST(StoreCrash, BrokenOrdersAreCaught) {
        &Violations::lost},
   };
   for (const Broken& variant : variants) {
-    CrashModel model(2, variant.crashes, variant.breaking);
+    CrashModel model(variant.items, variant.crashes, variant.breaking);
     model.explore();
     print(variant.name, model);
     EXPECT_GT(model.bad.*variant.must, 0u) << variant.name;

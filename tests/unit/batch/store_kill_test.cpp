@@ -97,7 +97,7 @@ TEST_F(StoreKill, AfterEveryByteOfEveryWrite) {
 // Killed, and killed again while it goes on.
 TEST_F(StoreKill, AgainWhileResuming) {
   int kills = 0;
-  for (std::uint64_t first = 8; first < 60; first += 7) {
+  for (std::uint64_t first = 8; first < 54; first += 6) {
     for (std::uint64_t second = 1; second < 24; ++second) {
       SCOPED_TRACE(std::to_string(first) + " " + std::to_string(second));
       folder_.clear();
