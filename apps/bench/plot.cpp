@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <vector>
 
 namespace tessera {
 
 namespace {
 
 constexpr double kWidth = 920, kHeight = 460, kLeft = 60, kRight = 360, kTop = 40, kBottom = 50;
-constexpr const char* kColours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
-                                    "#ff7f0e", "#8c564b", "#17becf", "#e377c2"};
+constexpr const char* kColours[] = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e",
+                                    "#8c564b", "#17becf", "#e377c2", "#7f7f7f", "#bcbd22",
+                                    "#004488", "#aa3377", "#000000"};
 
 std::string number(double value) {
   char text[32];
@@ -86,19 +89,31 @@ std::string scatter_svg(const PlotTitles& titles, std::span<const PlotPoint> poi
     out += line(kLeft, py(y), kLeft + wide, py(y), grid) +
            text_at(kLeft - 6, py(y) + 4, number(y), "text-anchor=\"end\"");
   }
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const PlotPoint& point = points[i];
-    const std::string colour = kColours[i % std::size(kColours)];
+  std::vector<std::string> names;                // in the order of the legend
+  std::map<std::string, const PlotPoint*> last;  // point of each series
+  for (const PlotPoint& point : points) {
+    const auto known = std::find(names.begin(), names.end(), point.name);
+    const auto series = static_cast<std::size_t>(known - names.begin());
+    const bool first = known == names.end();
+    if (first) names.push_back(point.name);
+    const std::string colour = kColours[series % std::size(kColours)];
     const std::string stroke = "stroke=\"" + colour + "\"";
     const std::string mark =
         stroke + " stroke-width=\"2\" fill=\"" + (point.filled ? colour : "white") + "\"";
-    const double row = kTop + 10 + 18 * static_cast<double>(i);
+    const auto circle = [&](double cx, double cy) {
+      out += "<circle cx=\"" + number(cx) + "\" cy=\"" + number(cy) + "\" r=\"5\" " + mark + "/>\n";
+    };
+    if (const PlotPoint*& before = last[point.name]; before != nullptr) {
+      out += line(px(before->x), py(before->y), px(point.x), py(point.y),
+                  stroke + " stroke-width=\"1.5\"");
+    }
+    last[point.name] = &point;
     out += line(px(point.x_low), py(point.y), px(point.x_high), py(point.y), stroke) +
            line(px(point.x), py(point.y_low), px(point.x), py(point.y_high), stroke);
-    for (const auto& [cx, cy] :
-         {std::pair{px(point.x), py(point.y)}, std::pair{kLeft + wide + 20, row - 4}}) {
-      out += "<circle cx=\"" + number(cx) + "\" cy=\"" + number(cy) + "\" r=\"5\" " + mark + "/>\n";
-    }
+    circle(px(point.x), py(point.y));
+    if (!first) continue;
+    const double row = kTop + 10 + 18 * static_cast<double>(series);
+    circle(kLeft + wide + 20, row - 4);
     out += text_at(kLeft + wide + 32, row, point.name, "");
   }
   out += text_at(kLeft + wide / 2, kHeight - 12, titles.x, centred) +

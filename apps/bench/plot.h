@@ -17,6 +17,7 @@ struct PlotTitles {
   std::string x, y, title;
 };
 
+// Points of one name are one series: of one colour, joined in their order, named once.
 std::string scatter_svg(const PlotTitles& titles, std::span<const PlotPoint> points);
 
 }  // namespace tessera

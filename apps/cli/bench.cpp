@@ -4,9 +4,11 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/bench/caption_bench.h"
 #include "apps/bench/decode_bench.h"
 #include "apps/bench/image_bench.h"
 #include "apps/bench/ops_bench.h"
+#include "apps/bench/prune_bench.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/flags.h"
@@ -28,20 +30,25 @@ struct BenchFlags {
   std::int64_t runs = 3;
   bool no_pixels = false;
   std::string model;
-  std::vector<std::string> methods = {"auto", "gumbel", "coupled", "coupled-gumbel",
-                                      "sjd",  "gsd",    "lantern", "cool"};
+  std::vector<std::string> methods;  // empty: all that are measured by default
   std::vector<std::int64_t> windows = {16, 64, 128}, batch_sizes = {1};
   std::vector<double> guidance;
   DecodeFlags parts;
   std::int64_t prompts = 20;
   std::optional<double> temperature;
-  std::string plot, accept_trace;
+  std::string plot, accept_trace, overlay;
+  std::vector<double> keep;
+  std::int64_t size = 96;
 };
 
 // Each method with each window; adaptive ones once.
 std::vector<DecodeMethod> methods_of(const BenchFlags& flags) {
   std::vector<DecodeMethod> out;
-  for (const std::string& name : flags.methods) {
+  std::vector<std::string> names = flags.methods;
+  if (names.empty()) {
+    names = {"auto", "gumbel", "coupled", "coupled-gumbel", "sjd", "gsd", "lantern", "cool"};
+  }
+  for (const std::string& name : names) {
     DecodeFlags given = flags.parts;
     given.decode = name;
     for (const std::int64_t window : flags.windows) {
@@ -78,6 +85,30 @@ void bench_decode(const BenchFlags& flags, BenchReport& report) {
   run_decode_bench(options, report);
 }
 
+void bench_prune(const BenchFlags& flags, Backend& backend, BenchReport& report) {
+  constexpr std::string_view kRandom = "llava-next:";
+  if (flags.random.starts_with(kRandom)) {
+    PrefillBenchOptions options;
+    options.size = flags.random.substr(kRandom.size());
+    options.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+    if (!flags.methods.empty()) options.methods = flags.methods;
+    if (!flags.keep.empty()) options.keep = flags.keep;
+    options.pairs = flags.runs;
+    return run_prefill_bench(options, backend, report);
+  }
+  PruneBenchOptions options;
+  options.pipeline.model = flags.model;
+  options.pipeline.device = "cpu";
+  options.pipeline.threads = static_cast<int>(flags.threads);
+  options.methods = flags.methods;
+  if (!flags.keep.empty()) options.keep = flags.keep;
+  options.pictures = flags.prompts;
+  options.size = static_cast<int>(flags.size);
+  if (!flags.plot.empty()) options.plot = flags.plot;
+  if (!flags.overlay.empty()) options.overlay = flags.overlay;
+  run_prune_bench(options, report);
+}
+
 void bench_replay(const BenchFlags& flags, Backend& backend, BenchReport& report) {
   ReplayBenchOptions options;
   options.model = "random:" + flags.random;
@@ -88,6 +119,19 @@ void bench_replay(const BenchFlags& flags, Backend& backend, BenchReport& report
   options.tokens = flags.tokens;
   options.pairs = flags.runs;
   run_replay_bench(options, backend, report);
+}
+
+void bench_caption(const BenchFlags& flags, BenchReport& report) {
+  CaptionBenchOptions options;
+  options.pipeline.model = flags.model;
+  options.pipeline.device = "cpu";
+  options.pipeline.threads = static_cast<int>(flags.threads);
+  options.pipeline.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  options.pipeline.most_tokens = flags.tokens;
+  if (flags.batch_sizes.size() > 1) options.batch_sizes = flags.batch_sizes;
+  options.pictures = flags.prompts;
+  options.size = static_cast<int>(flags.size);
+  run_caption_bench(options, report);
 }
 
 CpuOptions::Isa isa_of(const std::string& name) {
@@ -112,6 +156,10 @@ int run_bench(const BenchFlags& flags) {
     bench_replay(flags, *backend, report);
   } else if (flags.what == "decode") {
     bench_decode(flags, report);
+  } else if (flags.what == "prune") {
+    bench_prune(flags, *backend, report);
+  } else if (flags.what == "caption") {
+    bench_caption(flags, report);
   } else {
     ImageBenchOptions image;
     image.model = "random:" + flags.random;
@@ -129,10 +177,12 @@ int run_bench(const BenchFlags& flags) {
 
 void add_bench(CLI::App& root, Session& session) {
   static BenchFlags flags;
-  CLI::App* app =
-      root.add_subcommand("bench", "measure single ops, whole pictures, or decoding methods");
+  CLI::App* app = root.add_subcommand(
+      "bench", "measure single ops, whole pictures, decoding methods, pruners, captions");
   add_common_flags(*app, session);
-  choice_flag(*app, "what", flags.what, {"ops", "image", "decode"}, "what to measure")->required();
+  choice_flag(*app, "what", flags.what, {"ops", "image", "decode", "prune", "caption"},
+              "what to measure")
+      ->required();
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");
   choice_flag(*app, "--isa", flags.isa, {"auto", "reference", "avx2", "avx512"},
               "instruction set of the kernels");
@@ -175,6 +225,14 @@ void add_bench(CLI::App& root, Session& session) {
             "decode: JSON with meters; verdicts follow it at the dimensions of --random")
       ->group(group);
   add_decode_part_flags(*app, flags.parts);
+  app->add_option("--keep", flags.keep, "prune: fractions of visual tokens that stay")
+      ->delimiter(',')
+      ->check(CLI::Range(0.0, 1.0))
+      ->group("Prune");
+  integer_flag(*app, "--size", flags.size, 32, 1024, "prune: pixels a side of the pictures")
+      ->group("Prune");
+  text_flag(*app, "--overlay", flags.overlay, "prune: folder for pictures of kept patches")
+      ->group("Prune");
   app->callback([&session] { session.run = [] { return run_bench(flags); }; });
 }
 

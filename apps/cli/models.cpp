@@ -22,6 +22,7 @@ void print_model(const Session& session, const FoundModel& model) {
                    {"size", model.size},
                    {"title", model.title},
                    {"draft", model.draft},
+                   {"describes", model.describes},
                    {"licence", model.licence},
                    {"width", model.width},
                    {"height", model.height},
@@ -35,7 +36,10 @@ void print_model(const Session& session, const FoundModel& model) {
     return;
   }
   std::string line = model.reference.shown_name + "  [" + std::string(origin) + "]  ";
-  if (model.problem.empty()) {
+  if (model.problem.empty() && model.describes) {
+    line += model.title + ", describes pictures, files " + format_bytes(model.file_bytes) +
+            ", licence: " + model.licence;
+  } else if (model.problem.empty()) {
     line += model.title + (model.draft ? ", draft model, " : ", ") + std::to_string(model.width) +
             "x" + std::to_string(model.height) + ", files " + format_bytes(model.file_bytes) +
             ", memory " + format_bytes(model.memory_bytes) + ", licence: " + model.licence;

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -18,16 +19,33 @@ bool Session::color_on_stderr() const {
   return isatty(STDERR_FILENO) == 1;
 }
 
-void print_line(std::string_view text) {
-  const bool ok = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-                  std::fputc('\n', stdout) != EOF && std::fflush(stdout) == 0;
+namespace {
+
+void write_out(std::string_view text) {
+  const bool ok =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   if (!ok) {
     throw Error({.kind = ErrorKind::kStorage,
                  .code = "E_IO_STDOUT",
                  .file = "stdout",
-                 .expected = "to write " + std::to_string(text.size() + 1) + " bytes",
+                 .expected = "to write " + std::to_string(text.size()) + " bytes",
                  .found = std::strerror(errno)});
   }
+}
+
+}  // namespace
+
+void print_line(std::string_view text) { write_out(std::string(text) + '\n'); }
+
+void print_text(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    out += escape_for_terminal(text.substr(0, end), std::size_t{1} << 20);
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  write_out(out);
 }
 
 void print_json_line(const nlohmann::ordered_json& object) {

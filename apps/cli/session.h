@@ -37,6 +37,8 @@ struct Session {
 
 // One line on stdout, flushed. Error kStorage when stdout cannot be written.
 void print_line(std::string_view text);
+// A part of a text that a model writes: line breaks stay, other control characters are escaped.
+void print_text(std::string_view text);
 void print_json_line(const nlohmann::ordered_json& object);
 
 // One escaped line on stderr: "tessera: text". note() only speaks with -v.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
 #include "engine/families/open_model.h"
@@ -190,6 +191,31 @@ ModelReference resolve_model(const std::string& name) {
                       "bundled: " + bundled_names() + "; 'tessera models' lists all");
 }
 
+namespace {
+
+// A model of no family that paints may be one that describes.
+void note_captioner(FoundModel& model) {
+  try {
+    if (!is_folder(model.path) || !is_caption_model(model.path)) return;
+    model.other_kind = false;
+    const auto opened = CaptionModel::open(model.path);
+    model.problem.clear();
+    model.describes = true;
+    model.family = opened->spec().family;
+    model.title = opened->spec().title;
+    model.licence = "as its card says";
+    for (const auto& list : {opened->spec().text.tensors(), tower_tensors(opened->spec().tower)}) {
+      for (const TensorSpec& tensor : list) {
+        model.parameters += static_cast<std::uint64_t>(tensor.shape.elements());
+      }
+    }
+  } catch (const Error& error) {  // part of the result, as above
+    model.problem = error.what();
+  }
+}
+
+}  // namespace
+
 FoundModel describe_model(const ModelReference& reference) {
   FoundModel model;
   model.reference = reference;
@@ -216,6 +242,7 @@ FoundModel describe_model(const ModelReference& reference) {
     model.problem = error.what();
     model.other_kind = error.info().code == "E_FAMILY_UNKNOWN";
   }
+  if (model.other_kind) note_captioner(model);
   return model;
 }
 

@@ -25,6 +25,7 @@ struct ModelReference {
 };
 
 inline constexpr std::string_view kDefaultModel = "tabletop-janus";
+inline constexpr std::string_view kDefaultCaptioner = "tabletop-llava";
 
 // Empty = the default model. Error kModel (E_MODEL_MISSING) naming the places that were searched
 // and the one command that fetches a hub model.
@@ -35,8 +36,9 @@ struct FoundModel {
   ModelReference reference;
   std::filesystem::path path;
   std::string problem;      // empty when the model can be used
-  bool other_kind = false;  // readable, but of no family that paints (a judge, for instance)
+  bool other_kind = false;  // readable, but of no family that paints or describes (a judge, for instance)
   bool draft = false;       // guesses for other models, does not paint
+  bool describes = false;   // reads pictures and writes about them; paints or not
   std::string family, size, title, licence;
   std::int64_t width = 0, height = 0;  // pixels
   std::uint64_t parameters = 0;

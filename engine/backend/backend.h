@@ -42,7 +42,9 @@ enum class RopePairing : std::uint8_t {
 // [0, first_visible + r + 1), which is causal attention when first_visible keys were cached before
 // the window. With `causal` false every row sees keys [0, first_visible). Keys need not lie in
 // order: with `listed`, key i from `listed_from` on is row listed[i - listed_from] of the tables.
-// The result is that of tables in order, bit for bit.
+// The result is that of tables in order, bit for bit. `key_bias`, if given, is added to every score
+// of a key, heads and rows alike: ln(size) weighs a key as that many equal ones (Bolya et al. 2023),
+// the lowest float hides it.
 struct AttentionSegment {
   ConstTensorView keys;
   ConstTensorView values;
@@ -52,6 +54,7 @@ struct AttentionSegment {
   bool causal = true;
   std::int64_t listed_from = 0;
   std::span<const std::int32_t> listed;
+  ConstTensorView key_bias;  // f32, one number a visible key, or empty
 };
 
 struct AttentionArgs {
@@ -59,6 +62,28 @@ struct AttentionArgs {
   TensorView out;                             // [M, heads, head_dim] f32
   std::span<const AttentionSegment> segments;
   float scale = 1.0f;
+  TensorView log_sum;  // [M, heads] f32: ln sum exp(score) over the keys a row sees, or empty
+};
+
+// Which of the axes query and head of a block of attention weights are averaged away.
+enum class AttentionMean : std::uint8_t {
+  kNone,   // out [R, heads, N]
+  kHeads,  // out [R, N]
+  kRows,   // out [heads, N]
+  kBoth,   // out [N]
+};
+
+// Attention weights of a few query rows over all keys, recovered from the log-sum-exp of the
+// attention that ran: weight = exp(scale q.k + key_bias - log_sum). Without log_sum they are the
+// softmax over these keys. Nothing of size heads x N x N is ever held.
+struct RowAttentionArgs {
+  ConstTensorView q;         // [R, heads, head_dim] f32, R >= 1
+  ConstTensorView keys;      // [N, kv_heads, head_dim] f32, N >= 1
+  ConstTensorView key_bias;  // [N] f32 or empty
+  ConstTensorView log_sum;   // [R, heads] f32 or empty
+  float scale = 1.0f;
+  AttentionMean mean = AttentionMean::kNone;
+  TensorView out;  // f32, shape by `mean`
 };
 
 // 2-D convolution over one image, NHWC without the N. The input may be transformed as it is read,
@@ -110,12 +135,22 @@ class Backend {
   virtual void add(ConstTensorView a, ConstTensorView b, TensorView out) = 0;
   virtual void silu_mul(ConstTensorView gate_up, TensorView out) = 0;        // [M,2F] -> [M,F]
   virtual void gelu(ConstTensorView x, TensorView out) = 0;                  // exact erf
+  virtual void gelu_tanh(ConstTensorView x, TensorView out) = 0;   // the tanh form
+  virtual void quick_gelu(ConstTensorView x, TensorView out) = 0;  // x sigmoid(1.702 x)
+  // y = (x - mean) / sqrt(variance + eps) * weight + bias over each row [C].
+  virtual void layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
+                          float eps, TensorView out) = 0;
+  virtual void softmax_rows(ConstTensorView x, TensorView out) = 0;  // [M,N]; out may be x
+  // out [K,C]: row to[i] receives weight[i] * x[i], summed in the order of i; other rows are zero.
+  virtual void combine_rows(ConstTensorView x, std::span<const std::int32_t> to,
+                            std::span<const float> weight, TensorView out) = 0;
   // x [M, heads, hd] rotated in place by per-row tables cos, sin [M, hd/2].
   virtual void rope(TensorView x, ConstTensorView cos, ConstTensorView sin, RopePairing pairing) = 0;
   // Copies rows [M, heads*hd] (row stride `row_stride` elements) into cache rows given by index.
   virtual void store_rows(const float* rows, std::int64_t row_stride,
                           std::span<const std::int64_t> slots, TensorView cache) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
+  virtual void row_attention(const RowAttentionArgs& args) = 0;
 
   virtual void conv2d(const Conv2dArgs& args) = 0;
   // Per-channel scale and shift that apply GroupNorm(groups, eps, gamma, beta) to x [H, W, C].

@@ -20,142 +20,19 @@
 #include <utility>
 
 #include "engine/core/fault.h"
+#include "engine/core/io_layer.h"
 
 namespace tessera {
 
 namespace fs = std::filesystem;
+using namespace io_layer;
 
 namespace {
 
-// A signal may interrupt a call again and again; past this many tries it counts as a failure.
-constexpr int kInterruptRetries = 64;
 constexpr std::size_t kReadChunk = std::size_t{1} << 20;
-
-// One system call through the fault layer: repeats on EINTR, returns -1 with errno set on failure.
-template <typename Call>
-auto through_layer(IoOp op, Call call) -> decltype(call(false)) {
-  for (int attempt = 0;; ++attempt) {
-    const FaultVerdict verdict = consult_faults(op);
-    decltype(call(false)) result = -1;
-    if (verdict.error != 0) {
-      errno = verdict.error;
-    } else {
-      result = call(verdict.cut_short);
-    }
-    if (result != -1 || errno != EINTR || attempt >= kInterruptRetries) return result;
-  }
-}
-
-int layer_open(const fs::path& path, int flags, mode_t mode = 0) {
-  return through_layer(IoOp::kOpen,
-                       [&](bool) { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
-}
-
-ssize_t layer_read(int fd, char* data, std::size_t size) {
-  return through_layer(IoOp::kRead, [&](bool cut) {
-    return ::read(fd, data, cut ? std::max<std::size_t>(size / 2, 1) : size);
-  });
-}
-
-ssize_t layer_write(int fd, const std::byte* data, std::size_t size) {
-  return through_layer(IoOp::kWrite, [&](bool cut) {
-    return ::write(fd, data, cut ? std::max<std::size_t>(size / 2, 1) : size);
-  });
-}
-
-int layer_sync(int fd) {
-  return through_layer(IoOp::kSync, [&](bool) { return ::fsync(fd); });
-}
-
-int layer_rename(const fs::path& from, const fs::path& to) {
-  return through_layer(IoOp::kRename, [&](bool) { return std::rename(from.c_str(), to.c_str()); });
-}
-
-int layer_unlink(const fs::path& path) {
-  return through_layer(IoOp::kUnlink, [&](bool) { return ::unlink(path.c_str()); });
-}
-
-int layer_fstat(int fd, struct stat& out) {
-  return through_layer(IoOp::kStat, [&](bool) { return ::fstat(fd, &out); });
-}
-
-int layer_stat(const fs::path& path, struct stat& out) {
-  return through_layer(IoOp::kStat, [&](bool) { return ::stat(path.c_str(), &out); });
-}
-
-class FileHandle {
- public:
-  explicit FileHandle(int fd) : fd_(fd) {}
-  ~FileHandle() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileHandle(FileHandle&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileHandle& operator=(FileHandle&&) = delete;
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  // The result of close() matters after writing: some file systems report a full disk only here.
-  int close() {
-    const int fd = fd_;
-    fd_ = -1;
-    return ::close(fd);
-  }
-
- private:
-  int fd_;
-};
-
-std::string errno_text(int error) {
-  const char* text = strerrordesc_np(error);
-  return text != nullptr ? text : "error " + std::to_string(error);
-}
 
 std::int64_t mtime_ns(const struct stat& info) {
   return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
-}
-
-[[noreturn]] void fail_open(const fs::path& path, ErrorKind kind, const std::string& found) {
-  throw Error({.kind = kind,
-               .code = "E_IO_OPEN",
-               .file = path.string(),
-               .expected = "a readable file",
-               .found = found});
-}
-
-std::string type_name(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a pipe";
-  if (S_ISSOCK(mode)) return "a socket";
-  return "a device";
-}
-
-// Opens a regular file for reading. O_NONBLOCK keeps a pipe of that name from blocking for ever.
-FileHandle open_regular(const fs::path& path, ErrorKind kind, struct stat& info) {
-  FileHandle file(layer_open(path, O_RDONLY | O_NONBLOCK));
-  if (!file) fail_open(path, kind, errno_text(errno));
-  if (layer_fstat(file.get(), info) != 0) fail_open(path, kind, errno_text(errno));
-  if (!S_ISREG(info.st_mode)) fail_open(path, kind, type_name(info.st_mode));
-  return file;
-}
-
-std::string free_space(const fs::path& folder) {
-  struct statvfs info {};
-  if (::statvfs(folder.empty() ? "." : folder.c_str(), &info) != 0) return "unknown";
-  return std::to_string(std::uint64_t{info.f_bavail} * info.f_frsize);
-}
-
-[[noreturn]] void fail_storage(const fs::path& path, const char* step, int error,
-                               std::uint64_t needed) {
-  throw Error({.kind = ErrorKind::kStorage,
-               .code = "E_IO_WRITE",
-               .file = path.string(),
-               .where = step,
-               .expected = "room to write " + std::to_string(needed) + " bytes",
-               .found = errno_text(error) + ", " + free_space(path.parent_path()) + " bytes free",
-               .hint = "free some space or choose another output folder"});
-}
-
-fs::path parent_or_dot(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
 fs::path temporary_beside(const fs::path& path) {
@@ -185,26 +62,6 @@ class TemporaryFile {
   fs::path path_;
   bool armed_ = false;
 };
-
-bool write_all(int fd, std::span<const std::byte> data) {
-  while (!data.empty()) {
-    const ssize_t written = layer_write(fd, data.data(), data.size());
-    if (written < 0) return false;
-    if (written == 0) {
-      errno = ENOSPC;
-      return false;
-    }
-    data = data.subspan(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
-// Makes the rename itself durable. File systems without folder sync answer EINVAL.
-bool sync_folder(const fs::path& folder) {
-  FileHandle handle(layer_open(folder, O_RDONLY | O_DIRECTORY));
-  if (!handle) return false;
-  return layer_sync(handle.get()) == 0 || errno == EINVAL;
-}
 
 }  // namespace
 

@@ -59,7 +59,7 @@ class ChainSequence final : public PictureSequence<Real, Random> {
     const std::size_t want = std::min({most, this->missing(), drafts_.capacity() + 1}) - 1;
     if (drafts_.size() > want) drafts_.resize(want);
     this->begin_pass();
-    return {item_, tokens_, want, &drafts_, &random_};
+    return {item_, tokens_, want, &drafts_, &random_, this->before_};
   }
 
   void judge(RawRows<Real> raw, std::size_t usable) override {
@@ -68,7 +68,7 @@ class ChainSequence final : public PictureSequence<Real, Random> {
     this->begin_pass();
     std::size_t depth = 0;
     bool accepted = true;
-    for (; accepted && depth < count; ++depth) {
+    for (; accepted && depth < count && !this->done(); ++depth) {
       const TargetRow<Real> row = this->process(before + depth, raw(depth));
       const Judgement<Real> judgement = judge_draft(row, depth);
       meters_.count_test(depth, judgement);
@@ -78,7 +78,9 @@ class ChainSequence final : public PictureSequence<Real, Random> {
     const std::size_t right = depth - (accepted ? 0 : 1);
     kept_ = before == 0 ? 0 : 1 + right;
     this->count_tests(static_cast<std::int64_t>(depth), static_cast<std::int64_t>(right));
-    if (accepted && !this->done()) {
+    if (this->done()) {
+      drafts_.clear();
+    } else if (accepted) {
       const TargetRow<Real> row = this->process(before + count, raw(count));
       this->commit(row, random_.race(this->position(), row.logits), parts_.drafter);
       drafts_.clear();

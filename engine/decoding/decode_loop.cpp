@@ -4,25 +4,15 @@
 #include "engine/decoding/decode_loop.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "engine/core/io.h"
+#include "engine/decoding/broken_logits.h"
 #include "engine/decoding/model_pass.h"
 
 namespace tessera {
 
 namespace {
-
-ErrorInfo unsound_logit(std::int64_t position, std::int64_t id, float value) {
-  return {.kind = ErrorKind::kGeneral,
-          .code = "E_LOGITS",
-          .where = "image token " + std::to_string(position) + ", code " + std::to_string(id),
-          .expected = "a finite logit below 2^100",
-          .found = value != value        ? "NaN"
-                   : std::isinf(value) ? "infinity"
-                                       : std::to_string(value)};
-}
 
 std::int64_t branches_of(const DecodeLimits& limits) { return limits.guided ? 2 : 1; }
 
@@ -30,9 +20,10 @@ ModelPass::Limits pass_limits(const ImageModelConfig& config, const DecodeLimits
   const std::int64_t branches = branches_of(limits);
   const bool rows = limits.shape == PassShape::kRows;
   return {.sequences = limits.items * branches,
+          .capacity = config.cache_rows(limits.prompt_tokens),
+          .logit_rows = limits.items * branches * limits.window,
           .token_rows = limits.items * branches * limits.window,
           .prompt_rows = branches * limits.prompt_tokens,
-          .prompt_tokens = limits.prompt_tokens,
           .branch_rows = DecodeLoop::spare_cache_rows(limits),
           .branch_seen = rows ? config.image_tokens() : limits.window,
           .kv = limits.kv};
@@ -231,8 +222,9 @@ void DecodeLoop::State::judge(Slot& slot, DecodeResult& result) {
     const std::int64_t id = *first_unsound(branch);
     ++result.passes;
     result.status = DecodeStatus::kFailed;
-    result.error = unsound_logit(static_cast<std::int64_t>(result.tokens.size()), id,
-                                    branch[static_cast<std::size_t>(id)]);
+    result.error = unsound_logit(
+        "image token " + std::to_string(result.tokens.size()) + ", code " + std::to_string(id),
+        branch[static_cast<std::size_t>(id)]);
     return;
   }
   slot.sequence->judge(raw, sound);
@@ -342,7 +334,9 @@ std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const B
       limits.shape == PassShape::kTree
           ? TreeSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window)
           : ChainSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window, limits.laws);
-  return ModelPass::buffer_bytes(config, backend, pass_limits(config, limits)) +
+  const ModelPass::Limits pass = pass_limits(config, limits);
+  const std::size_t scratch = ImageModel::scratch_bytes(config, ModelPass::most_rows(pass));
+  return ModelPass::buffer_bytes(config.transformer, config.codes, scratch, backend, pass) +
          static_cast<std::size_t>(limits.items) * sequence;
 }
 

@@ -23,6 +23,7 @@ struct DraftJob {
   std::size_t want = 0;                     // drafts the window shall hold, at most its capacity
   DraftWindow<Real>* window = nullptr;
   Random* random = nullptr;
+  std::span<const std::int32_t> before = {};  // ids in front of a text
 
   // The token at a position of the picture, committed or drafted.
   std::int32_t token(std::size_t position) const {

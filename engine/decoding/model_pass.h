@@ -1,14 +1,15 @@
-// One forward pass over rows of several pictures, built row by row: prompts, or picture tokens
-// behind what is cached, in lines or in trees. Owns the cache and the buffers of the pass, and is
-// all that decoding loops and draft models have to do with the model.
+// One forward pass over rows of several sequences, built row by row: tokens behind what is cached,
+// in lines or in trees, and prompts. Owns the cache and the buffers of the pass, and is all that
+// decoding loops and draft models have to do with the model.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "engine/cache/kv_cache.h"
-#include "engine/model/image_model.h"
+#include "engine/model/token_model.h"
 
 namespace tessera {
 
@@ -16,9 +17,12 @@ class ModelPass {
  public:
   struct Limits {
     std::int64_t sequences = 1;
-    std::int64_t token_rows = 1;     // picture tokens of one pass
-    std::int64_t prompt_rows = 1;    // prompt tokens of one pass
-    std::int64_t prompt_tokens = 1;  // of one sequence
+    std::int64_t capacity = 1;     // cached rows of one sequence, branch_rows apart
+    std::int64_t logit_rows = 1;   // rows of one pass that the head runs for
+    std::int64_t token_rows = 1;   // tokens of one pass
+    std::int64_t prompt_rows = 1;  // prompt rows of one pass
+    bool mixed = false;            // a pass may have both
+    std::int64_t guest_rows = 0;   // of a pass that a caller runs by itself in arena()
     // Rows of one sequence that a pass may feed beside its line, and see beside those in order.
     std::int64_t branch_rows = 0, branch_seen = 0;
     DType kv = DType::kF32;
@@ -26,23 +30,29 @@ class ModelPass {
 
   // Allocates everything; nothing is allocated after this. The model must outlive it. Error
   // kMemory.
-  ModelPass(const ImageModel& model, const Limits& limits);
+  ModelPass(const TokenModel& model, const Limits& limits);
 
-  // Bytes beside the cache.
-  static std::size_t buffer_bytes(const ImageModelConfig& config, const Backend& backend,
+  // Bytes beside the cache, for a model of this shape; `scratch` is its scratch_bytes() of rows().
+  static std::size_t buffer_bytes(const ModelConfig& config, std::int64_t logit_ids,
+                                  std::size_t scratch, const Backend& backend,
                                   const Limits& limits);
+  static std::int64_t most_rows(const Limits& limits);
 
-  const ImageModel& model() const { return model_; }
+  const TokenModel& model() const { return model_; }
   KvCache& cache() { return cache_; }
 
   // Forgets the rows of the last pass.
   void begin();
-  // A prompt of a sequence. One pass has prompts or picture tokens, not both; the rows of one
-  // sequence stand together.
+  // A prompt of a sequence. Prompts stand behind the tokens of a pass; the rows of one sequence
+  // stand together.
   void add_prompt(std::int32_t sequence, std::span<const std::int32_t> ids);
-  // Picture tokens behind all that the sequence has cached.
+  // The next rows of a prompt that is embedded already: [T, D] f32 on the model's device, and the
+  // places of each row in the rotary table, all three alike where it has one axis.
+  void add_prompt_rows(std::int32_t sequence, ConstTensorView rows,
+                       std::span<const std::array<std::int64_t, 3>> places);
+  // Tokens behind all that the sequence has cached.
   void add_tokens(std::int32_t sequence, std::span<const std::int32_t> tokens);
-  // Picture tokens in a line, the first one at `position`: they see the first `shared` rows of the
+  // Tokens in a line, the first one at `position`: they see the first `shared` rows of the
   // sequence, then those of `seen`, then one another. Rows noted earlier in this pass follow the
   // cached ones and may be among them.
   struct Line {
@@ -55,15 +65,18 @@ class ModelPass {
 
   // Runs the rows through the layers; they are cached then.
   void run_layers(const Taps& taps = {});
-  // The picture head: rows [first, first + rows) of the pass give logit rows from `to` on.
+  // The head: rows [first, first + rows) of the pass give logit rows from `to` on.
   void run_head(std::int64_t first, std::int64_t rows, std::int64_t to);
+  // The head for one hidden row [1, D] that came another way.
+  void run_head_of(ConstTensorView hidden, std::int64_t to);
   // Layers and head of all rows.
   void run();
   // Waits, and brings logits to where the host reads them.
   void fetch_logits();
-  // [codes] of a logit row; after fetch_logits(), until the next run.
+  // [logit_ids] of a logit row; after fetch_logits(), until the next run.
   std::span<const float> logits(std::int64_t row) const;
 
+  Arena& arena() { return arena_; }
   TensorView hidden() { return rows_of(hidden_, 0, count_); }
 
  private:
@@ -72,15 +85,17 @@ class ModelPass {
   void note(std::int32_t sequence, std::int64_t position, std::int64_t count);
   std::int64_t noted(std::int32_t sequence) const;
 
-  const ImageModel& model_;
+  const TokenModel& model_;
   KvCache cache_;
   Arena arena_;
-  Tensor rows_, hidden_, logits_;  // [rows, D], [rows, D], [token rows, codes]
-  Tensor host_logits_;             // empty where logits already lie in host memory
-  std::int64_t count_ = 0;
-  bool prompts_ = false, lines_branch_ = false;
+  Tensor rows_, hidden_, logits_;             // [rows, D], [rows, D], [logit rows, logit ids]
+  Tensor host_logits_;                        // empty where logits already lie in host memory
+  std::int64_t count_ = 0, token_count_ = 0;  // rows; tokens, which come first
+  bool mixed_ = false, lines_branch_ = false;
   std::vector<std::int32_t> sequences_, tokens_;
   std::vector<std::int64_t> positions_;
+  std::vector<std::array<std::int64_t, 3>> places_;
+  std::vector<std::int64_t> identity_;  // 0, 1, ...
   std::vector<RowPath> paths_;
   std::vector<std::int32_t> seen_;  // of all paths
   const float* host_ = nullptr;

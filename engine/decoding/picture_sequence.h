@@ -1,5 +1,5 @@
-// One picture while it is decoded, whatever shape its drafts have: what stands, and the bookkeeping
-// of a token that comes to stand. The part of the decode loop between two forward passes, and all
+// One stream of tokens, a picture's or a text's, while it is decoded, whatever shape its drafts
+// have: what stands, and the bookkeeping of a token that comes to stand. The part of the decode loop between two forward passes, and all
 // of it that chance enters; a template on the scalar and on the source of randomness, so that tests
 // enumerate every outcome of this very code.
 //
@@ -53,7 +53,11 @@ class PictureSequence {
   virtual ~PictureSequence() = default;
 
   const std::vector<std::int32_t>& tokens() const { return tokens_; }
-  bool done() const { return tokens_.size() == total_; }
+  bool done() const { return stopped_ || tokens_.size() == total_; }
+  // For texts. Tokens behind which the stream ends before it is full, and the ids that stand before
+  // it, which drafters may copy from. Both borrowed.
+  void stop_behind(std::span<const std::int32_t> ids) { stops_ = ids; }
+  void stand_behind(std::span<const std::int32_t> ids) { before_ = ids; }
   const DecodeMeters& meters() const { return meters_; }
   // Drafts that the last pass tested, and how many of them were right.
   std::int64_t last_tested() const { return last_tested_; }
@@ -96,6 +100,7 @@ class PictureSequence {
   void commit(const TargetRow<Real>& row, std::int32_t token, Drafter<Real, Random>* drafter) {
     meters_.count_token(row, token, random_.uniform({Purpose::kMeter, position()}));
     tokens_.push_back(token);
+    stopped_ = stopped_ || std::find(stops_.begin(), stops_.end(), token) != stops_.end();
     if (drafter != nullptr) drafter->commit({item_, tokens_.size() - 1, token, tokens_, &row});
   }
 
@@ -110,9 +115,12 @@ class PictureSequence {
   DecodeMeters meters_;
   std::size_t total_, item_;
   std::vector<std::int32_t> tokens_;
+  std::span<const std::int32_t> before_;
 
  private:
   std::int64_t last_tested_ = 0, last_accepted_ = 0;
+  std::span<const std::int32_t> stops_;
+  bool stopped_ = false;
 };
 
 }  // namespace tessera

@@ -25,7 +25,7 @@ constexpr std::int64_t kFreshPasses = 6;  // passes after a change that tell of 
 constexpr double kMostStretch = 3;  // passes that take longer had another program's turn in them
 constexpr double kTooSlow = 5;      // widths that take this many times plain are not tried
 constexpr double kSlowGap = 128;    // ... but after so many passes, by times plain
-constexpr double kIdleTests = 16;   // that count for the past while plain decoding asks now and then
+constexpr double kIdleTests = 16;  // that count for the past while plain decoding asks now and then
 
 }  // namespace
 

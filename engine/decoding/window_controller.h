@@ -51,9 +51,9 @@ class WindowController {
   void move_to(std::int64_t window);
 
   std::vector<std::int64_t> widths_;
-  std::vector<double> right_, tried_;  // by depth, decaying counts
-  std::vector<Point> points_;          // by rows, ascending
-  double pace_ = 1;                    // what passes take now, beside what they took at first
+  std::vector<double> right_, tried_;       // by depth, decaying counts
+  std::vector<Point> points_;               // by rows, ascending
+  double pace_ = 1;                         // what passes take now, beside what they took at first
   std::int64_t last_rows_ = 0, alike_ = 0;  // of the last pass; passes of so many rows in a row
   bool probe_plain_ = true;
   std::int64_t window_ = 1, passes_ = 0, held_ = 0, rows_per_window_ = 1;

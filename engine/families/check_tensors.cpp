@@ -100,6 +100,11 @@ void check_tensors(const FamilySpec& spec, const Checkpoint& checkpoint) {
   check(spec.tensors, spec.optional_tensors, spec.ignored, checkpoint, spec.weights.string());
 }
 
+void check_tensors(const std::vector<TensorSpec>& expected, const Checkpoint& checkpoint,
+                   const std::string& file) {
+  check(expected, {}, {"*"}, checkpoint, file);
+}
+
 void check_vq_tensors(const FamilySpec& spec, const Checkpoint& vq_checkpoint) {
   check(spec.vq_tensors, {}, {"quantize.codebook_used", spec.vq.prefix + "quantize.codebook_used"},
         vq_checkpoint, spec.vq_weights.string());

@@ -20,6 +20,7 @@ struct WeightNames {
   std::string layer_prefix;
   std::string attention_norm, ffn_norm, out, down;
   std::vector<std::string> qkv;      // one fused tensor, or q, k, v
+  std::vector<std::string> qkv_bias;  // of the same parts; empty = no biases
   std::vector<std::string> gate_up;  // gate, up
   std::string final_norm;
   std::string prompt_table;
@@ -90,5 +91,8 @@ struct FamilySpec {
 // missing, surplus and wrong-shaped tensors, the first 10 of each and how many there are.
 void check_tensors(const FamilySpec& spec, const Checkpoint& checkpoint);
 void check_vq_tensors(const FamilySpec& spec, const Checkpoint& vq_checkpoint);
+// These tensors alone; what else the checkpoint holds is other parts' business.
+void check_tensors(const std::vector<TensorSpec>& expected, const Checkpoint& checkpoint,
+                   const std::string& file);
 
 }  // namespace tessera

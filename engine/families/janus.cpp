@@ -12,104 +12,24 @@
 
 #include "engine/core/io.h"
 #include "engine/families/family.h"
+#include "engine/families/language.h"
 #include "engine/families/published_sizes.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxHidden = 65536;
-constexpr std::int64_t kMaxHeads = 1024;
-constexpr std::int64_t kMaxLayers = 1024;
-constexpr std::int64_t kMaxFfn = std::int64_t{1} << 20;
-constexpr std::int64_t kMaxVocab = std::int64_t{1} << 22;
 constexpr std::int64_t kMaxCodes = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxSide = 16384;  // pixels
 // The rotary table is built for this many prompt rows at most; published prompts are far shorter.
 constexpr std::int64_t kMaxPrompt = 4096;
 
-const Json& empty_object() {
-  static const Json kEmpty = Json::object();
-  return kEmpty;
-}
-
-// A sub-object, or one without keys (so that every field takes its class default) when absent.
-JsonReader sub_config(const JsonReader& parent, std::string_view key) {
-  if (parent.has(key)) return parent.object(key);
-  return JsonReader(empty_object(), parent.file(), parent.path_of(key));
-}
+constexpr std::string_view kLanguages[] = {"llama"};
 
 void require_equal(const JsonReader& reader, std::string_view key, std::int64_t found,
                    std::int64_t wanted, const char* what) {
   if (found == wanted) return;
   reader.fail(key, std::to_string(wanted) + " (" + what + ")", std::to_string(found));
-}
-
-// --- the language model -------------------------------------------------------------------------
-
-double rope_theta(const JsonReader& text) {
-  if (text.has("rope_scaling")) {
-    const JsonReader scaling = text.object("rope_scaling");
-    const std::string kind = scaling.string_or("rope_type", scaling.string_or("type", "default"));
-    if (kind != "default") text.fail("rope_scaling", "no scaling of rotary positions", kind);
-  }
-  if (!text.has("rope_parameters")) return text.number_or("rope_theta", 10000.0, 1.0, 1e9);
-  const JsonReader rope = text.object("rope_parameters");
-  const std::string kind = rope.string_or("rope_type", "default");
-  if (kind != "default") rope.fail("rope_type", "\"default\"", kind);
-  return rope.number_or("rope_theta", text.number_or("rope_theta", 10000.0, 1.0, 1e9), 1.0, 1e9);
-}
-
-struct Llama {
-  ModelConfig model;
-  std::int64_t vocab = 0;
-  std::int64_t max_positions = 0;
-  bool tied = false;
-};
-
-// Absent keys are the defaults of the reference's Llama class.
-Llama parse_llama(const JsonReader& text) {
-  Llama out;
-  ModelConfig& model = out.model;
-  const std::string type = text.string_or("model_type", "llama");
-  if (type != "llama") text.fail("model_type", "\"llama\"", type);
-  const std::string act = text.string_or("hidden_act", "silu");
-  if (act != "silu" && act != "swish") text.fail("hidden_act", "\"silu\"", act);
-  for (const char* key : {"attention_bias", "mlp_bias"}) {
-    if (text.boolean_or(key, false)) text.fail(key, "false", "true");
-  }
-  model.width = text.integer_or("hidden_size", 4096, 1, kMaxHidden);
-  model.layers = text.integer_or("num_hidden_layers", 32, 1, kMaxLayers);
-  model.heads = text.integer_or("num_attention_heads", 32, 1, kMaxHeads);
-  model.kv_heads = text.integer_or("num_key_value_heads", model.heads, 1, kMaxHeads);
-  if (model.heads % model.kv_heads != 0) {
-    text.fail("num_key_value_heads", "a divisor of " + std::to_string(model.heads),
-              std::to_string(model.kv_heads));
-  }
-  if (!text.has("head_dim") && model.width % model.heads != 0) {
-    text.fail("hidden_size", "a multiple of " + std::to_string(model.heads) + " heads",
-              std::to_string(model.width));
-  }
-  // All heads together stay below 2^18, so that no derived size can leave 64 bits.
-  const std::int64_t widest = std::min<std::int64_t>(4096, (std::int64_t{1} << 18) / model.heads);
-  model.head_dim = text.integer_or("head_dim", model.width / model.heads, 2, widest);
-  if (model.head_dim > widest) {
-    text.fail("hidden_size", "heads of at most " + std::to_string(widest) + " elements",
-              std::to_string(model.head_dim));
-  }
-  if (model.head_dim % 2 != 0) {
-    text.fail(text.has("head_dim") ? "head_dim" : "hidden_size", "an even head width",
-              std::to_string(model.head_dim));
-  }
-  model.ffn_width = text.integer_or("intermediate_size", 11008, 1, kMaxFfn);
-  model.norm_eps = static_cast<float>(text.number_or("rms_norm_eps", 1e-6, 1e-12, 0.1));
-  model.rope.layout = RopeLayout::kOneD;
-  model.rope.pairing = RopePairing::kHalfSplit;
-  model.rope.theta = rope_theta(text);
-  out.vocab = text.integer_or("vocab_size", 32000, 1, kMaxVocab);
-  out.max_positions = text.integer_or("max_position_embeddings", 2048, 2, std::int64_t{1} << 24);
-  out.tied = text.boolean_or("tie_word_embeddings", false);
-  return out;
 }
 
 // --- the understanding half ---------------------------------------------------------------------
@@ -301,38 +221,6 @@ void read_sampling(const ModelSource& source, FamilySpec& spec) {
   spec.draft_model = folder_name(reader, "draft_model");
 }
 
-void list_language(const ModelConfig& model, std::int64_t vocab, const std::string& root,
-                   TensorList& list) {
-  list.add(root + "embed_tokens.weight", {vocab, model.width});
-  for (std::int64_t i = 0; i < model.layers; ++i) {
-    const std::string layer = root + "layers." + std::to_string(i) + ".";
-    list.add(layer + "self_attn.q_proj.weight", {model.q_width(), model.width});
-    list.add(layer + "self_attn.k_proj.weight", {model.kv_width(), model.width});
-    list.add(layer + "self_attn.v_proj.weight", {model.kv_width(), model.width});
-    list.add(layer + "self_attn.o_proj.weight", {model.width, model.q_width()});
-    list.add(layer + "mlp.gate_proj.weight", {model.ffn_width, model.width});
-    list.add(layer + "mlp.up_proj.weight", {model.ffn_width, model.width});
-    list.add(layer + "mlp.down_proj.weight", {model.width, model.ffn_width});
-    list.add(layer + "input_layernorm.weight", {model.width});
-    list.add(layer + "post_attention_layernorm.weight", {model.width});
-  }
-  list.add(root + "norm.weight", {model.width});
-}
-
-WeightNames language_names(const std::string& root) {
-  WeightNames names;
-  names.layer_prefix = root + "layers.{}.";
-  names.attention_norm = "input_layernorm.weight";
-  names.ffn_norm = "post_attention_layernorm.weight";
-  names.qkv = {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"};
-  names.out = "self_attn.o_proj.weight";
-  names.gate_up = {"mlp.gate_proj.weight", "mlp.up_proj.weight"};
-  names.down = "mlp.down_proj.weight";
-  names.final_norm = root + "norm.weight";
-  names.prompt_table = root + "embed_tokens.weight";
-  return names;
-}
-
 // Code table, aligner and head, all under the names already set in spec.names.
 void list_generation(const FamilySpec& spec, TensorList& list) {
   const std::int64_t width = spec.model.transformer.width;
@@ -348,7 +236,7 @@ void list_generation(const FamilySpec& spec, TensorList& list) {
 FamilySpec parse_hf(const ModelSource& source) {
   const JsonReader config(*source.config, source.config_file);
   FamilySpec spec;
-  const Llama llama = parse_llama(sub_config(config, "text_config"));
+  const LanguageConfig llama = parse_language(sub_config(config, "text_config"), kLanguages);
   const std::int64_t hidden = llama.model.width;
   spec.model.transformer = llama.model;
   spec.model.prompt_vocab = llama.vocab;
@@ -365,7 +253,7 @@ FamilySpec parse_hf(const ModelSource& source) {
   }
   finish_identity(source, spec);
   read_sampling(source, spec);
-  spec.names = language_names("model.language_model.");
+  spec.names = language_names(llama.model, "model.language_model.");
   spec.names.code_table = "model.generation_embeddings.weight";
   spec.names.align_in = "model.generation_aligner.fc1";
   spec.names.align_out = "model.generation_aligner.hidden_layers.0";
@@ -478,7 +366,7 @@ void check_original_widths(const JsonReader& config, std::int64_t hidden, const 
 FamilySpec parse_original(const ModelSource& source) {
   const JsonReader config(*source.config, source.config_file);
   FamilySpec spec;
-  const Llama llama = parse_llama(sub_config(config, "language_config"));
+  const LanguageConfig llama = parse_language(sub_config(config, "language_config"), kLanguages);
   const std::int64_t hidden = llama.model.width;
   spec.model.transformer = llama.model;
   spec.model.prompt_vocab = llama.vocab;
@@ -490,7 +378,7 @@ FamilySpec parse_original(const ModelSource& source) {
                   spec);
   finish_identity(source, spec);
   read_sampling(source, spec);
-  spec.names = language_names("language_model.model.");
+  spec.names = language_names(llama.model, "language_model.model.");
   spec.names.code_table = "gen_embed.weight";
   spec.names.align_in = "gen_aligner.layers.0";
   spec.names.align_out = "gen_aligner.layers.2";

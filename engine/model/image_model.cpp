@@ -16,8 +16,7 @@ std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols) {
 }  // namespace
 
 ImageModel::ImageModel(Backend& backend, const ImageModelConfig& config, ImageModelWeights weights)
-    : backend_(&backend),
-      config_(config),
+    : config_(config),
       transformer_(backend, config.transformer, std::move(weights.transformer)),
       prompt_table_(std::move(weights.prompt_table)),
       code_table_(std::move(weights.code_table)),
@@ -33,36 +32,36 @@ ImageModel::ImageModel(Backend& backend, const ImageModelConfig& config, ImageMo
 
 void ImageModel::embed_prompt(std::span<const std::int32_t> tokens, TensorView out) const {
   expects(static_cast<std::int64_t>(tokens.size()) <= config_.max_prompt, "the prompt fits");
-  ops::embedding(*backend_, prompt_table_.view(), tokens, out);
+  ops::embedding(backend(), prompt_table_.view(), tokens, out);
 }
 
-void ImageModel::embed_image_tokens(std::span<const std::int32_t> ids, Arena& arena,
-                                    TensorView out) const {
+void ImageModel::embed_tokens(std::span<const std::int32_t> ids, Arena& arena,
+                              TensorView out) const {
   if (config_.code_width == 0) {
-    ops::embedding(*backend_, code_table_.view(), ids, out);
+    ops::embedding(backend(), code_table_.view(), ids, out);
     return;
   }
   const std::size_t mark = arena.used();
   const auto rows = static_cast<std::int64_t>(ids.size());
   const TensorView codes = arena.take(DType::kF32, Shape{rows, config_.code_width});
   const TensorView inner = arena.take(DType::kF32, Shape{rows, width()});
-  ops::embedding(*backend_, code_table_.view(), ids, codes);
-  apply(*backend_, align_in_, codes, inner);
-  ops::gelu(*backend_, inner, inner);
-  apply(*backend_, align_out_, inner, out);
+  ops::embedding(backend(), code_table_.view(), ids, codes);
+  apply(backend(), align_in_, codes, inner);
+  ops::gelu(backend(), inner, inner);
+  apply(backend(), align_out_, inner, out);
   arena.rewind(mark);
 }
 
-void ImageModel::image_logits(ConstTensorView hidden, Arena& arena, TensorView out) const {
+void ImageModel::logits(ConstTensorView hidden, Arena& arena, TensorView out) const {
   if (head_in_.weight.n == 0) {
-    apply(*backend_, head_out_, hidden, out);
+    apply(backend(), head_out_, hidden, out);
     return;
   }
   const std::size_t mark = arena.used();
   const TensorView inner = arena.take(DType::kF32, Shape{hidden.shape[0], head_in_.weight.n});
-  apply(*backend_, head_in_, hidden, inner);
-  ops::gelu(*backend_, inner, inner);
-  apply(*backend_, head_out_, inner, out);
+  apply(backend(), head_in_, hidden, inner);
+  ops::gelu(backend(), inner, inner);
+  apply(backend(), head_out_, inner, out);
   arena.rewind(mark);
 }
 

@@ -9,7 +9,7 @@
 
 #include "engine/core/tensor.h"
 #include "engine/model/model_config.h"
-#include "engine/model/transformer.h"
+#include "engine/model/token_model.h"
 #include "engine/nn/linear.h"
 #include "engine/sampling/grammar.h"
 
@@ -75,35 +75,36 @@ struct ImageModelWeights {
   Linear head_out;      // [codes, D]
 };
 
-class ImageModel {
+class ImageModel final : public TokenModel {
  public:
   ImageModel(Backend& backend, const ImageModelConfig& config, ImageModelWeights weights);
 
   const ImageModelConfig& config() const { return config_; }
-  const Transformer& transformer() const { return transformer_; }
-  Backend& backend() const { return *backend_; }
-  std::int64_t width() const { return config_.transformer.width; }
+  const Transformer& transformer() const override { return transformer_; }
+  // Picture codes: control ids need no logits.
+  std::int64_t logit_ids() const override { return config_.codes; }
   std::int64_t image_token_count() const { return config_.image_tokens(); }
 
   // Ids in [0, prompt_vocab), at most max_prompt of them. out [T, D].
-  void embed_prompt(std::span<const std::int32_t> tokens, TensorView out) const;
+  void embed_prompt(std::span<const std::int32_t> tokens, TensorView out) const override;
   // Ids of picture codes or control ids. out [M, D].
-  void embed_image_tokens(std::span<const std::int32_t> ids, Arena& arena, TensorView out) const;
-  // hidden [M, D] after the final norm, out [M, codes] f32: control ids need no logits.
-  void image_logits(ConstTensorView hidden, Arena& arena, TensorView out) const;
+  void embed_tokens(std::span<const std::int32_t> ids, Arena& arena, TensorView out) const override;
+  // hidden [M, D] after the final norm, out [M, codes] f32.
+  void logits(ConstTensorView hidden, Arena& arena, TensorView out) const override;
   // The prompt of the unconditional branch; pad_token is read under kPadBetweenEnds only.
   std::vector<std::int32_t> unconditional_prompt(std::span<const std::int32_t> prompt,
                                                  std::int32_t pad_token) const;
 
   // Arena bytes for any one of the calls above or Transformer::forward with this many rows.
-  std::size_t scratch_bytes(std::int64_t rows) const { return scratch_bytes(config_, rows); }
+  std::size_t scratch_bytes(std::int64_t rows) const override {
+    return scratch_bytes(config_, rows);
+  }
   static std::size_t scratch_bytes(const ImageModelConfig& config, std::int64_t rows);
   std::size_t weight_bytes() const;
   // Bytes of weights that one decode step reads, the KV cache not counted.
   std::size_t step_weight_bytes() const;
 
  private:
-  Backend* backend_;
   ImageModelConfig config_;
   Transformer transformer_;
   Tensor prompt_table_, code_table_;

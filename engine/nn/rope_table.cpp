@@ -19,6 +19,24 @@ std::vector<float> inverse_frequencies(double theta, std::int64_t width, std::in
   return out;
 }
 
+// In f32, as the reference has it.
+void stretch_frequencies(const RopeStretch& stretch, std::vector<float>& frequencies) {
+  if (stretch.factor == 1.0) return;
+  constexpr float kTurn = 6.283185307179586f;
+  const auto factor = static_cast<float>(stretch.factor);
+  const auto original = static_cast<float>(stretch.original);
+  const auto low = static_cast<float>(stretch.low), high = static_cast<float>(stretch.high);
+  for (float& frequency : frequencies) {
+    const float wave = kTurn / frequency;
+    if (wave > original / low) {
+      frequency /= factor;
+    } else if (wave >= original / high) {
+      const float smooth = (original / wave - low) / (high - low);
+      frequency = (1.0f - smooth) * frequency / factor + smooth * frequency;
+    }
+  }
+}
+
 struct HostTable {
   std::int64_t half;
   std::vector<float> cos, sin;
@@ -31,7 +49,8 @@ struct HostTable {
 };
 
 void fill_one_d(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
-  const std::vector<float> frequency = inverse_frequencies(spec.theta, head_dim, table.half);
+  std::vector<float> frequency = inverse_frequencies(spec.theta, head_dim, table.half);
+  stretch_frequencies(spec.stretch, frequency);
   for (std::int64_t position = 0; position < spec.positions; ++position) {
     for (std::int64_t i = 0; i < table.half; ++i) {
       table.turn(position, i,
@@ -76,6 +95,21 @@ RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t h
     fill_one_d(spec, head_dim, table);
   }
   return {upload(backend, table.cos, shape), upload(backend, table.sin, shape), spec.pairing};
+}
+
+void fill_grid_rope(std::span<const GridPlace> places, double theta, std::int64_t head_dim,
+                    float* cos, float* sin) {
+  expects(head_dim > 0 && head_dim % 4 == 0, "pairs by row and by column fill the head");
+  const std::int64_t quarter = head_dim / 4;
+  const std::vector<float> frequency = inverse_frequencies(theta, head_dim / 2, quarter);
+  for (const GridPlace& place : places) {
+    for (std::int64_t i = 0; i < 2 * quarter; ++i) {
+      const auto position = static_cast<float>(i < quarter ? place.row : place.col);
+      const float angle = position * frequency[static_cast<std::size_t>(i % quarter)];
+      *cos++ = static_cast<float>(std::cos(static_cast<double>(angle)));
+      *sin++ = static_cast<float>(std::sin(static_cast<double>(angle)));
+    }
+  }
 }
 
 }  // namespace tessera

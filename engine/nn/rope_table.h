@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "engine/backend/backend.h"
 #include "engine/core/tensor.h"
@@ -16,11 +17,21 @@ namespace tessera {
 
 enum class RopeLayout : std::uint8_t { kOneD, kGrid2d };
 
+// Frequencies stretched for longer texts than the model was first trained on (Llama 3.1): a pair that
+// turns once in more than original / low positions turns `factor` times slower, one that turns in
+// fewer than original / high as before, and those between in between.
+struct RopeStretch {
+  double factor = 1.0;  // 1 = none
+  double low = 1.0, high = 4.0;
+  std::int64_t original = 8192;  // positions
+};
+
 struct RopeSpec {
   RopeLayout layout = RopeLayout::kOneD;
   RopePairing pairing = RopePairing::kHalfSplit;
   double theta = 10000.0;
   std::int64_t positions = 0;       // rows of a 1-D table
+  RopeStretch stretch = {};         // 1-D
   std::int64_t condition_rows = 0;  // 2-D: zero rows in front
   std::int64_t grid_rows = 0;       // 2-D
   std::int64_t grid_cols = 0;       // 2-D
@@ -47,5 +58,17 @@ struct RopeTable {
 // f32 where the reference rounds them; cosine and sine are those of the f32 angle, correctly
 // rounded in all but a few cases in a thousand million.
 RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t head_dim);
+
+// One place of a grid of patches.
+struct GridPlace {
+  std::int32_t row = 0;
+  std::int32_t col = 0;
+};
+
+// The 2-D angles for places in any order, without condition rows: cos and sin [places, head_dim/2]
+// in host memory, the first half of the pairs by row, the second by column. head_dim is a multiple
+// of 4. (Qwen2-VL, Wang et al. 2024, with half-split pairs.)
+void fill_grid_rope(std::span<const GridPlace> places, double theta, std::int64_t head_dim,
+                    float* cos, float* sin);
 
 }  // namespace tessera

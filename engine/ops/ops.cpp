@@ -1,29 +1,9 @@
 // Checks in front of every backend call. The messages name the op; the numbers are the caller's.
 #include "engine/ops/ops.h"
 
+#include "engine/ops/checks.h"
+
 namespace tessera::ops {
-
-namespace {
-
-void expects_rank(const ConstTensorView& view, int rank, const char* what) {
-  expects(view.shape.rank() == rank, what);
-}
-
-void expects_f32(Backend& backend, const ConstTensorView& view, const char* what) {
-  expects(view.dtype == DType::kF32 && view.device == backend.device() &&
-              (view.data != nullptr || view.shape.elements() == 0),
-          what);
-}
-
-void expects_vector(Backend& backend, const ConstTensorView& view, std::int64_t n,
-                    const char* what) {
-  expects_f32(backend, view, what);
-  expects(view.shape == Shape{n}, what);
-}
-
-bool is_storage(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16; }
-
-}  // namespace
 
 void linear(Backend& backend, ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
             TensorView out) {
@@ -134,6 +114,10 @@ void check_segment(Backend& backend, const AttentionArgs& args, const AttentionS
   expects(segment.first_visible >= (segment.causal ? 0 : 1) && visible <= keys.shape[0] &&
               visible <= segment.values.shape[0],
           "attention: every visible key is in the cache, and there is one");
+  if (!segment.key_bias.empty()) {
+    expects_f32(backend, segment.key_bias, "attention: key_bias is f32 on the device");
+    expects(segment.key_bias.shape.elements() >= visible, "attention: key_bias has every key");
+  }
   if (segment.listed.empty()) return;
   expects(segment.listed_from >= 0 && segment.listed_from <= visible &&
               static_cast<std::int64_t>(segment.listed.size()) >= visible - segment.listed_from,
@@ -151,6 +135,11 @@ void attention(Backend& backend, const AttentionArgs& args) {
   expects_rank(args.q, 3, "attention: q is [M, heads, hd]");
   expects(args.out.shape == args.q.shape && args.out.data != args.q.data,
           "attention: out has the shape of q and is not q");
+  if (!args.log_sum.empty()) {
+    expects_f32(backend, args.log_sum, "attention: log_sum is f32 on the device");
+    expects(args.log_sum.shape == Shape({args.q.shape[0], args.q.shape[1]}),
+            "attention: log_sum is [M, heads]");
+  }
   std::int64_t next = 0;
   for (const AttentionSegment& segment : args.segments) {
     check_segment(backend, args, segment);

@@ -23,12 +23,24 @@ void add(Backend& backend, ConstTensorView a, ConstTensorView b, TensorView out)
 // SwiGLU (Shazeer 2020): out = silu(gate) * up with gate_up [M,2F] = [gate | up], out [M,F].
 void silu_mul(Backend& backend, ConstTensorView gate_up, TensorView out);
 void gelu(Backend& backend, ConstTensorView x, TensorView out);
+// The tanh form of GELU, and x sigmoid(1.702 x) (Hendrycks & Gimpel 2016).
+void gelu_tanh(Backend& backend, ConstTensorView x, TensorView out);
+void quick_gelu(Backend& backend, ConstTensorView x, TensorView out);
+// LayerNorm (Ba et al. 2016).  x, out [M,C], weight, bias [C].
+void layer_norm(Backend& backend, ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
+                float eps, TensorView out);
+// Softmax over every row [N] of x [M,N]; out may be x.
+void softmax_rows(Backend& backend, ConstTensorView x, TensorView out);
+// out [K,C]: row to[i] is the sum of weight[i] * x[i] in the order of i, zero if there is none.
+void combine_rows(Backend& backend, ConstTensorView x, std::span<const std::int32_t> to,
+                  std::span<const float> weight, TensorView out);
 // Rotary embedding (Su et al. 2021). x [M,heads,hd] in place; cos, sin [M,hd/2].
 void rope(Backend& backend, TensorView x, ConstTensorView cos, ConstTensorView sin,
           RopePairing pairing);
 void store_rows(Backend& backend, const float* rows, std::int64_t row_stride,
                 std::span<const std::int64_t> slots, TensorView cache);
 void attention(Backend& backend, const AttentionArgs& args);
+void row_attention(Backend& backend, const RowAttentionArgs& args);
 void conv2d(Backend& backend, const Conv2dArgs& args);
 void group_norm_coefficients(Backend& backend, ConstTensorView x, int groups, float eps,
                              ConstTensorView gamma, ConstTensorView beta, TensorView scale,

@@ -30,14 +30,18 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"engine/decoding", {"engine/model", "engine/sampling", "engine/cache"}},
     {"vision/scene", {"engine/core"}},
     {"vision/image", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
+    {"vision/codec", {"vision/image", "engine/core"}},
     {"vision/judge", {"vision/scene", "vision/image", "engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"vision/pruning", {"engine/core"}},
+    {"vision/encoder", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"tokenizers/text", {"engine/core"}},
     {"tokenizers/visual", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
+    {"apps/captions", {"engine/core"}},
     {"apps/pipeline",
-     {"vision/scene", "vision/image", "vision/judge", "tokenizers/text", "tokenizers/visual",
+     {"apps/captions", "vision/scene", "vision/image", "vision/pruning", "vision/encoder", "vision/judge", "tokenizers/text", "tokenizers/visual",
       "engine/families", "engine/decoding"}},
     {"apps/bench", {"apps/pipeline"}},
+    {"apps/helper", {"vision/codec", "engine/core"}},
     {"apps/cli", {"apps/pipeline", "apps/bench"}},
 };
 
@@ -53,7 +57,9 @@ const std::vector<OutsideRule> kOutside = {
     {"cuda", {"engine/backend/cuda"}},
     {"cublas", {"engine/backend/cuda"}},
     {"cudnn", {"engine/backend/cuda"}},
-    {"png.h", {"vision/image"}},
+    {"png.h", {"vision/image", "vision/codec"}},
+    {"jpeglib.h", {"vision/codec"}},
+    {"webp/", {"vision/codec"}},
     {"pcre2.h", {"tokenizers/text"}},
     {"utf8proc.h", {"tokenizers/text"}},
     {"CLI/", {"apps/cli"}},
@@ -150,6 +156,12 @@ TEST(Layering, ForbiddenIncludesAreCaught) {
   EXPECT_EQ(count("tokenizers/text/a.cpp", "#include \"engine/backend/backend.h\"\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include \"tokenizers/visual/vq_tokenizer.h\"\n"), 1u);
   EXPECT_EQ(count("apps/pipeline/a.cpp", "#include <png.h>\n"), 1u);
+  EXPECT_EQ(count("apps/helper/a.cpp", "#include \"vision/codec/decode.h\"\n"), 0u);
+  EXPECT_EQ(count("apps/pipeline/a.cpp", "#include \"vision/codec/decode.h\"\n"), 1u);
+  EXPECT_EQ(count("vision/image/a.cpp", "#include \"vision/codec/decode.h\"\n"), 1u);
+  EXPECT_EQ(count("vision/image/a.cpp", "#include <jpeglib.h>\n"), 1u);
+  EXPECT_EQ(count("vision/image/a.cpp", "#include <webp/decode.h>\n"), 1u);
+  EXPECT_EQ(count("apps/captions/a.cpp", "#include \"vision/image/image.h\"\n"), 1u);
   EXPECT_EQ(count("engine/model/a.h", "#include <nlohmann/json.hpp>\n"), 1u);
   EXPECT_EQ(count("tokenizers/text/a.cpp", "#include <regex>\n"), 1u);
   EXPECT_EQ(count("engine/core/a.cpp", "#include \"json.h\"\n"), 1u) << "paths start at the root";

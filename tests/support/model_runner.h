@@ -102,14 +102,14 @@ class ModelRunner {
 
   std::vector<float> token_rows(const std::vector<std::int32_t>& ids) {
     std::vector<float> rows(ids.size() * static_cast<std::size_t>(model_.width()));
-    model_.embed_image_tokens(ids, arena_, matrix(rows, model_.width()));
+    model_.embed_tokens(ids, arena_, matrix(rows, model_.width()));
     return rows;
   }
 
   std::vector<float> logits(std::vector<float> hidden) {
     const std::size_t rows = hidden.size() / static_cast<std::size_t>(model_.width());
     std::vector<float> out(rows * static_cast<std::size_t>(model_.config().codes));
-    model_.image_logits(matrix(hidden, model_.width()), arena_, matrix(out, model_.config().codes));
+    model_.logits(matrix(hidden, model_.width()), arena_, matrix(out, model_.config().codes));
     return out;
   }
 

@@ -195,7 +195,13 @@ class FlowCut final : public Pruner {
     if (cls.source == RowSource::kCls) {
       const Signal& own = in.signals.get(name(), SignalKind::kClsValue, layer);
       const auto tile = std::max(in.block[tokens.front()].tile, 0);
-      likeness = value_likeness(own.values.row(tile), values, tokens, 1.0f, true, scratch);
+      likeness = product_softmax({.query = own.values.row(tile),
+                                  .heads = values.heads,
+                                  .rows = values.values,
+                                  .row_heads = values.heads,
+                                  .listed = tokens,
+                                  .with_self = true},
+                                 scratch);
     }
     return {normalise(attention), combine(attention, normalise(likeness), values, tokens, scratch)};
   }
@@ -223,32 +229,6 @@ class FlowCut final : public Pruner {
     return out;
   }
 
-  // Softmax over the tokens (and the asking one itself) of scale * own . v, mean over heads.
-  static std::span<float> value_likeness(std::span<const float> own, const Signal& values,
-                                         std::span<const TokenIndex> tokens, float scale,
-                                         bool with_self, PruneScratch& scratch) {
-    const std::int64_t heads = values.heads;
-    expects(static_cast<std::int64_t>(own.size()) == values.values.columns, "values of one width");
-    const auto width = own.size() / static_cast<std::size_t>(heads);
-    const auto out = scratch.take<float>(static_cast<std::int64_t>(tokens.size()));
-    const auto logits = scratch.take<double>(static_cast<std::int64_t>(tokens.size()));
-    for (std::size_t h = 0; h < static_cast<std::size_t>(heads); ++h) {
-      const auto head = own.subspan(h * width, width);
-      const double self = with_self ? scale * dot(head, head) : -HUGE_VAL;
-      double highest = self;
-      for (std::size_t i = 0; i < tokens.size(); ++i) {
-        logits[i] = scale * dot(head, values.values.row(tokens[i]).subspan(h * width, width));
-        highest = std::max(highest, logits[i]);
-      }
-      double sum = std::exp(self - highest);
-      for (double& logit : logits) sum += (logit = std::exp(logit - highest));
-      for (std::size_t i = 0; i < tokens.size(); ++i) {
-        out[i] += static_cast<float>(logits[i] / sum / static_cast<double>(heads));
-      }
-    }
-    return out;
-  }
-
   PrunePlan in_llm(const PruneInputs& in, const PruneState& state, PruneScratch& scratch) const {
     const std::int64_t total = in.block.count();
     const int layer = in.hook.layer - 1;
@@ -263,25 +243,23 @@ class FlowCut final : public Pruner {
     if (!groups.tokens.empty()) {
       const auto tokens = groups.tokens;
       const auto count = static_cast<std::int64_t>(tokens.size());
-      const auto gathered = scratch.take<float>(count * keys.values.columns);
-      for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const auto row = keys.values.row(tokens[i]);
-        std::copy(row.begin(), row.end(),
-                  gathered.begin() + static_cast<std::ptrdiff_t>(i * row.size()));
-      }
-      const float scale = 1.0f / std::sqrt(static_cast<float>(query.values.columns));
-      const auto weights = row_attention({.queries = query.values,
-                                          .keys = {gathered.data(), count, keys.values.columns},
-                                          .heads = query.values.rows,
-                                          .kv_heads = keys.heads,
-                                          .scale = scale,
-                                          .columns = count,
-                                          .reduce = AttentionReduce::kMean},
-                                         scratch);
-      const auto attention = scratch.take<float>(count);
-      std::copy(weights.begin(), weights.end(), attention.begin());
-      const auto likeness =
-          value_likeness(own.values.row(0), values, tokens, scale, false, scratch);
+      const MatrixView last = query.values;  // [heads, head_dim], dense
+      const float scale = 1.0f / std::sqrt(static_cast<float>(last.columns));
+      const auto attention =
+          product_softmax({.query = {last.data, static_cast<std::size_t>(last.rows * last.columns)},
+                           .heads = last.rows,
+                           .rows = keys.values,
+                           .row_heads = keys.heads,
+                           .listed = tokens,
+                           .scale = scale},
+                          scratch);
+      const auto likeness = product_softmax({.query = own.values.row(0),
+                                             .heads = values.heads,
+                                             .rows = values.values,
+                                             .row_heads = values.heads,
+                                             .listed = tokens,
+                                             .scale = scale},
+                                            scratch);
       const auto scores =
           combine(normalise(attention), normalise(likeness), values, tokens, scratch);
       const std::int64_t keep = state.numbers.empty()

@@ -83,24 +83,20 @@ enum class KneeAxes : std::uint8_t { kRaw, kNormalised };
 // to 1.
 std::int64_t knee(std::span<const float> descending, KneeAxes axes);
 
-enum class AttentionReduce : std::uint8_t {
-  kNone,      // [heads * rows, columns], head-major
-  kHeadMean,  // [rows, columns]
-  kHeadSum,   // [rows, columns]
-  kMean,      // [1, columns]: over heads and rows
+// How much one query looks at listed rows, by these rows alone. Attention weights as the running
+// model has them come as signals: the runtime's own op recovers them from its log-sums. This is for
+// methods that take another softmax than the model's, and works on plain views because a selection
+// is a function of its inputs and knows no backend.
+struct ProductSoftmax {
+  std::span<const float> query;  // [heads * head_dim]
+  std::int64_t heads = 1;
+  MatrixView rows;             // [all rows, row_heads * head_dim]
+  std::int64_t row_heads = 1;  // head h of the query meets part h / (heads / row_heads) of a row
+  std::span<const TokenIndex> listed;
+  float scale = 1;         // of the products
+  bool with_self = false;  // the query's product with itself counts in the sum
 };
-struct RowAttention {
-  MatrixView queries;  // [heads * rows, head_dim], head-major: row h * rows + r
-  MatrixView keys;     // [all columns, kv_heads * head_dim]; head h reads part h / (heads/kv_heads)
-  std::int64_t heads = 1, kv_heads = 1;
-  // ln of the sum over all keys of exp(logit), one a query row: weights of the running attention.
-  // Empty: softmax over the range of columns alone.
-  std::span<const float> log_sum_exp;
-  float scale = 1;              // of the logits
-  std::span<const float> bias;  // added to the logits, one a key of the matrix; or empty
-  std::int64_t first_column = 0, columns = 0;  // the range
-  AttentionReduce reduce = AttentionReduce::kNone;
-};
-std::span<const float> row_attention(const RowAttention& request, PruneScratch& scratch);
+// Softmax over the listed rows of scale * (query . row), mean over heads, [listed]; in double.
+std::span<float> product_softmax(const ProductSoftmax& request, PruneScratch& scratch);
 
 }  // namespace tessera

@@ -115,9 +115,9 @@ class SparseVlm final : public Pruner {
   explicit SparseVlm(const Settings& settings) : settings_(settings) {}
   std::string_view name() const override { return "sparsevlm"; }
 
-  std::vector<Hook> hooks(const PrunedModel&) const override {
+  std::vector<Hook> hooks(const PrunedModel& model) const override {
     std::vector<Hook> out = {{HookPoint::kAfterProjector}};
-    for (const int layer : settings_.layers) out.push_back({HookPoint::kBeforeLlm, layer + 1});
+    for (const int layer : layers_in(model)) out.push_back({HookPoint::kBeforeLlm, layer + 1});
     return out;
   }
   std::vector<SignalNeed> needs(const Hook& hook, const PrunedModel&,
@@ -157,6 +157,19 @@ class SparseVlm final : public Pruner {
   }
 
  private:
+  // A model too shallow for these layers is pruned at the same share of its depth, the published
+  // ones being of 32 (ours).
+  std::array<int, kSparseVlmStages> layers_in(const PrunedModel& model) const {
+    std::array<int, kSparseVlmStages> out = settings_.layers;
+    if (out.back() + 1 < model.llm_layers) return out;
+    int least = 0;
+    for (int& layer : out) {
+      layer = std::max(least, static_cast<int>(round_half_even(layer * model.llm_layers / 32.0)));
+      least = layer + 1;
+    }
+    return out;
+  }
+
   // State: numbers = {next stage, the three counts, raters...}.
   void begin(const PruneInputs& in, std::span<const TokenIndex> tokens, PruneState& state,
              PruneScratch& scratch) const {

@@ -68,13 +68,13 @@ class Tome final : public Pruner {
           settings_.r > 0 ? settings_.r : (excess + to_go - 1) / std::max(to_go, std::int64_t{1});
       if (!tokens.empty()) merge_tile(in, keys, tokens, wanted, merges, scratch);
     }
+    // Padding that leaves changes what others attend to: it stays while nothing has to go.
+    if (merges.empty()) return whole_plan(in.block, in.budget, renumber_unless_3d(in.block));
     for (const Merge& merge : merges) chosen[static_cast<std::size_t>(merge.source)] = 0;
     PrunePlan plan = plan_of(in.block, in.budget, chosen, renumber_unless_3d(in.block));
-    if (!merges.empty()) {
-      plan.rule = MergeRule::kSizeWeightedMean;
-      plan.merges = std::move(merges);
-      put_odd_behind(in, plan, scratch);
-    }
+    plan.rule = MergeRule::kSizeWeightedMean;
+    plan.merges = std::move(merges);
+    put_odd_behind(in, plan, scratch);
     return plan;
   }
 

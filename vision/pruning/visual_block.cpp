@@ -1,15 +1,11 @@
 // Builders of visual blocks: the token layouts of LLaVA-1.5, LLaVA-NeXT, Idefics3 and Qwen2.5-VL.
 #include "vision/pruning/visual_block.h"
 
-#include <algorithm>
-#include <cmath>
-
 namespace tessera {
 
 namespace {
 
 constexpr std::int32_t kClipSide = 24;  // patches of a CLIP-L/14-336 tile
-constexpr std::int32_t kClipPixels = 336;
 
 VisualToken patch_at(std::int32_t tile, std::int32_t row, std::int32_t column) {
   VisualToken token;
@@ -39,24 +35,6 @@ void number_positions(VisualBlock& block, std::int32_t first) {
   for (std::size_t i = 0; i < block.tokens.size(); ++i) {
     block.tokens[i].position[0] = first + static_cast<std::int32_t>(i);
   }
-}
-
-// The part of the map of tiles that shows the image, from its proportions (integer division as
-// published: rows or columns of the map, not of pixels).
-void place_image(TileGrid& grid, std::int64_t width, std::int64_t height) {
-  const std::int64_t map_rows = std::int64_t{grid.rows} * grid.side_rows;
-  const std::int64_t map_columns = std::int64_t{grid.columns} * grid.side_columns;
-  std::int64_t rows = map_rows, columns = map_columns;
-  if (width * map_rows > map_columns * height) {
-    rows = height * map_columns / width;
-  } else {
-    columns = width * map_rows / height;
-  }
-  grid.pad_top = static_cast<std::int32_t>((map_rows - rows) / 2);
-  grid.pad_left = static_cast<std::int32_t>((map_columns - columns) / 2);
-  // What is cut is the same on both sides, so an odd rest stays in the image.
-  grid.image_rows = static_cast<std::int32_t>(map_rows - 2 * grid.pad_top);
-  grid.image_columns = static_cast<std::int32_t>(map_columns - 2 * grid.pad_left);
 }
 
 void append_map_row(VisualBlock& block, std::int32_t y, Padding padding) {
@@ -102,42 +80,12 @@ VisualBlock llava_block(std::int32_t first_position) {
   return grid_block(kClipSide, kClipSide, first_position);
 }
 
-std::array<std::int32_t, 2> llava_next_tiles(std::int32_t width, std::int32_t height) {
-  expects(width > 0 && height > 0, "an image has pixels");
-  constexpr std::array<std::array<std::int32_t, 2>, 5> kTiles = {
-      {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}}};
-  std::array<std::int32_t, 2> best = kTiles[0];
-  std::int64_t best_effective = -1, best_waste = 0;
-  for (const auto& tiles : kTiles) {
-    const std::int64_t w = tiles[0] * kClipPixels, h = tiles[1] * kClipPixels;
-    const double scale = std::min(static_cast<double>(w) / width, static_cast<double>(h) / height);
-    const auto scaled_width = static_cast<std::int64_t>(width * scale);
-    const auto scaled_height = static_cast<std::int64_t>(height * scale);
-    const std::int64_t effective =
-        std::min(scaled_width * scaled_height, std::int64_t{width} * height);
-    const std::int64_t waste = w * h - effective;
-    if (effective > best_effective || (effective == best_effective && waste < best_waste)) {
-      best = tiles;
-      best_effective = effective;
-      best_waste = waste;
-    }
-  }
-  return best;
-}
-
-VisualBlock llava_next_block(std::int32_t width, std::int32_t height, Padding padding,
-                             std::int32_t first_position) {
-  const std::array<std::int32_t, 2> tiles = llava_next_tiles(width, height);
+VisualBlock llava_next_block(const TileGrid& grid, Padding padding, std::int32_t first_position) {
+  expects(grid.base_tile >= 0 && grid.rows > 0 && grid.columns > 0, "a base view and tiles");
   VisualBlock block;
-  block.grid = {.rows = tiles[1],
-                .columns = tiles[0],
-                .first_tile = 1,
-                .base_tile = 0,
-                .side_rows = kClipSide,
-                .side_columns = kClipSide};
-  place_image(block.grid, width, height);
-  append_tile(block, 0, kClipSide, kClipSide);
-  for (std::int32_t y = 0; y < tiles[1] * kClipSide; ++y) append_map_row(block, y, padding);
+  block.grid = grid;
+  append_tile(block, grid.base_tile, grid.side_rows, grid.side_columns);
+  for (std::int32_t y = 0; y < grid.rows * grid.side_rows; ++y) append_map_row(block, y, padding);
   number_positions(block, first_position);
   return block;
 }

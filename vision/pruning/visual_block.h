@@ -62,13 +62,11 @@ VisualBlock tiles_block(std::int32_t tiles, std::int32_t rows, std::int32_t colu
 VisualBlock llava_block(std::int32_t first_position = 35);
 
 enum class Padding : std::uint8_t { kDropped, kFlagged };  // before selection, or left to it
-// The (columns, rows) of tiles that LLaVA-NeXT picks for an image of width x height pixels: most
-// image pixels kept, then least waste, first of equals in the published list.
-std::array<std::int32_t, 2> llava_next_tiles(std::int32_t width, std::int32_t height);
-// LLaVA-NeXT "anyres" with 24 x 24 patches a tile: base view, then the map of tiles row by row, a
-// newline after each row that shows the image.
-VisualBlock llava_next_block(std::int32_t width, std::int32_t height,
-                             Padding padding = Padding::kDropped, std::int32_t first_position = 35);
+// LLaVA-NeXT "anyres": base view, then the map of tiles row by row, a newline after each row that
+// shows the image. Which tiles an image gets and where it lies on them is the preprocessor's
+// affair.
+VisualBlock llava_next_block(const TileGrid& grid, Padding padding = Padding::kDropped,
+                             std::int32_t first_position = 35);
 
 // Idefics3, SmolVLM: tiles with two markers before each and one after each row of tiles; the whole
 // image, as a tile, comes last with two markers before and two around it.

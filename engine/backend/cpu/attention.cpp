@@ -1,6 +1,7 @@
 // Attention: one task is a few neighbouring key and value heads of one sequence with up to 16 query
 // rows over all of them. How rows and heads are grouped changes no result.
 #include <algorithm>
+#include <cmath>
 
 #include "engine/backend/cpu/cpu_backend.h"
 
@@ -68,11 +69,24 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
     task.listed = segment.listed.data();
     task.listed_from = segment.listed_from;
   }
+  if (!segment.key_bias.empty()) task.key_bias = segment.key_bias.f32();
+  float peak[kQueryRows];
+  float total[kQueryRows];
+  if (!args.log_sum.empty()) {
+    task.peak = peak;
+    task.total = total;
+  }
   task.head_dim = heads.dim;
   task.scale = args.scale;
   task.bf16 = segment.keys.dtype == DType::kBF16;
   task.scratch = scratch;
   kernels.attention(task);
+  if (args.log_sum.empty()) return;
+  for (int entry = 0; entry < task.heads * task.rows; ++entry) {
+    const std::int64_t at = (task.out[entry] - args.out.f32()) / heads.dim;  // row * heads + head
+    args.log_sum.f32()[at] = static_cast<float>(static_cast<double>(peak[entry]) +
+                                                std::log(static_cast<double>(total[entry])));
+  }
 }
 
 }  // namespace

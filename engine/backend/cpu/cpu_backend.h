@@ -42,10 +42,18 @@ class CpuBackend final : public Backend {
   void add(ConstTensorView a, ConstTensorView b, TensorView out) override;
   void silu_mul(ConstTensorView gate_up, TensorView out) override;
   void gelu(ConstTensorView x, TensorView out) override;
+  void gelu_tanh(ConstTensorView x, TensorView out) override;
+  void quick_gelu(ConstTensorView x, TensorView out) override;
+  void layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias, float eps,
+                  TensorView out) override;
+  void softmax_rows(ConstTensorView x, TensorView out) override;
+  void combine_rows(ConstTensorView x, std::span<const std::int32_t> to,
+                    std::span<const float> weight, TensorView out) override;
   void rope(TensorView x, ConstTensorView cos, ConstTensorView sin, RopePairing pairing) override;
   void store_rows(const float* rows, std::int64_t row_stride, std::span<const std::int64_t> slots,
                   TensorView cache) override;
   void attention(const AttentionArgs& args) override;
+  void row_attention(const RowAttentionArgs& args) override;
   void conv2d(const Conv2dArgs& args) override;
   void group_norm_coefficients(ConstTensorView x, int groups, float eps, ConstTensorView gamma,
                                ConstTensorView beta, TensorView scale, TensorView shift) override;

@@ -53,6 +53,29 @@ void CpuBackend::gelu(ConstTensorView x, TensorView out) {
   });
 }
 
+void CpuBackend::gelu_tanh(ConstTensorView x, TensorView out) {
+  pool_.parallel_for(out.shape.elements(), kGrain, [&](std::int64_t i, std::int64_t end, int) {
+    kernels_.gelu_tanh(x.f32() + i, out.f32() + i, end - i);
+  });
+}
+
+void CpuBackend::quick_gelu(ConstTensorView x, TensorView out) {
+  pool_.parallel_for(out.shape.elements(), kGrain, [&](std::int64_t i, std::int64_t end, int) {
+    kernels_.quick_gelu(x.f32() + i, out.f32() + i, end - i);
+  });
+}
+
+void CpuBackend::combine_rows(ConstTensorView x, std::span<const std::int32_t> to,
+                              std::span<const float> weight, TensorView out) {
+  const std::int64_t width = x.shape[1];
+  std::fill_n(out.f32(), out.shape.elements(), 0.0f);
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const float* from = x.f32() + static_cast<std::int64_t>(i) * width;
+    float* sum = out.f32() + to[i] * width;
+    for (std::int64_t c = 0; c < width; ++c) sum[c] += weight[i] * from[c];
+  }
+}
+
 void CpuBackend::store_rows(const float* rows, std::int64_t row_stride,
                             std::span<const std::int64_t> slots, TensorView cache) {
   const std::int64_t width = cache.shape[1] * cache.shape[2];

@@ -1,5 +1,6 @@
-// Normalisations. RMSNorm (Zhang & Sennrich 2019) and unit length work on rows; GroupNorm (Wu & He
-// 2018) is reduced to one scale and shift per channel, which the next op applies as it reads.
+// Normalisations. RMSNorm (Zhang & Sennrich 2019), LayerNorm (Ba et al. 2016), softmax and unit
+// length work on rows; GroupNorm (Wu & He 2018) is reduced to one scale and shift per channel,
+// which the next op applies as it reads.
 #include <algorithm>
 #include <cmath>
 
@@ -19,6 +20,35 @@ void CpuBackend::rms_norm(ConstTensorView x, ConstTensorView weight, float eps, 
   pool_.parallel_for(x.shape[0], grain, [&](std::int64_t row, std::int64_t end, int) {
     for (; row < end; ++row) {
       kernels_.rms_norm(x.f32() + row * width, weight.f32(), eps, out.f32() + row * width, width);
+    }
+  });
+}
+
+void CpuBackend::layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
+                            float eps, TensorView out) {
+  const std::int64_t width = x.shape[1];
+  const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(width, 1));
+  pool_.parallel_for(x.shape[0], grain, [&](std::int64_t row, std::int64_t end, int) {
+    for (; row < end; ++row) {
+      kernels_.layer_norm(x.f32() + row * width, weight.f32(), bias.f32(), eps,
+                          out.f32() + row * width, width);
+    }
+  });
+}
+
+// Sums in double. A NaN anywhere in a row makes the whole row NaN.
+void CpuBackend::softmax_rows(ConstTensorView x, TensorView out) {
+  const std::int64_t width = x.shape[1];
+  pool_.parallel_for(x.shape[0], 1, [&](std::int64_t row, std::int64_t end, int) {
+    for (; row < end; ++row) {
+      const float* in = x.f32() + row * width;
+      float* to = out.f32() + row * width;
+      const double peak = *std::max_element(in, in + width);
+      double total = 0.0;
+      for (std::int64_t i = 0; i < width; ++i) total += std::exp(in[i] - peak);
+      for (std::int64_t i = 0; i < width; ++i) {
+        to[i] = static_cast<float>(std::exp(in[i] - peak) / total);
+      }
     }
   });
 }

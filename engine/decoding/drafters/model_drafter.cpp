@@ -15,12 +15,13 @@ namespace {
 // Tokens of one picture that a pass feeds at most.
 std::int64_t most_new_rows(const DraftLimits& limits) { return 2 * limits.window; }
 
-ModelPass::Limits pass_limits(const DraftLimits& limits) {
+ModelPass::Limits pass_limits(const ImageModelConfig& config, const DraftLimits& limits) {
   const std::int64_t branches = limits.guided ? 2 : 1;
   return {.sequences = limits.items * branches,
+          .capacity = config.cache_rows(limits.prompt_tokens),
+          .logit_rows = branches * limits.items * most_new_rows(limits),
           .token_rows = branches * limits.items * most_new_rows(limits),
           .prompt_rows = branches * limits.prompt_tokens,
-          .prompt_tokens = limits.prompt_tokens,
           .branch_rows = limits.trees ? limits.window : 0,
           .branch_seen = limits.window,
           .kv = limits.kv};
@@ -81,7 +82,7 @@ ModelDrafter::State::State(const ImageModel& draft_model, const DraftLimits& dra
     : model(draft_model),
       limits(draft_limits),
       branches(draft_limits.guided ? 2 : 1),
-      pass(draft_model, pass_limits(draft_limits)) {
+      pass(draft_model, pass_limits(draft_model.config(), draft_limits)) {
   slots.resize(static_cast<std::size_t>(limits.items));
   open.reserve(slots.size());
   ancestors.reserve(static_cast<std::size_t>(limits.window));

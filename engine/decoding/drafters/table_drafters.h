@@ -21,13 +21,19 @@ class LookupDrafter final : public SlotDrafter<Real, Random> {
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {
-    const std::size_t end = job.next_position(), known = job.committed.size();
+    // Places count from the first id in front of the stream.
+    const std::size_t front = job.before.size();
+    const auto token = [&](std::size_t place) {
+      return place < front ? job.before[place] : job.token(place - front);
+    };
+    const std::size_t end = front + job.next_position(), known = front + job.committed.size();
     for (std::size_t length = std::min(longest_, known - 1); length >= 1; --length) {
       for (std::size_t at = known - 1; at >= length; --at) {
         std::size_t same = 0;
-        while (same < length && job.token(at - 1 - same) == job.token(end - 1 - same)) ++same;
-        if (same < length || at == end || this->grammar().forced(at)) continue;
-        job.window->append_point(job.token(at));
+        while (same < length && token(at - 1 - same) == token(end - 1 - same)) ++same;
+        if (same < length || at == end) continue;
+        if (at >= front && this->grammar().forced(at - front)) continue;
+        job.window->append_point(token(at));
         return true;
       }
     }

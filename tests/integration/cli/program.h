@@ -45,8 +45,15 @@ class ProgramTest : public ::testing::Test {
                     const std::map<std::string, std::string>& extra = {},
                     const std::function<void(pid_t)>& meanwhile = nullptr,
                     const char* stdout_path = nullptr) {
+    return run_program(TESSERA_PROGRAM, std::move(args), extra, meanwhile, stdout_path);
+  }
+  // The same with a program at another place.
+  ProgramResult run_program(const std::string& program, std::vector<std::string> args,
+                            const std::map<std::string, std::string>& extra = {},
+                            const std::function<void(pid_t)>& meanwhile = nullptr,
+                            const char* stdout_path = nullptr) {
     const auto out = logs_ / "stdout", err = logs_ / "stderr";
-    args.insert(args.begin(), TESSERA_PROGRAM);
+    args.insert(args.begin(), program);
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);

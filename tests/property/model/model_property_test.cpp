@@ -297,9 +297,9 @@ std::uint64_t allocations_of_100_steps(const ImageModel& model, DType kv, bool p
       cache.truncate(1, prompt_rows);
     }
     const std::array<std::int64_t, 2> at = {cache.length(0), cache.length(1)};
-    model.embed_image_tokens(ids, arena, part(rows, 2));
+    model.embed_tokens(ids, arena, part(rows, 2));
     model.transformer().forward({part(rows, 2), pair, at}, cache, arena, part(hidden, 2));
-    model.image_logits(part(hidden, 2), arena, logits.view());
+    model.logits(part(hidden, 2), arena, logits.view());
     ids[0] = ids[1] = static_cast<std::int32_t>(step % codes);
     if (plant && step == 50) delete kept_alive(new int(step));
   }

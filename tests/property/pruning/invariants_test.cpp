@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "tests/support/llava_next_picture.h"
 #include "tests/support/pruning_chain.h"
 #include "vision/pruning/registry.h"
 
@@ -30,7 +31,7 @@ std::vector<Layout> layouts() {
   out.push_back({"grid with CLS", grid_block(6, 7, 0, true), llava});
   // LLaVA-NeXT thinned to 6 x 6 patches a tile, newlines between.
   for (const Padding padding : {Padding::kDropped, Padding::kFlagged}) {
-    VisualBlock block = llava_next_block(640, 480, padding);
+    VisualBlock block = llava_next_picture(640, 480, padding);
     std::erase_if(block.tokens, [](const VisualToken& token) {
       return token.kind == TokenKind::kPatch && (token.row % 4 != 0 || token.column % 4 != 0);
     });

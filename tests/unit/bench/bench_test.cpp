@@ -69,6 +69,16 @@ TEST(Plot, MarksStandInOrderAndNamesAreEscaped) {
   EXPECT_EQ(empty[1], filled[1]) << "the legend is one column";
 }
 
+TEST(Plot, PointsOfOneNameAreOneSeries) {
+  const PlotPoint points[] = {{"a", 1, 1, 1, 5, 4, 6, true},
+                              {"b", 2, 2, 2, 6, 6, 6, false},
+                              {"a", 3, 2, 4, 7, 6, 8, true}};
+  const std::string svg = scatter_svg({"x", "y", "title"}, points);
+  EXPECT_EQ(marks(svg, "#").size(), 3u) << "two in the plot, one in the legend";
+  EXPECT_EQ(marks(svg, "white").size(), 2u);
+  EXPECT_NE(svg.find("stroke-width=\"1.5\""), std::string::npos) << "they are joined";
+}
+
 TEST(Plot, NothingAndASinglePointAreDrawn) {
   EXPECT_NE(scatter_svg({"x", "y", "t"}, {}).find("</svg>"), std::string::npos);
   const PlotPoint one[] = {{"one", 2, 2, 2, 3, 3, 3, true}};

@@ -36,7 +36,7 @@ Tokens decode_by_hand(const TinyRun& tiny, const DecodeItem& item) {
     arena.reset();
     model.transformer().forward({rows.view(), sequences, positions}, cache, arena, hidden.view());
     const TensorView last{DType::kF32, Shape{1, width}, hidden.f32() + (count - 1) * width, {}};
-    model.image_logits(last, arena, logits[branch].view());
+    model.logits(last, arena, logits[branch].view());
   };
   for (int branch = 0; branch < 2; ++branch) {
     const Tokens& prompt = branch == 0 ? item.prompt : item.unconditional;
@@ -61,7 +61,7 @@ Tokens decode_by_hand(const TinyRun& tiny, const DecodeItem& item) {
     if (position + 1 == model.image_token_count()) return tokens;
     Tensor row = Tensor::host(DType::kF32, Shape{1, width});
     arena.reset();
-    model.embed_image_tokens({&tokens.back(), 1}, arena, row.view());
+    model.embed_tokens({&tokens.back(), 1}, arena, row.view());
     feed(0, row);
     feed(1, row);
   }

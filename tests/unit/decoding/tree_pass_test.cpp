@@ -83,9 +83,10 @@ std::int64_t add_tree(ModelPass& pass, std::int32_t sequence, const Tree& tree) 
 struct Fed {
   Fed(const TinyRun& tiny, DType kv, std::int64_t sequences, std::int64_t rows)
       : pass(tiny.model, {.sequences = sequences,
+                          .capacity = tiny.model.config().cache_rows(kPromptTokens),
+                          .logit_rows = sequences * rows,
                           .token_rows = sequences * rows,
                           .prompt_rows = sequences * kPromptTokens,
-                          .prompt_tokens = kPromptTokens,
                           .branch_rows = rows,
                           .branch_seen = rows,
                           .kv = kv}) {}

@@ -122,7 +122,8 @@ TEST(WindowController, NeverTakesAWidthThatWasNotTimed) {
     widest = std::max(widest, window);
     // 4 rows a picture cost more than 6: a kernel's edge.
     const double seconds = window <= 4 ? 0.6 + 0.4 * static_cast<double>(window) : 1.8;
-    controller.observe_time(2 * window, 1e-3 * std::max(seconds, 0.03 * static_cast<double>(window)));
+    controller.observe_time(2 * window,
+                            1e-3 * std::max(seconds, 0.03 * static_cast<double>(window)));
     controller.observe_tests(window - 1, window - 1);
   }
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tests/support/llava_next_picture.h"
 #include "tests/support/pruning_chain.h"
 
 namespace tessera {
@@ -40,7 +41,7 @@ PrunePlan run(const VisualBlock& block, const std::vector<float>& first,
 
 // A picture of 2 x 2 tiles without padding and without newlines.
 VisualBlock square_picture() {
-  VisualBlock block = llava_next_block(672, 672);
+  VisualBlock block = llava_next_picture(672, 672);
   std::erase_if(block.tokens, [](const VisualToken& t) { return t.kind == TokenKind::kNewline; });
   return block;
 }
@@ -56,7 +57,7 @@ TEST(Hired, WorkedBudgets) {
                          {672, 672, .4, 1152, 576},
                          {1008, 336, .2, 460, 230},
                          {672, 336, .2, 345, 172}}) {
-    VisualBlock block = llava_next_block(g.width, g.height);
+    VisualBlock block = llava_next_picture(g.width, g.height);
     std::erase_if(block.tokens, [](const VisualToken& t) { return t.kind == TokenKind::kNewline; });
     const auto row = std::vector<float>(block.tokens.size(), 1.0f);
     const PrunePlan plan = run(block, row, row, rate(g.rate));
@@ -79,12 +80,12 @@ TEST(Hired, OneTileIsPlainTopK) {
 }
 
 TEST(Hired, TheTileUnderAPatchOfTheView) {
-  const VisualBlock wide = llava_next_block(640, 480);
+  const VisualBlock wide = llava_next_picture(640, 480);
   for (std::int32_t i = 0; i < 24; ++i) {
     EXPECT_EQ(tile_under(wide.grid, i, 0) / 2, i < 12 ? 0 : 1) << "row " << i;
     EXPECT_EQ(tile_under(wide.grid, 0, i) % 2, i < 12 ? 0 : 1) << "column " << i;
   }
-  const VisualBlock banner = llava_next_block(1000, 300);
+  const VisualBlock banner = llava_next_picture(1000, 300);
   ASSERT_EQ(banner.grid.columns, 3);
   for (std::int32_t i = 0; i < 24; ++i) {
     EXPECT_EQ(tile_under(banner.grid, i, 0), 0) << "every row in tile row 0";
@@ -154,7 +155,7 @@ TEST(Hired, NothingLookedAtIsSplitEvenly) {
 }
 
 TEST(Hired, PaddingIsNeverKept) {
-  const VisualBlock block = llava_next_block(640, 480, Padding::kFlagged);
+  const VisualBlock block = llava_next_picture(640, 480, Padding::kFlagged);
   std::vector<float> row(block.tokens.size());
   for (std::size_t i = 0; i < row.size(); ++i) {
     row[i] = block.tokens[i].padded ? 5.0f : noise(5, static_cast<std::uint32_t>(i));
@@ -168,7 +169,7 @@ TEST(Hired, PaddingIsNeverKept) {
 }
 
 TEST(Hired, NewlinesAsTold) {
-  const VisualBlock block = llava_next_block(640, 480);
+  const VisualBlock block = llava_next_picture(640, 480);
   const auto row = noise_list(6, block.tokens.size());
   Budget budget = rate(0.2);
   const auto newlines = [&](const PrunePlan& plan) {

@@ -154,6 +154,11 @@ TEST(SparseVlm, ThreeStagesWithOriginalIds) {
   }
   const SparseVlm pruner({});
   EXPECT_EQ(pruner.hooks({})[2], (Hook{HookPoint::kBeforeLlm, 7}));
+  // 2, 6 and 15 of 32 layers are 0, 1 and 3 of six.
+  const std::vector<Hook> shallow = pruner.hooks({.llm_layers = 6});
+  EXPECT_EQ(shallow[1], (Hook{HookPoint::kBeforeLlm, 1}));
+  EXPECT_EQ(shallow[2], (Hook{HookPoint::kBeforeLlm, 2}));
+  EXPECT_EQ(shallow[3], (Hook{HookPoint::kBeforeLlm, 4}));
 }
 
 // --- CoreMatching --------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tests/support/llava_next_picture.h"
 #include "tests/support/pruning_chain.h"
 
 namespace tessera {
@@ -34,7 +35,7 @@ TEST(Budget, RefusesNonsense) {
 }
 
 TEST(Budget, GroupsByTileFrameOrAll) {
-  const VisualBlock block = llava_next_block(640, 480, Padding::kFlagged);
+  const VisualBlock block = llava_next_picture(640, 480, Padding::kFlagged);
   PruneScratch scratch;
   Budget budget;
   const auto tiles = group_candidates(block, budget, Scope::kPerTile, scratch);

@@ -108,15 +108,21 @@ TEST(Tome, ProportionalAttentionOverCopiesIsExact) {
   std::vector<float> bias;
   for (const VisualToken& token : pruned.block.tokens) bias.push_back(std::log(token.size));
   const auto query = noise_list(2, 4);
-  PruneScratch scratch;
-  const auto all = row_attention(
-      {.queries = matrix(query, 4), .keys = matrix(keys, 4), .scale = 2, .columns = 12}, scratch);
-  const auto few = row_attention({.queries = matrix(query, 4),
-                                  .keys = matrix(pruned.features, 4),
-                                  .scale = 2,
-                                  .bias = bias,
-                                  .columns = 6},
-                                 scratch);
+  const auto softmax = [&](const std::vector<float>& rows, const std::vector<float>& added) {
+    std::vector<double> weights(rows.size() / 4, 0.0);
+    double total = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      for (std::size_t c = 0; c < 4; ++c) {
+        weights[i] += 2.0 * static_cast<double>(query[c]) * static_cast<double>(rows[4 * i + c]);
+      }
+      weights[i] = std::exp(weights[i] + (added.empty() ? 0.0 : static_cast<double>(added[i])));
+      total += weights[i];
+    }
+    for (double& weight : weights) weight /= total;
+    return weights;
+  };
+  const auto all = softmax(keys, {});
+  const auto few = softmax(pruned.features, bias);
   for (std::size_t c = 0; c < 4; ++c) {  // the attended vector, keys as values
     double want = 0, got = 0;
     for (std::size_t i = 0; i < 12; ++i) want += all[i] * static_cast<double>(keys[4 * i + c]);

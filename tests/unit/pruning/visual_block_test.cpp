@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "tests/support/llava_next_picture.h"
+
 namespace tessera {
 namespace {
 
@@ -37,14 +39,35 @@ TEST(VisualBlock, LlavaNextCounts) {
                          {1920, 1080, 1948},
                          {1000, 300, 2182},
                          {300, 1000, 2232}}) {
-    EXPECT_EQ(llava_next_block(g.width, g.height).count(), g.tokens) << g.width << "x" << g.height;
+    EXPECT_EQ(llava_next_picture(g.width, g.height).count(), g.tokens)
+        << g.width << "x" << g.height;
   }
-  EXPECT_EQ(llava_next_tiles(336, 336), (std::array<std::int32_t, 2>{1, 2})) << "columns, rows";
+}
+
+// The layout counts tokens one by one, the preprocessor by arithmetic.
+TEST(VisualBlock, LayoutsHoldAsManyTokensAsTheirPlansSay) {
+  for (std::int64_t width = 11; width < 2000; width += 97) {
+    for (std::int64_t height = 11; height < 2000; height += 89) {
+      const std::string size = std::to_string(width) + "x" + std::to_string(height);
+      for (const char* name : {"llava-next", "llava-next-authors"}) {
+        const PreprocessPlan plan = plan_preprocess(preprocess_policy(name), width, height);
+        const VisualBlock block = llava_next_block(tile_grid_of(plan));
+        EXPECT_EQ(block.count(), plan.tokens) << name << " " << size;
+        EXPECT_EQ(count_kind(block, TokenKind::kNewline), plan.newlines) << name << " " << size;
+      }
+      const PreprocessPlan plan = plan_preprocess(preprocess_policy("smolvlm"), width, height);
+      const TileGrid grid = tile_grid_of(plan);
+      EXPECT_EQ(
+          count_kind(idefics3_block(grid.rows, grid.columns, grid.side_rows), TokenKind::kPatch),
+          plan.tokens)
+          << size;
+    }
+  }
 }
 
 TEST(VisualBlock, LlavaNextFlagsWhatUnpaddingDrops) {
-  const VisualBlock dropped = llava_next_block(640, 480);
-  const VisualBlock flagged = llava_next_block(640, 480, Padding::kFlagged);
+  const VisualBlock dropped = llava_next_picture(640, 480);
+  const VisualBlock flagged = llava_next_picture(640, 480, Padding::kFlagged);
   EXPECT_EQ(count_kind(flagged, TokenKind::kPatch), 5 * 576);
   EXPECT_EQ(count_kind(flagged, TokenKind::kNewline), 36);
   std::vector<std::array<std::int32_t, 4>> left, right;
@@ -58,7 +81,7 @@ TEST(VisualBlock, LlavaNextFlagsWhatUnpaddingDrops) {
 }
 
 TEST(VisualBlock, LlavaNextTilesAreRowMajorBehindTheBase) {
-  const VisualBlock block = llava_next_block(672, 672);
+  const VisualBlock block = llava_next_picture(672, 672);
   std::set<std::int32_t> seen;
   for (const VisualToken& token : block.tokens) {
     if (token.map_row < 0) continue;

@@ -236,11 +236,22 @@ void block_values(const AttentionTask& task, const T* values, std::int64_t count
   }
 }
 
+// Adds one number a key to the scores of all entries.
+inline void add_key_bias(const AttentionTask& task, std::int64_t block, std::int64_t count,
+                         AttentionState& state) {
+  for (int row = 0; row < task.heads * task.rows; ++row) {
+    for (std::int64_t key = 0; key < count; ++key) {
+      state.score[row][key] += task.key_bias[block + key];
+    }
+  }
+}
+
 // One block: scores, softmax, sums. Keys and values start at the block's first key.
 template <typename T>
 void attend_block(const AttentionTask& task, const T* keys, const T* values, std::int64_t block,
                   std::int64_t count, AttentionState& state) {
   block_scores(task, keys, count, state);
+  if (task.key_bias != nullptr) add_key_bias(task, block, count, state);
   for (int row = 0; row < task.heads * task.rows; ++row) {
     const std::int64_t visible = task.visible[row] - block;
     state.seen[row] = visible < 0 ? 0 : visible < kKeyBlock ? visible : kKeyBlock;
@@ -312,6 +323,10 @@ void attend(const AttentionTask& given) {
     }
   }
   for (int row = 0; row < entries; ++row) {
+    if (task.peak != nullptr) {
+      given.peak[row] = state.peak[row];
+      given.total[row] = state.total[row];
+    }
     const V16 total = broadcast(state.total[row]);
     for (std::int64_t d = 0; d < task.head_dim; d += kLanes) {
       const std::int64_t lanes = task.head_dim - d;

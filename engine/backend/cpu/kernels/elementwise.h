@@ -1,5 +1,5 @@
-// exp, SiLU, GELU, the affine map of a GroupNorm and RMSNorm on sixteen lanes. Tails use the same
-// lanes, masked, so that a value does not depend on where in a row it stands.
+// exp, SiLU, three GELUs, the affine map of a GroupNorm, RMSNorm and LayerNorm on sixteen lanes.
+// Tails use the same lanes, masked, so that a value does not depend on where in a row it stands.
 #pragma once
 
 #include "engine/backend/cpu/kernels/kernels.h"
@@ -71,6 +71,25 @@ inline void gelu_row(const float* x, float* out, std::int64_t n) {
   }
 }
 
+// x / 2 (1 + tanh u), u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + e^-2u).
+inline void gelu_tanh_row(const float* x, float* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const V16 v = load_some(x + i, n - i);
+    const V16 inner = fma(mul(v, v), broadcast(-0.0713548162726f), broadcast(-1.59576912161f));
+    const V16 sigmoid = add(broadcast(1.0f), exp(mul(v, inner)));
+    store_some(out + i, div(v, sigmoid), n - i);
+  }
+}
+
+// x / (1 + e^-1.702x)
+inline void quick_gelu_row(const float* x, float* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const V16 v = load_some(x + i, n - i);
+    const V16 sigmoid = add(broadcast(1.0f), exp(mul(v, broadcast(-1.702f))));
+    store_some(out + i, div(v, sigmoid), n - i);
+  }
+}
+
 template <bool kAffine, bool kSwish>
 void affine_pixels(const float* x, const float* scale, const float* shift, float* out,
                    std::int64_t channels, std::int64_t pixels) {
@@ -111,6 +130,36 @@ inline void rms_norm(const float* x, const float* weight, float eps, float* out,
     const V16 v = mul(load_some(x + i, n - i), factor);
     store_some(out + i, mul(v, load_some(weight + i, n - i)), n - i);
   }
+}
+
+// (x - mean) * (1 / sqrt(mean((x - mean)^2) + eps)) * weight + bias
+inline void layer_norm(const float* x, const float* weight, const float* bias, float eps,
+                       float* out, std::int64_t n) {
+  V16 sum = zero();
+  for (std::int64_t i = 0; i < n; i += kLanes) sum = add(sum, load_some(x + i, n - i));
+  alignas(64) float means[kLanes];  // so that the lanes behind the end subtract nothing
+  store(means, broadcast(reduce_add(sum) / static_cast<float>(n)));
+  V16 squares = zero();
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const V16 v = sub(load_some(x + i, n - i), load_some(means, n - i));
+    squares = fma(v, v, squares);
+  }
+  const float variance = reduce_add(squares) / static_cast<float>(n);
+  const V16 factor = broadcast(1.0f / __builtin_sqrtf(variance + eps));
+  const V16 mean = load(means);
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const V16 v = mul(sub(load_some(x + i, n - i), mean), factor);
+    store_some(out + i, fma(v, load_some(weight + i, n - i), load_some(bias + i, n - i)), n - i);
+  }
+}
+
+// Sixteen partial sums and one tree, as the scores of attention.h.
+inline float dot(const float* a, const float* b, std::int64_t n) {
+  V16 sum = zero();
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    sum = fma(load_some(a + i, n - i), load_some(b + i, n - i), sum);
+  }
+  return reduce_add(sum);
 }
 
 }  // namespace

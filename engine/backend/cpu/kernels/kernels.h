@@ -50,6 +50,10 @@ struct AttentionTask {
   // Key i >= listed_from stands at position listed[i - listed_from]; null = all in order.
   const std::int32_t* listed = nullptr;
   std::int64_t listed_from = 0;
+  const float* key_bias = nullptr;  // [keys], added to every score of a key; may be null
+  // Per entry the largest score and the sum of exp(score - largest); may be null.
+  float* peak = nullptr;
+  float* total = nullptr;
   std::int64_t head_dim = 0;
   float scale = 1.0f;
   bool bf16 = false;
@@ -78,6 +82,11 @@ struct Kernels {
   void (*rms_norm)(const float* x, const float* weight, float eps, float* out, std::int64_t n);
   void (*silu_mul)(const float* gate, const float* up, float* out, std::int64_t n);
   void (*gelu)(const float* x, float* out, std::int64_t n);
+  void (*gelu_tanh)(const float* x, float* out, std::int64_t n);
+  void (*quick_gelu)(const float* x, float* out, std::int64_t n);
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, float* out,
+                     std::int64_t n);
+  float (*dot)(const float* a, const float* b, std::int64_t n);  // in the order of a score
   // out = act(scale[c] * x + shift[c]); scale and shift may both be null.
   void (*affine)(const float* x, const float* scale, const float* shift, bool swish, float* out,
                  std::int64_t channels, std::int64_t pixels);

@@ -21,6 +21,10 @@ constexpr Kernels make_table(const char* name) {
   table.rms_norm = &rms_norm;
   table.silu_mul = &silu_mul;
   table.gelu = &gelu_row;
+  table.gelu_tanh = &gelu_tanh_row;
+  table.quick_gelu = &quick_gelu_row;
+  table.layer_norm = &layer_norm;
+  table.dot = &dot;
   table.affine = &affine;
   return table;
 }

@@ -1,0 +1,18 @@
+// What becomes of a caption that is there already: the same four policies for text files beside
+// pictures and for members of a WebDataset.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tessera {
+
+enum class ExistingCaption : std::uint8_t { kSkip, kOverwrite, kAppend, kPrepend };
+
+// The text to store. kAppend and kPrepend join with one space, or with nothing if one is empty;
+// kSkip gives back the old text.
+std::string join_captions(std::string_view old_text, std::string_view caption,
+                          ExistingCaption policy);
+
+}  // namespace tessera

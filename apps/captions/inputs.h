@@ -1,0 +1,70 @@
+// What `tessera caption` is given, as one stream of pictures in a fixed order: files, folders,
+// WebDataset shards, lists. One folder's names, one sample and one line are in memory at a time.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/captions/caption_list.h"
+#include "apps/captions/webdataset.h"
+#include "engine/core/json.h"
+
+namespace tessera {
+
+// One picture to describe, or one that cannot be had.
+struct CaptionItem {
+  std::string id;                    // stable over runs; "photos/a.jpg", "shard.tar/0001"
+  std::string path;                  // what the user knows it by: "shard.tar/0001.jpg"
+  std::string key;                   // its name in a WebDataset, without ending
+  std::string name, directory;       // for prompt templates
+  std::filesystem::path file;        // to be opened by whoever decodes; empty: `picture` has it
+  std::string file_extension;        // of `file`, without the dot
+  SampleMember picture;              // of a sample of a shard
+  std::vector<SampleMember> others;  // its other members, with Carry::kEverything
+  std::optional<std::string> prompt;
+  std::optional<ErrorInfo> failure;  // everything but id and path is meaningless then
+};
+
+struct InputOptions {
+  bool recursive = false;
+  Carry carry = Carry::kPictureOnly;
+  OutsidePaths outside = OutsidePaths::kRefused;
+};
+
+struct InputCounts {
+  TarCounts tar;                    // of the shards read so far
+  std::uint64_t without_key = 0;    // members of shards that belong to no sample
+  std::uint64_t links_skipped = 0;  // links to folders, never followed in a walk
+};
+
+class CaptionInputs {
+ public:
+  static constexpr std::size_t kMaxErrors = 20;
+
+  // A folder is walked in natural order (endings of pictures; nothing hidden; its folders too if
+  // recursive, links to folders never), "*.tar" is a shard, "*.jsonl" a list, the rest pictures.
+  CaptionInputs(std::vector<std::filesystem::path> arguments, const InputOptions& options);
+  ~CaptionInputs();
+  CaptionInputs(CaptionInputs&&) noexcept;
+
+  // Reads lists and names (no pictures): up to 20 errors of lists, before anything runs. A folder
+  // or shard that cannot be read is no error here but a failed item later.
+  std::vector<ErrorInfo> check();
+  // What the job is about: kind, path, number of entries and digest of each argument, as check()
+  // found them. For the hash of the job.
+  const Json& description() const;
+
+  // Items in order, failed ones included; nullopt at the end. Never throws for an input.
+  std::optional<CaptionItem> next();
+  InputCounts counts() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,292 @@
+// Commit order, whoever uses the journal: data, sync, record, sync. A record that is there
+// therefore promises data that is there; data without a record is cut off or done again.
+#include "apps/captions/journal.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "apps/captions/text_forms.h"
+#include "engine/core/io.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kHeaderStart = "{\"n\":0,\"tessera\":\"captions\",\"version\":1,";
+// ,"crc":"xxxxxxxx"}
+constexpr std::string_view kSumStart = ",\"crc\":\"", kSumEnd = "\"}";
+constexpr std::size_t kSumBytes = 8 + 8 + 2;
+constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 20;  // the header holds all inputs
+
+std::string hex8(std::uint32_t value) {
+  char buffer[12];
+  std::snprintf(buffer, sizeof buffer, "%08x", value);
+  return buffer;
+}
+
+// The record of a line whose checksum and chain hold.
+std::optional<Json> open_line(std::string_view line, std::uint64_t count, std::uint32_t before,
+                              std::uint32_t& sum) {
+  if (line.size() < kSumBytes || !line.ends_with(kSumEnd)) return std::nullopt;
+  const std::string_view body = line.substr(0, line.size() - kSumBytes);
+  if (!line.substr(body.size()).starts_with(kSumStart)) return std::nullopt;
+  sum = crc32c(body);
+  if (line.substr(body.size() + kSumStart.size(), 8) != hex8(sum)) return std::nullopt;
+  try {
+    Json record = parse_json(line, "journal", {.max_bytes = kMaxRecordBytes, .max_depth = 16});
+    const bool chained = record.is_object() && record.value("n", std::uint64_t{0}) == count &&
+                         record.value("prev", std::string()) == hex8(before);
+    if (chained) return record;
+  } catch (const std::exception&) {  // a line of somebody else, whatever its checksum says
+  }
+  return std::nullopt;
+}
+
+void differences_at(const std::string& path, const Json& was, const Json& is,
+                    std::vector<std::string>& out) {
+  const auto name = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
+  const auto text = [](const Json& value) { return json_line(value).substr(0, 200); };
+  if (was == is) return;
+  if (was.is_object() && is.is_object()) {
+    for (const auto& [key, value] : was.items()) {
+      if (!is.contains(key)) {
+        out.push_back(name(key) + ": was " + text(value) + ", is gone");
+      } else {
+        differences_at(name(key), value, is.at(key), out);
+      }
+    }
+    for (const auto& [key, value] : is.items()) {
+      if (!was.contains(key)) out.push_back(name(key) + ": is new, " + text(value));
+    }
+    return;
+  }
+  if (was.is_array() && is.is_array()) {
+    for (std::size_t i = 0; i < std::max(was.size(), is.size()); ++i) {
+      const std::string item = path + "[" + std::to_string(i) + "]";
+      if (i >= is.size()) {
+        out.push_back(item + ": was " + text(was[i]) + ", is gone");
+      } else if (i >= was.size()) {
+        out.push_back(item + ": is new, " + text(is[i]));
+      } else {
+        differences_at(item, was[i], is[i], out);
+      }
+    }
+    return;
+  }
+  out.push_back(path + ": was " + text(was) + ", is " + text(is));
+}
+
+// Appends the next piece of the source; false at its end, or when a line is longer than any record.
+bool read_more(InputFile& source, std::string& buffer) {
+  static constexpr std::size_t kPiece = std::size_t{256} << 10;
+  if (buffer.size() > kMaxRecordBytes) return false;
+  const std::size_t before = buffer.size();
+  buffer.resize(before + kPiece);
+  buffer.resize(before + source.read(buffer.data() + before, kPiece));
+  return buffer.size() > before;
+}
+
+}  // namespace
+
+std::vector<std::string> json_differences(const Json& was, const Json& is, std::size_t most) {
+  std::vector<std::string> all;
+  differences_at("", was, is, all);
+  if (all.size() > most) {
+    const std::size_t more = all.size() - most;
+    all.resize(most);
+    all.push_back("and " + std::to_string(more) + " more");
+  }
+  return all;
+}
+
+Journal::Journal(const fs::path& path, const Json& job, Start start, Sync sync,
+                 const Replay& replay)
+    : file_(path, AppendFile::Lock::kExclusive), sync_(sync) {
+  if (start == Start::kResume) {
+    read(job, replay);
+  } else {
+    file_.cut(0);
+  }
+  if (!resumed_) begin(job);
+}
+
+void Journal::refuse(const char* code, std::string expected, std::string found) const {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = code,
+               .file = file_.path().string(),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = "begin anew, or choose another output"});
+}
+
+// Replays the whole records of the file and cuts off what follows them.
+void Journal::read(const Json& job, const Replay& replay) {
+  InputFile source(file_.path(), ErrorKind::kStorage);
+  std::uint64_t end = 0;
+  std::string buffer;
+  for (std::size_t at = 0;;) {
+    const std::size_t line_end = buffer.find('\n', at);
+    if (line_end == std::string::npos) {
+      buffer.erase(0, std::exchange(at, 0));
+      if (!read_more(source, buffer)) break;
+      continue;
+    }
+    const std::string_view line = std::string_view(buffer).substr(at, line_end - at);
+    if (!take_line(line, job, replay)) break;
+    end += line.size() + 1;
+    at = line_end + 1;
+  }
+  const std::string_view start = kHeaderStart.substr(0, buffer.size());
+  if (count_ == 0 && !buffer.starts_with(start)) {
+    refuse("E_JOURNAL", "the journal of a captioning job", "another kind of file");
+  }
+  cut_ = file_.size() - end;
+  file_.cut(end);
+  if (cut_ > 0 && sync_ == Sync::kOn) file_.sync();
+}
+
+// False if the line is no whole record of this journal. Error if the journal is another job's.
+bool Journal::take_line(std::string_view line, const Json& job, const Replay& replay) {
+  std::uint32_t sum = 0;
+  const auto record = open_line(line, count_, last_sum_, sum);
+  if (!record && count_ == 0 && line.starts_with(kHeaderStart)) {
+    refuse("E_JOURNAL", "the journal of a captioning job", "a damaged header");
+  }
+  if (!record) return false;
+  if (count_ == 0) {
+    const auto changes = json_differences(record->value("job", Json()), job, 8);
+    std::string list;
+    for (const std::string& change : changes) list += (list.empty() ? "" : "; ") + change;
+    if (!changes.empty()) refuse("E_JOB_CHANGED", "the job that was begun here", list);
+    resumed_ = true;
+  } else if (!believe(*record, replay)) {
+    return false;
+  }
+  ++count_;
+  last_sum_ = sum;
+  return true;
+}
+
+// False if a field has another type than records have: the line is not ours, though its sum is
+// right.
+bool Journal::believe(const Json& record, const Replay& replay) {
+  try {
+    note_state(record);
+    replay(record);
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+  return true;
+}
+
+void Journal::begin(const Json& job) {
+  Json header = Json::object();
+  header["tessera"] = "captions";
+  header["version"] = 1;
+  header["job"] = job;
+  add(header);
+  commit();
+}
+
+// The line of a record: number first, chain and checksum last.
+std::string Journal::seal(const Json& fields) {
+  Json record = Json::object();
+  record["n"] = count_++;
+  for (const auto& [key, value] : fields.items()) record[key] = value;
+  record["prev"] = hex8(last_sum_);
+  std::string line = json_line(record);
+  line.pop_back();  // the closing brace
+  last_sum_ = crc32c(line);
+  return line + std::string(kSumStart) + hex8(last_sum_) + std::string(kSumEnd) + "\n";
+}
+
+void Journal::note_state(const Json& record) {
+  if (!record.contains("id") || !record.contains("st")) return;
+  const std::string state = record.value("st", std::string());
+  const std::string id = record.value("id", std::string());
+  if (state == "done") states_[id] = ItemState::kDone;
+  if (state == "skipped") states_[id] = ItemState::kSkipped;
+  failures_.erase(id);
+  if (state != "failed") return;
+  states_[id] = ItemState::kFailed;
+  Json& failure = failures_[id] = Json::object();
+  for (const char* key : {"path", "error"}) {
+    if (record.contains(key)) failure[key] = record.at(key);
+  }
+  if (!record.contains("path")) failure["id"] = id;
+}
+
+void Journal::add(const Json& fields) {
+  note_state(fields);
+  queue_ += seal(fields);
+  ++queued_;
+}
+
+void Journal::commit() {
+  if (queued_ == 0) return;
+  file_.append(queue_);
+  if (sync_ == Sync::kOn) file_.sync();
+  queue_.clear();
+  queued_ = 0;
+}
+
+ItemState Journal::state(const std::string& id) const {
+  const auto found = states_.find(id);
+  return found == states_.end() ? ItemState::kPending : found->second;
+}
+
+bool Journal::wants(const std::string& id, bool retry_failed) const {
+  const ItemState now = state(id);
+  return now == ItemState::kPending || (now == ItemState::kFailed && retry_failed);
+}
+
+Journal::Totals Journal::totals() const {
+  Totals out;
+  for (const auto& [id, state] : states_) {
+    if (state == ItemState::kDone) ++out.done;
+    if (state == ItemState::kSkipped) ++out.skipped;
+    if (state == ItemState::kFailed) ++out.failed;
+  }
+  return out;
+}
+
+void Journal::add_failure(const std::string& id, const std::string& path, const ErrorInfo& info) {
+  Json record = Json::object();
+  record["id"] = id;
+  record["st"] = "failed";
+  const Json failure = failure_json(id, path, info);
+  for (const auto& [key, value] : failure.items()) record[key] = value;
+  add(record);
+}
+
+Json failure_json(const std::string& id, const std::string& path, const ErrorInfo& info) {
+  static constexpr std::size_t kMost = 512;
+  Json error = Json::object();
+  error["code"] = info.code;
+  if (!info.file.empty()) error["file"] = escape_for_terminal(info.file, kMost);
+  error["where"] = escape_for_terminal(info.where, kMost);
+  error["expected"] = escape_for_terminal(info.expected, kMost);
+  error["found"] = escape_for_terminal(info.found, kMost);
+  if (!info.hint.empty()) error["hint"] = escape_for_terminal(info.hint, kMost);
+  Json out = Json::object();
+  out[path.empty() ? "id" : "path"] = path.empty() ? id : path;
+  out["error"] = std::move(error);
+  return out;
+}
+
+void write_failures(const fs::path& path, const Journal& journal) {
+  std::string text;
+  for (const auto& [id, failure] : journal.failures()) text += json_line(failure) + "\n";
+  if (!text.empty()) {
+    write_file_atomic(path, text);
+  } else if (file_exists(path)) {
+    remove_durable(path);
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,93 @@
+// What of a captioning job is done, as JSON lines: a header with the job, then one record an item
+// or an intention. Each record carries the checksum of its bytes and that of the record before it,
+// so a cut, a gap and an edited line differ. One writer at a time (flock).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/core/file_stream.h"
+#include "engine/core/json.h"
+
+namespace tessera {
+
+enum class ItemState : std::uint8_t { kPending, kDone, kSkipped, kFailed };
+
+enum class Start : std::uint8_t {
+  kResume,  // go on with the job of the journal; a journal of another job is refused
+  kAnew,    // forget what the journal says
+};
+
+enum class Sync : std::uint8_t { kOn, kOff };  // off gives up safety against power cuts only
+
+class Journal {
+ public:
+  // `job` describes options and inputs. `replay` sees every record that is whole, in order; what
+  // follows the first one that is not is cut off. Errors: kStorage E_IO_LOCKED, E_IO_WRITE; kUsage
+  // E_JOURNAL (another kind of file, or its header damaged) and E_JOB_CHANGED, which shows up to 8
+  // differences.
+  using Replay = std::function<void(const Json& record)>;
+  Journal(const std::filesystem::path& path, const Json& job, Start start, Sync sync,
+          const Replay& replay);
+
+  // True if the item must be worked on in this run.
+  bool wants(const std::string& id, bool retry_failed) const;
+  ItemState state(const std::string& id) const;
+  struct Totals {
+    std::uint64_t done = 0, skipped = 0, failed = 0;
+  };
+  Totals totals() const;
+  // Failed items that were not done since: id -> {"path", "error"}.
+  const std::map<std::string, Json>& failures() const { return failures_; }
+  bool resumed() const { return resumed_; }         // the journal held this job before
+  std::uint64_t cut_bytes() const { return cut_; }  // of a torn end, cut off at the start
+
+  // Queues a record {"n", fields..., "prev", "crc"}; nothing is written before commit(). A record
+  // with "id" and "st" changes the state of the item.
+  void add(const Json& fields);
+  std::size_t queued() const { return queued_; }
+  void commit();  // writes and syncs all that is queued
+
+  // add() of {"id", "st": "failed", "path", "error"}.
+  void add_failure(const std::string& id, const std::string& path, const ErrorInfo& info);
+
+ private:
+  void read(const Json& job, const Replay& replay);
+  bool take_line(std::string_view line, const Json& job, const Replay& replay);
+  [[noreturn]] void refuse(const char* code, std::string expected, std::string found) const;
+  bool believe(const Json& record, const Replay& replay);
+  void begin(const Json& job);
+  void note_state(const Json& record);
+  std::string seal(const Json& fields);
+
+  AppendFile file_;
+  Sync sync_;
+  std::uint64_t count_ = 0, cut_ = 0;
+  std::uint32_t last_sum_ = 0;
+  bool resumed_ = false;
+  std::string queue_;
+  std::size_t queued_ = 0;
+  std::unordered_map<std::string, ItemState> states_;
+  std::map<std::string, Json> failures_;
+};
+
+// {"path" (or "id" without one), "error": {code, file, where, expected, found, hint}}: a failed
+// item as users of JSON lines meet it. Each text is escaped and cut at 512 bytes.
+Json failure_json(const std::string& id, const std::string& path, const ErrorInfo& info);
+
+// Writes the failed items as JSON lines (write_file_atomic); removes the file if there are none.
+void write_failures(const std::filesystem::path& path, const Journal& journal);
+
+// "options.prompt: was \"a\", is \"b\"", at most `most` of them, then how many more.
+std::vector<std::string> json_differences(const Json& was, const Json& is, std::size_t most);
+
+}  // namespace tessera

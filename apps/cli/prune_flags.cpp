@@ -1,0 +1,77 @@
+#include "apps/cli/prune_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "apps/cli/flags.h"
+
+namespace tessera {
+
+namespace {
+
+[[noreturn]] void refuse(std::string where, std::string expected, std::string found) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_FLAG_CONFLICT",
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found)});
+}
+
+PruneOption option_of(const std::string& text) {
+  const std::size_t sign = text.find('=');
+  PruneOption out;
+  out.name = text.substr(0, sign);
+  const char* begin = text.data() + (sign == std::string::npos ? text.size() : sign + 1);
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, out.value);
+  if (out.name.empty() || error != std::errc() || stop != end) {
+    refuse("--prune-option", "NAME=NUMBER", text);
+  }
+  return out;
+}
+
+}  // namespace
+
+void add_prune_flags(CLI::App& app, PruneFlags& flags) {
+  const std::string group = "Pruning";
+  std::string names;
+  for (const PrunerRow& row : pruner_table()) {
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+  }
+  text_flag(app, "--prune", flags.method, "drops visual tokens: " + names)->group(group);
+  number_flag(app, "--prune-rate", flags.rate, 0, 0.999, "fraction that is dropped; default 0.67")
+      ->group(group);
+  integer_flag(app, "--keep-tokens", flags.keep, 1, 1 << 20, "tokens that stay instead")
+      ->group(group);
+  app.add_option("--prune-option", flags.options, "NAME=NUMBER, a setting of the method")
+      ->allow_extra_args(false)  // what follows is a picture
+      ->group(group);
+  app.add_flag("--parity", flags.parity, "as the method's published code, where that differs")
+      ->group(group);
+}
+
+PruneChoice prune_choice(const PruneFlags& flags) {
+  PruneChoice out;
+  if (!flags.method) {
+    if (flags.rate || flags.keep || !flags.options.empty() || flags.parity) {
+      refuse("--prune", "a method for --prune-rate, --keep-tokens, --prune-option or --parity",
+             "none");
+    }
+    return out;
+  }
+  if (flags.rate && flags.keep) {
+    refuse("--keep-tokens", "either a number or --prune-rate", "both");
+  }
+  out.method = pruner_row(*flags.method).name;
+  for (const std::string& option : flags.options) out.options.push_back(option_of(option));
+  if (flags.parity) out.options.push_back({"parity", 1});
+  if (flags.keep) {
+    out.budget.tokens = *flags.keep;
+  } else {
+    out.budget.ratio = 1 - flags.rate.value_or(0.67);
+  }
+  make_pruner(out.method, out.options);
+  return out;
+}
+
+}  // namespace tessera

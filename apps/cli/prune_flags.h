@@ -1,0 +1,29 @@
+// Flags that choose a pruner of visual tokens, for every sub-command that reads pictures.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/pipeline/prune_session.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tessera {
+
+struct PruneFlags {
+  std::optional<std::string> method;
+  std::optional<double> rate;        // fraction removed
+  std::optional<std::int64_t> keep;  // tokens
+  std::vector<std::string> options;  // NAME=VALUE
+  bool parity = false;
+};
+
+void add_prune_flags(CLI::App& app, PruneFlags& flags);
+// Error kUsage for names that do not exist and flags that contradict one another.
+PruneChoice prune_choice(const PruneFlags& flags);
+
+}  // namespace tessera

@@ -1,0 +1,151 @@
+// Reading of requests, answering, and what is left to do when memory ends.
+#include "apps/helper/serve.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <exception>
+#include <new>
+#include <string_view>
+
+#include "vision/image/picture_wire.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int kSocket = 0;
+
+bool read_all(void* to, std::size_t count) {
+  auto* at = static_cast<char*>(to);
+  while (count > 0) {
+    const ssize_t got = ::read(kSocket, at, count);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    at += got;
+    count -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+bool write_all(const void* from, std::size_t count) {
+  const auto* at = static_cast<const char*>(from);
+  while (count > 0) {
+    const ssize_t put = ::write(kSocket, at, count);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    at += put;
+    count -= static_cast<std::size_t>(put);
+  }
+  return true;
+}
+
+bool skip(std::uint64_t count) {
+  char buffer[4096];
+  while (count > 0) {
+    const auto step = static_cast<std::size_t>(std::min<std::uint64_t>(count, sizeof buffer));
+    if (!read_all(buffer, step)) return false;
+    count -= step;
+  }
+  return true;
+}
+
+double cpu_seconds_used() {
+  timespec now = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+struct Answer {
+  Picture picture;
+  std::vector<std::string> error;  // code, place, expected, found; empty for a picture
+};
+
+Answer out_of_memory() {
+  return {{},
+          {"E_PICTURE_MEMORY", "", "a picture that fits the memory of its reader", "a larger one"}};
+}
+
+Answer decode_file(PictureDecoder decode, const std::vector<std::uint8_t>& file,
+                   const PictureLimits& limits) {
+  try {
+    return {decode(file, limits), {}};
+  } catch (const Error& error) {
+    const ErrorInfo& info = error.info();
+    return {{}, {info.code, info.where, info.expected, info.found}};
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  }
+}
+
+bool send(const Answer& answer, bool retires) {
+  const bool failed = !answer.error.empty();
+  std::vector<std::string> texts = answer.error;
+  if (!failed) {
+    texts = answer.picture.notes;
+    texts.insert(texts.begin(), answer.picture.format);
+  }
+  const std::string text = wire::join_texts(texts);
+  const Picture& picture = answer.picture;
+  wire::Reply reply = {};
+  reply.magic = wire::kMagic;
+  reply.status = failed ? wire::Status::kError : wire::Status::kPicture;
+  reply.retires = retires ? 1 : 0;
+  reply.text_bytes = text.size();
+  if (!failed) {
+    reply.width = static_cast<std::uint64_t>(picture.width);
+    reply.height = static_cast<std::uint64_t>(picture.height);
+    reply.channels = static_cast<std::uint32_t>(picture.channels);
+    reply.pixel_bytes = picture.pixels.size();
+  }
+  return write_all(&reply, sizeof reply) && write_all(text.data(), text.size()) &&
+         write_all(picture.pixels.data(), failed ? 0 : picture.pixels.size());
+}
+
+}  // namespace
+
+int serve_pictures(PictureDecoder decode, const SandboxLimits& limits) {
+  const wire::Hello hello = {wire::kMagic, enter_sandbox(limits)};
+  if (!write_all(&hello, sizeof hello)) return 1;
+  for (wire::Request request = {}; read_all(&request, sizeof request);) {
+    if (request.magic != wire::kMagic) return 1;
+    std::vector<std::uint8_t> file;
+    Answer answer;
+    try {
+      file.resize(request.file_bytes);
+    } catch (const std::exception&) {
+      answer = out_of_memory();
+    }
+    if (answer.error.empty()) {
+      if (!read_all(file.data(), file.size())) return 1;
+      answer =
+          decode_file(decode, file, {request.file_bytes, request.max_side, request.max_pixels});
+    } else if (!skip(request.file_bytes)) {
+      return 1;
+    }
+    const bool retires = cpu_seconds_used() * 2 > static_cast<double>(limits.cpu_seconds);
+    if (!send(answer, retires)) return 1;
+    if (retires) return 0;
+  }
+  return 0;
+}
+
+bool parse_sandbox_limits(int count, char** words, SandboxLimits& limits) {
+  if (count != 3) return false;
+  const auto number = [](std::string_view text, std::uint64_t most, std::uint64_t& out) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+    return error == std::errc() && end == text.data() + text.size() && out > 0 && out <= most;
+  };
+  std::uint64_t mebibytes = 0;
+  if (!number(words[1], std::uint64_t{1} << 24, mebibytes) ||
+      !number(words[2], std::uint64_t{1} << 20, limits.cpu_seconds)) {
+    return false;
+  }
+  limits.address_space = mebibytes << 20;
+  return true;
+}
+
+}  // namespace tessera

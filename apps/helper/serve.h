@@ -1,0 +1,23 @@
+// The loop of the reader process: picture files in, pixels or errors out, on one socket.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "apps/helper/sandbox.h"
+#include "vision/image/picture.h"
+
+namespace tessera {
+
+using PictureDecoder = Picture (*)(std::span<const std::uint8_t> file, const PictureLimits& limits);
+
+// Confines the process, says hello, then answers requests on file descriptor 0 until the other side
+// closes it or half of the CPU time is used up. Returns the exit status. The decoder may throw
+// Error and bad_alloc; anything worse ends the process, which costs its caller one picture.
+int serve_pictures(PictureDecoder decode, const SandboxLimits& limits);
+
+// The limits as the program passes them: mebibytes of address space, seconds of CPU time. False if
+// they are not two positive numbers.
+bool parse_sandbox_limits(int count, char** words, SandboxLimits& limits);
+
+}  // namespace tessera

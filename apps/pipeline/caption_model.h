@@ -1,0 +1,52 @@
+// A published captioning model, opened and loaded: language model, picture encoder with projector,
+// text tokenizer, and how its family prepares pictures and prompts.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/pipeline/caption_spec.h"
+#include "apps/pipeline/visual_encoder.h"
+#include "tokenizers/text/chat_template.h"
+#include "tokenizers/text/tokenizer.h"
+
+namespace tessera {
+
+class CaptionModel {
+ public:
+  // Reads configuration, tokenizer, names and shapes of the weights. Error kModel; E_FAMILY for a
+  // model that describes no pictures.
+  static std::unique_ptr<CaptionModel> open(const std::filesystem::path& folder);
+
+  // Reads the weights; once. Error kModel, kMemory.
+  void load(Backend& backend, DType storage);
+
+  const CaptionSpec& spec() const { return spec_; }
+  ChatTemplate chat() const { return chat_; }
+  const TextTokenizer& tokenizer() const { return *tokenizer_; }
+  bool loaded() const { return pictures_ != nullptr; }
+  const TextModel& text() const { return *text_; }
+  const VisualEncoder& pictures() const { return *pictures_; }
+  std::uint64_t weight_file_bytes() const { return weights_->total_bytes(); }
+  DType stored() const;  // as the weight file has them
+
+  // Ids of a question about pictures of these plans: a placeholder id for every visual token. Error
+  // kModel when the tokenizer and the model do not fit; kGeneral (E_PICTURE_TOKENS) for a picture
+  // of more tokens than any prompt has.
+  std::vector<std::int32_t> prompt_ids(const std::string& question,
+                                       std::span<const PreprocessPlan> pictures) const;
+
+ private:
+  CaptionModel() = default;
+  CaptionSpec spec_;
+  ChatTemplate chat_{};
+  std::shared_ptr<const Checkpoint> weights_;
+  std::optional<TextTokenizer> tokenizer_;
+  std::unique_ptr<TextModel> text_;
+  std::unique_ptr<VisualEncoder> pictures_;
+};
+
+}  // namespace tessera

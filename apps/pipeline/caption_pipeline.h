@@ -1,0 +1,119 @@
+// Pictures and questions to texts: reads and prepares pictures ahead of time, encodes them, prunes,
+// and writes many texts at once. What a picture's text says depends on the picture, the question
+// and the settings alone. One bad picture is one failed item.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/pipeline/generate_pipeline.h"
+#include "apps/pipeline/prune_session.h"
+#include "engine/core/error.h"
+#include "engine/decoding/decode_method.h"
+#include "engine/decoding/text_loop.h"
+
+namespace tessera {
+
+struct CaptionOptions {
+  std::string model;  // as resolve_model() takes it; empty = the bundled default
+  std::string device = "auto";
+  int threads = 0;               // 0 = one per core
+  std::optional<DType> storage;  // empty = as the checkpoint stores it
+  std::int64_t batch_size = 1;   // texts at once
+  std::int64_t most_tokens = 256;
+  std::int64_t prompt_rows = 0;  // room for a prompt; 0 = grows with the prompts
+  DecodeMethod method;           // texts keep their law: rules that bend it are refused
+  PruneChoice prune;
+  SamplingChoice sampling;  // greedy unless a temperature is given
+  std::uint64_t seed = 0;
+  std::filesystem::path helper;  // the picture reader; empty = beside the program
+};
+
+// Where a picture comes from: a file, bytes already read, or pixels.
+struct PictureSource {
+  std::shared_ptr<const Image> image;
+  std::filesystem::path file;
+  std::vector<std::uint8_t> bytes;
+  std::string name;  // in messages
+};
+
+struct CaptionRequest {
+  std::string id;
+  std::vector<PictureSource> pictures;
+  std::string prompt;
+  // Half of the key of what is drawn by lot, so that neither neighbours nor an interrupted run
+  // change a text; none = its place in the run.
+  std::optional<std::uint64_t> number;
+};
+
+struct CaptionSeconds {
+  double read = 0;    // decoding and preparing the pictures, beside other work
+  double encode = 0;  // picture encoder and projector, selections included
+  double select = 0;  // selections
+  double first = 0;   // from encoding to the first token
+  double total = 0;   // from encoding to the last one
+};
+
+struct Caption {
+  std::string id;
+  bool failed = false;
+  ErrorInfo error;
+  std::string text;
+  bool cut_short = false;  // most_tokens were written
+  std::int64_t tokens = 0, passes = 0;
+  std::int64_t prompt_tokens = 0;                   // rows of the prompt as it entered layer 0
+  std::int64_t visual_tokens = 0, kept_tokens = 0;  // kept_tokens: behind the last cut
+  RowSource prune_source = RowSource::kNone;
+  std::vector<std::array<std::int64_t, 2>> sizes;  // pixels of each picture, width and height
+  std::vector<std::string> notes;                  // of the picture reader
+  std::vector<VisualBlock> kept;  // of each picture, in front of the LLM or behind it
+  DecodeMeters meters;
+  CaptionSeconds seconds;
+};
+
+class CaptionListener {
+ public:
+  virtual ~CaptionListener() = default;
+  // More of a text; called as tokens come to stand.
+  virtual void on_text(const std::string& /*id*/, std::string_view /*more*/) {}
+  virtual void on_caption(Caption&& caption) = 0;
+  // Asked between passes. kStop: no new pictures, texts at work are finished.
+  virtual Flow on_pass() { return Flow::kContinue; }
+};
+
+class CaptionModel;
+
+class CaptionPipeline {
+ public:
+  // Opens and checks the model's files; reads no weights. Error kModel; kUsage for settings that
+  // contradict one another or the model: what is refused later is one picture.
+  explicit CaptionPipeline(const CaptionOptions& options);
+  ~CaptionPipeline();
+  CaptionPipeline(CaptionPipeline&&) noexcept;
+
+  const CaptionModel& model() const;
+  const std::string& model_name() const;
+  const DecodeMethod& method() const;
+  DType storage() const;
+  const Backend& backend() const;
+  // Of the loop since the last run began.
+  TextTimes times() const;
+  std::string window_report() const;
+
+  void load();
+
+  // Takes requests until `next` gives none; captions come in the order in which texts end. Returns
+  // false when the listener stopped it.
+  bool run(const std::function<std::optional<CaptionRequest>()>& next, CaptionListener& listener);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,196 @@
+#include "apps/pipeline/caption_prompt.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tessera {
+
+namespace {
+
+using Place = std::array<std::int64_t, 3>;
+
+Place everywhere(std::int64_t place) { return {place, place, place}; }
+
+// Where every id of the prompt stands before anything is pruned, and the first place behind it.
+struct WholePlaces {
+  std::vector<Place> of_id;
+  std::int64_t next = 0;
+};
+
+// Ids of three axes: text counts on all three; a picture that begins at s has (s + time, s + row,
+// s + column) and text goes on behind its highest.
+WholePlaces whole_places(std::span<const std::int32_t> ids, std::int32_t image_id,
+                         std::span<const std::vector<std::array<std::int32_t, 3>>> grids,
+                         bool three_axes) {
+  WholePlaces out;
+  std::size_t picture = 0, token = 0;
+  std::int64_t next = 0, start = 0, highest = 0;
+  for (const std::int32_t id : ids) {
+    if (!three_axes || id != image_id) {
+      out.of_id.push_back(everywhere(next++));
+      continue;
+    }
+    if (token == 0) start = highest = next;
+    const auto& offset = grids[picture][token];
+    Place place;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      place[axis] = start + offset[axis];
+      highest = std::max(highest, place[axis]);
+    }
+    out.of_id.push_back(place);
+    if (++token == grids[picture].size()) {
+      token = 0;
+      ++picture;
+      next = highest + 1;
+    }
+  }
+  out.next = next;
+  return out;
+}
+
+// Embeddings of the ids behind the last picture.
+std::vector<float> embedded_text(const TextModel& model, std::span<const std::int32_t> ids) {
+  const Shape shape{static_cast<std::int64_t>(ids.size()), model.width()};
+  Tensor rows = model.backend().allocate(DType::kF32, shape);
+  if (!ids.empty()) model.embed_prompt(ids, rows.view());
+  Tensor host = Tensor::host(DType::kF32, shape);
+  model.backend().download(rows.view(), host.view());
+  model.backend().synchronize();
+  return {host.view().f32(), host.view().f32() + shape.elements()};
+}
+
+void prune_behind_projector(const TextModel& model, std::span<const std::int32_t> text,
+                            std::vector<PromptPicture>& pictures) {
+  const Hook hook{HookPoint::kAfterProjector};
+  std::vector<float> words;
+  for (PromptPicture& picture : pictures) {
+    if (picture.session == nullptr || !picture.session->asks(hook)) continue;
+    if (words.empty()) words = embedded_text(model, text);
+    VisualRows& visual = picture.visual;
+    const MatrixView rows{visual.rows.data(), visual.block.count(), visual.width};
+    const Signal signals[] = {
+        {.kind = SignalKind::kEmbeddings, .values = rows},
+        {.kind = SignalKind::kTextEmbeddings,
+         .values = {words.data(), static_cast<std::int64_t>(text.size()), visual.width}}};
+    const PrunePlan plan = picture.session->select(hook, visual.block, signals);
+    PrunedBlock pruned = apply(plan, visual.block, rows);
+    visual.block = std::move(pruned.block);
+    visual.rows = std::move(pruned.features);
+  }
+}
+
+// Number of a token in its whole picture. Tokens of three axes are found by their place.
+std::map<std::size_t, std::size_t> row_of_number(
+    const VisualBlock& block, const std::vector<std::array<std::int32_t, 3>>& grid) {
+  std::map<std::size_t, std::size_t> out;
+  std::map<std::array<std::int32_t, 3>, std::size_t> number;
+  for (std::size_t i = 0; i < grid.size(); ++i) number[grid[i]] = i;
+  for (std::size_t row = 0; row < block.tokens.size(); ++row) {
+    out[number.at(block.tokens[row].position)] = row;
+  }
+  return out;
+}
+
+}  // namespace
+
+PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> ids,
+                        std::int32_t image_id, std::vector<PromptPicture> pictures) {
+  const bool three_axes = model.config().transformer.rope.three_axes();
+  // Positions of whole pictures: blocks carry them through any pruning.
+  std::vector<std::vector<std::array<std::int32_t, 3>>> grids;
+  std::int64_t placeholders = 0;
+  for (const PromptPicture& picture : pictures) {
+    grids.push_back(picture.visual.positions);
+    placeholders += picture.visual.total;
+  }
+  expects(std::count(ids.begin(), ids.end(), image_id) == placeholders,
+          "a placeholder for each visual token");
+  const auto behind = std::find(ids.rbegin(), ids.rend(), image_id).base();
+  const std::span<const std::int32_t> tail(behind, ids.end());
+  prune_behind_projector(model, tail, pictures);
+  const WholePlaces whole = whole_places(ids, image_id, grids, three_axes);
+
+  PromptRows out;
+  bool renumber = !three_axes && !pictures.empty();
+  for (const PromptPicture& picture : pictures) {
+    renumber = renumber && (picture.session == nullptr ||
+                            picture.session->positions() == PositionPolicy::kRenumber);
+  }
+  std::vector<PlacedPicture> placed(pictures.size());
+  struct Source {
+    std::int64_t picture = -1;  // -1: text
+    std::size_t row = 0;        // of the picture's rows, or of the text
+  };
+  std::vector<Source> sources;
+  std::vector<std::int64_t> text_rows;
+  std::size_t picture = 0, token = 0;
+  std::map<std::size_t, std::size_t> rows;
+  const auto behind_last = static_cast<std::size_t>(behind - ids.begin());
+  std::vector<std::vector<std::size_t>> order(pictures.size());  // rows in the order of the prompt
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(sources.size());
+    if (ids[i] != image_id) {
+      if (i >= behind_last) text_rows.push_back(row);
+      sources.push_back({-1, out.text.size()});
+      out.text.push_back(ids[i]);
+      out.places.push_back(whole.of_id[i]);
+      continue;
+    }
+    if (token == 0) rows = row_of_number(pictures[picture].visual.block, grids[picture]);
+    if (const auto found = rows.find(token); found != rows.end()) {
+      sources.push_back({static_cast<std::int64_t>(picture), found->second});
+      out.places.push_back(whole.of_id[i]);
+      placed[picture].rows.push_back(row);
+      order[picture].push_back(found->second);
+    }
+    if (++token == grids[picture].size()) {
+      token = 0;
+      ++picture;
+    }
+  }
+  out.next_place = whole.next;
+  if (renumber) {
+    for (std::size_t i = 0; i < out.places.size(); ++i) {
+      out.places[i] = everywhere(static_cast<std::int64_t>(i));
+    }
+    out.next_place = static_cast<std::int64_t>(out.places.size());
+  }
+
+  // Rows: text is embedded as a whole and moved to its places.
+  const std::int64_t width = model.width();
+  const std::vector<float> words = embedded_text(model, out.text);
+  Tensor host = Tensor::host(DType::kF32, Shape{static_cast<std::int64_t>(sources.size()), width});
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Source& source = sources[i];
+    const float* from = source.picture < 0
+                            ? words.data()
+                            : pictures[static_cast<std::size_t>(source.picture)].visual.rows.data();
+    std::copy_n(from + source.row * static_cast<std::size_t>(width), width,
+                host.view().f32() + static_cast<std::int64_t>(i) * width);
+  }
+  out.rows = model.backend().allocate(DType::kF32, host.shape());
+  model.backend().upload(host.view(), out.rows.view());
+  model.backend().synchronize();
+
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    placed[i].session = pictures[i].session;
+    placed[i].total = pictures[i].visual.total;
+    placed[i].block = pictures[i].visual.block;
+    placed[i].block.tokens.clear();
+    for (std::size_t k = 0; k < order[i].size(); ++k) {
+      VisualToken moved = pictures[i].visual.block.tokens[order[i][k]];
+      const Place& place = out.places[static_cast<std::size_t>(placed[i].rows[k])];
+      for (std::size_t axis = 0; axis < 3; ++axis) {
+        moved.position[axis] = static_cast<std::int32_t>(place[axis]);
+      }
+      placed[i].block.tokens.push_back(moved);
+    }
+  }
+  for (const PlacedPicture& entry : placed) out.kept.push_back(entry.block);
+  auto cuts = std::make_unique<LlmPruning>(model.config().transformer, model.backend(),
+                                           std::move(placed), std::move(text_rows), out.places);
+  if (cuts->needed()) out.cuts = std::move(cuts);
+  return out;
+}
+
+}  // namespace tessera

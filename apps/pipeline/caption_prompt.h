@@ -1,0 +1,36 @@
+// A prompt with pictures in it as rows of the language model: embedded text, visual rows in place
+// of the placeholders, the place of each row in the rotary table, pruned or not.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "apps/pipeline/llm_pruning.h"
+#include "apps/pipeline/visual_encoder.h"
+#include "engine/model/text_model.h"
+
+namespace tessera {
+
+struct PromptPicture {
+  VisualRows visual;
+  PruneSession* session = nullptr;
+};
+
+struct PromptRows {
+  Tensor rows;                                      // [T, D] on the model's device
+  std::vector<std::array<std::int64_t, 3>> places;  // [T]
+  std::int64_t next_place = 0;
+  std::vector<std::int32_t> text;    // ids of the prompt without placeholders
+  std::vector<VisualBlock> kept;     // of each picture, as it enters the language model
+  std::unique_ptr<LlmPruning> cuts;  // null when no picture is pruned inside the model
+};
+
+// `ids` hold `image_id` once for every visual token before pruning, pictures in order. Asks methods
+// behind the projector and drops what they say. The sessions must outlive `cuts`.
+PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> ids,
+                        std::int32_t image_id, std::vector<PromptPicture> pictures);
+
+}  // namespace tessera

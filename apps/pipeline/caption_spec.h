@@ -1,0 +1,38 @@
+// What the files of a captioning model say before any weight is read: the table of families that
+// describe pictures.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/core/json.h"
+#include "engine/families/language.h"
+#include "vision/encoder/vision_tower.h"
+#include "vision/image/preprocess.h"
+
+namespace tessera {
+
+struct CaptionSpec {
+  std::string family;  // model_type
+  std::string title;
+  std::filesystem::path folder;
+  TextSpec text;
+  VisionTower tower;
+  PreprocessPolicy policy;
+  std::int32_t image_id = -1;  // the id that stands for a visual token
+  std::string image_token;     // the same as it is written
+  std::string newline_name;    // tensor behind each row of tiles; empty = none
+  std::vector<std::int32_t> stops;
+  std::shared_ptr<const Json> config;  // config.json
+
+  bool three_axes() const { return text.model.transformer.rope.three_axes(); }
+};
+
+// Reads config.json and preprocessor_config.json alone. Error kModel.
+CaptionSpec read_caption_spec(const std::filesystem::path& folder);
+// Whether the folder's config.json names a family that describes pictures.
+bool is_caption_model(const std::filesystem::path& folder);
+
+}  // namespace tessera

@@ -1,0 +1,62 @@
+// Pictures that are read and prepared ahead of those who need them, by one thread, at most so many
+// and no more than a bounded number of bytes beside the one at hand.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "apps/pipeline/caption_pipeline.h"
+#include "vision/image/picture_reader.h"
+#include "vision/image/preprocess.h"
+
+namespace tessera {
+
+struct PreparedPictures {
+  CaptionRequest request;
+  std::vector<PreprocessedPicture> pictures;
+  std::vector<std::array<std::int64_t, 2>> sizes;
+  std::vector<std::string> notes;
+  std::optional<ErrorInfo> error;
+  double seconds = 0;
+};
+
+class PictureQueue {
+ public:
+  // `next` is called on the queue's thread, one call at a time; what it throws ends the queue and
+  // comes out of take().
+  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const PreprocessPolicy& policy,
+               PictureReaderOptions reader, std::size_t ahead);
+  ~PictureQueue();
+  PictureQueue(const PictureQueue&) = delete;
+  PictureQueue& operator=(const PictureQueue&) = delete;
+
+  // The next one; none when there are no more, when none is ready and the caller would not wait, or
+  // when none came for a moment.
+  std::optional<PreparedPictures> take(bool wait);
+  // No new ones; those that are ready can still be taken.
+  void stop();
+  bool over() const;
+
+ private:
+  void work();
+  PreparedPictures prepare(CaptionRequest request, PictureReader& reader) const;
+
+  std::function<std::optional<CaptionRequest>()> next_;
+  PreprocessPolicy policy_;
+  PictureReaderOptions reader_options_;
+  std::size_t ahead_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<PreparedPictures> ready_;
+  std::size_t bytes_ = 0;  // of what is ready
+  bool ended_ = false, stopping_ = false;
+  std::exception_ptr thrown_;
+  std::thread thread_;
+};
+
+}  // namespace tessera

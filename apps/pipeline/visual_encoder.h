@@ -1,0 +1,61 @@
+// From preprocessed pictures to rows of the language model: encoder, selections in and behind it,
+// projector, the rows between tiles.
+#pragma once
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "apps/pipeline/prune_session.h"
+#include "apps/pipeline/visual_layout.h"
+#include "vision/encoder/picture_encoder.h"
+
+namespace tessera {
+
+struct VisualRows {
+  VisualBlock block;        // of the rows, in reading order
+  std::vector<float> rows;  // [tokens, D]
+  std::int64_t width = 0;   // D
+  std::int64_t total = 0;   // tokens before any pruning
+  // Of all of those: number in the picture, or (time, row, column) where the model has three axes.
+  std::vector<std::array<std::int32_t, 3>> positions;
+};
+
+// What pruners may know of the encoder's side, for a picture of so many views.
+PrunedModel pruned_model_of(const VisionTower& tower, std::int64_t views);
+
+// Error kUsage (E_PRUNE_FAMILY) for a method that works in or behind an encoder whose patches are
+// tokens in no picture. Pictures whose map is resized are refused by encode().
+void check_patch_method(const VisionTower& tower, const PruneSession& session);
+
+class VisualEncoder {
+ public:
+  // `newline` [D] is the row behind each row of tiles, empty where there is none. Error kModel.
+  VisualEncoder(Backend& backend, const Json& config, const std::string& config_file,
+                const Checkpoint& checkpoint, std::vector<float> newline, DType storage);
+
+  // A picture's tokens; `session` null prunes nothing. Error kUsage (E_PRUNE_FAMILY) when the
+  // method works in or behind an encoder whose patches are no tokens.
+  VisualRows encode(const PreprocessedPicture& picture, bool three_axes,
+                    PruneSession* session) const;
+
+  PrunedModel pruned_model(std::int64_t views) const {
+    return pruned_model_of(encoder_.tower(), views);
+  }
+
+  const PictureEncoder& encoder() const { return encoder_; }
+
+ private:
+  std::vector<float> joined_features(const std::vector<EncodedImage>& images,
+                                     VisualBlock& block) const;
+  std::vector<float> project_whole(EncodedPicture images, const PreprocessPlan& plan,
+                                   const VisualLayout& layout) const;
+  void place_newlines(VisualRows& out) const;
+  std::vector<float> host_floats(const Tensor& tensor) const;
+
+  Backend& backend_;
+  PictureEncoder encoder_;
+  std::vector<float> newline_;
+};
+
+}  // namespace tessera

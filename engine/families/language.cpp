@@ -1,0 +1,261 @@
+// Llama (Touvron et al. 2023), Mistral and Qwen2 as one thing: pre-norm blocks that differ in
+// sizes, biases and rotary frequencies.
+#include "engine/families/language.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace tessera {
+
+namespace {
+
+// What absent keys mean to the reference's class of a model_type.
+struct LanguageDefaults {
+  std::string_view type;
+  std::int64_t hidden = 4096, layers = 32, heads = 32, kv_heads = 0, ffn = 11008, vocab = 32000;
+  std::int64_t positions = 2048;
+  bool qkv_bias = false;
+};
+constexpr std::array<LanguageDefaults, 7> kDefaults = {{
+    {.type = "llama"},
+    {.type = "mistral", .kv_heads = 8, .ffn = 14336, .positions = 131072},
+    {.type = "qwen2",
+     .kv_heads = 32,
+     .ffn = 22016,
+     .vocab = 151936,
+     .positions = 32768,
+     .qkv_bias = true},
+    {.type = "qwen2_vl",
+     .hidden = 8192,
+     .layers = 80,
+     .heads = 64,
+     .kv_heads = 8,
+     .ffn = 29568,
+     .vocab = 152064,
+     .positions = 32768,
+     .qkv_bias = true},
+    {.type = "qwen2_vl_text",
+     .hidden = 8192,
+     .layers = 80,
+     .heads = 64,
+     .kv_heads = 8,
+     .ffn = 29568,
+     .vocab = 152064,
+     .positions = 32768,
+     .qkv_bias = true},
+    {.type = "qwen2_5_vl",
+     .hidden = 8192,
+     .layers = 80,
+     .heads = 64,
+     .kv_heads = 8,
+     .ffn = 29568,
+     .vocab = 152064,
+     .positions = 32768,
+     .qkv_bias = true},
+    {.type = "qwen2_5_vl_text",
+     .hidden = 8192,
+     .layers = 80,
+     .heads = 64,
+     .kv_heads = 8,
+     .ffn = 29568,
+     .vocab = 152064,
+     .positions = 32768,
+     .qkv_bias = true},
+}};
+
+const LanguageDefaults& defaults_of(const JsonReader& text,
+                                    std::span<const std::string_view> types) {
+  const std::string type = text.string_or("model_type", std::string(types.front()));
+  const auto row = std::find_if(kDefaults.begin(), kDefaults.end(),
+                                [&](const LanguageDefaults& d) { return d.type == type; });
+  if (row != kDefaults.end() && std::find(types.begin(), types.end(), type) != types.end()) {
+    return *row;
+  }
+  std::string list;
+  for (const std::string_view name : types) {
+    list += (list.empty() ? "\"" : ", \"") + std::string(name) + "\"";
+  }
+  text.fail("model_type", list, type);
+}
+
+// Frequencies that are stretched for long texts (Llama 3.1).
+RopeStretch read_stretch(const JsonReader& scaling) {
+  RopeStretch out;
+  out.factor = scaling.number("factor", 1.0, 1e6);
+  out.low = scaling.number("low_freq_factor", 1e-3, 1e6);
+  out.high = scaling.number("high_freq_factor", 1e-3, 1e6);
+  if (out.high <= out.low) {
+    scaling.fail("high_freq_factor", "more than low_freq_factor", std::to_string(out.high));
+  }
+  out.original = scaling.integer("original_max_position_embeddings", 1, std::int64_t{1} << 30);
+  return out;
+}
+
+// rope_theta and rope_scaling at the top (older files) or together in rope_parameters.
+void read_rope(const JsonReader& text, ModelConfig& model) {
+  RopeSpec& rope = model.rope;
+  rope.layout = RopeLayout::kOneD;
+  rope.pairing = RopePairing::kHalfSplit;
+  rope.theta = text.number_or("rope_theta", 10000.0, 1.0, 1e9);
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!text.has(key)) continue;
+    const JsonReader part = text.object(key);
+    rope.theta = part.number_or("rope_theta", rope.theta, 1.0, 1e9);
+    const std::string kind = part.string_or("rope_type", part.string_or("type", "default"));
+    if (part.has("mrope_section")) {
+      const auto sections = part.integers("mrope_section", 0, 4096, 3);
+      if (sections.size() != 3 || sections[0] + sections[1] + sections[2] != model.head_dim / 2) {
+        part.fail(
+            "mrope_section",
+            "three numbers that sum to " + std::to_string(model.head_dim / 2) + " pairs of a head",
+            std::to_string(sections.size()) + " numbers");
+      }
+      std::copy(sections.begin(), sections.end(), rope.sections.begin());
+    }
+    if (kind == "llama3") {
+      rope.stretch = read_stretch(part);
+    } else if (kind != "default" && !(kind == "mrope" && rope.three_axes())) {
+      part.fail(part.has("rope_type") ? "rope_type" : "type",
+                "\"default\", \"llama3\", or \"mrope\" with its sections", kind);
+    }
+  }
+}
+
+void read_heads(const JsonReader& text, const LanguageDefaults& defaults, ModelConfig& model) {
+  model.heads = text.integer_or("num_attention_heads", defaults.heads, 1, kMaxHeads);
+  const std::int64_t kv = defaults.kv_heads > 0 ? defaults.kv_heads : model.heads;
+  model.kv_heads = text.integer_or("num_key_value_heads", kv, 1, kMaxHeads);
+  if (model.heads % model.kv_heads != 0) {
+    text.fail("num_key_value_heads", "a divisor of " + std::to_string(model.heads),
+              std::to_string(model.kv_heads));
+  }
+  if (!text.has("head_dim") && model.width % model.heads != 0) {
+    text.fail("hidden_size", "a multiple of " + std::to_string(model.heads) + " heads",
+              std::to_string(model.width));
+  }
+  // All heads together stay below 2^18, so that no derived size can leave 64 bits.
+  const std::int64_t widest = std::min<std::int64_t>(4096, (std::int64_t{1} << 18) / model.heads);
+  model.head_dim = text.integer_or("head_dim", model.width / model.heads, 2, widest);
+  if (model.head_dim > widest) {
+    text.fail("hidden_size", "heads of at most " + std::to_string(widest) + " elements",
+              std::to_string(model.head_dim));
+  }
+  if (model.head_dim % 2 != 0) {
+    text.fail(text.has("head_dim") ? "head_dim" : "hidden_size", "an even head width",
+              std::to_string(model.head_dim));
+  }
+}
+
+// A window of attention that is wider than the model's longest text changes nothing.
+void refuse_sliding_window(const JsonReader& text, std::int64_t positions) {
+  if (!text.has("sliding_window")) return;
+  const std::int64_t window = text.integer_or("sliding_window", 0, 0, std::int64_t{1} << 30);
+  const bool used = text.boolean_or("use_sliding_window", !text.has("use_sliding_window"));
+  if (used && window < positions) {
+    text.fail("sliding_window", "none below " + std::to_string(positions) + " positions",
+              std::to_string(window));
+  }
+}
+
+}  // namespace
+
+JsonReader sub_config(const JsonReader& parent, std::string_view key) {
+  static const Json kEmpty = Json::object();
+  if (parent.has(key)) return parent.object(key);
+  return JsonReader(kEmpty, parent.file(), parent.path_of(key));
+}
+
+LanguageConfig parse_language(const JsonReader& text, std::span<const std::string_view> types) {
+  const LanguageDefaults& defaults = defaults_of(text, types);
+  LanguageConfig out;
+  ModelConfig& model = out.model;
+  const std::string act = text.string_or("hidden_act", "silu");
+  if (act != "silu" && act != "swish") text.fail("hidden_act", "\"silu\"", act);
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    if (text.boolean_or(key, false)) text.fail(key, "false", "true");
+  }
+  model.width = text.integer_or("hidden_size", defaults.hidden, 1, kMaxHidden);
+  model.layers = text.integer_or("num_hidden_layers", defaults.layers, 1, kMaxLayers);
+  read_heads(text, defaults, model);
+  model.ffn_width = text.integer_or("intermediate_size", defaults.ffn, 1, kMaxFfn);
+  model.norm_eps = static_cast<float>(text.number_or("rms_norm_eps", 1e-6, 1e-12, 0.1));
+  model.qkv_bias = defaults.qkv_bias;
+  read_rope(text, model);
+  out.vocab = text.integer_or("vocab_size", defaults.vocab, 1, kMaxVocab);
+  out.max_positions =
+      text.integer_or("max_position_embeddings", defaults.positions, 2, std::int64_t{1} << 24);
+  refuse_sliding_window(text, out.max_positions);
+  out.tied = text.boolean_or("tie_word_embeddings", false);
+  return out;
+}
+
+void list_language(const ModelConfig& model, std::int64_t vocab, const std::string& root,
+                   TensorList& list) {
+  list.add(root + "embed_tokens.weight", {vocab, model.width});
+  for (std::int64_t i = 0; i < model.layers; ++i) {
+    const std::string layer = root + "layers." + std::to_string(i) + ".";
+    list.add(layer + "self_attn.q_proj.weight", {model.q_width(), model.width});
+    list.add(layer + "self_attn.k_proj.weight", {model.kv_width(), model.width});
+    list.add(layer + "self_attn.v_proj.weight", {model.kv_width(), model.width});
+    if (model.qkv_bias) {
+      list.add(layer + "self_attn.q_proj.bias", {model.q_width()});
+      list.add(layer + "self_attn.k_proj.bias", {model.kv_width()});
+      list.add(layer + "self_attn.v_proj.bias", {model.kv_width()});
+    }
+    list.add(layer + "self_attn.o_proj.weight", {model.width, model.q_width()});
+    list.add(layer + "mlp.gate_proj.weight", {model.ffn_width, model.width});
+    list.add(layer + "mlp.up_proj.weight", {model.ffn_width, model.width});
+    list.add(layer + "mlp.down_proj.weight", {model.width, model.ffn_width});
+    list.add(layer + "input_layernorm.weight", {model.width});
+    list.add(layer + "post_attention_layernorm.weight", {model.width});
+  }
+  list.add(root + "norm.weight", {model.width});
+}
+
+WeightNames language_names(const ModelConfig& model, const std::string& root) {
+  WeightNames names;
+  names.layer_prefix = root + "layers.{}.";
+  names.attention_norm = "input_layernorm.weight";
+  names.ffn_norm = "post_attention_layernorm.weight";
+  names.qkv = {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight"};
+  if (model.qkv_bias) {
+    names.qkv_bias = {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"};
+  }
+  names.out = "self_attn.o_proj.weight";
+  names.gate_up = {"mlp.gate_proj.weight", "mlp.up_proj.weight"};
+  names.down = "mlp.down_proj.weight";
+  names.final_norm = root + "norm.weight";
+  names.prompt_table = root + "embed_tokens.weight";
+  return names;
+}
+
+std::vector<TensorSpec> TextSpec::tensors() const {
+  TensorList list;
+  list_language(model.transformer, model.vocab, layouts.front().root, list);
+  if (!model.tied_head) {
+    list.add(layouts.front().head, {model.vocab, model.transformer.width});
+  }
+  return list.take();
+}
+
+void locate_text(TextSpec& spec, const Checkpoint& checkpoint) {
+  std::string looked_for;
+  for (const TextLayout& layout : spec.layouts) {
+    const std::string table = layout.root + "embed_tokens.weight";
+    if (checkpoint.find(table) != nullptr) {
+      spec.layouts = {TextLayout(layout)};
+      return;
+    }
+    looked_for += (looked_for.empty() ? "" : " or ") + table;
+  }
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_TEXT_LAYOUT",
+               .file = checkpoint.tensors().empty()
+                           ? std::string("weights")
+                           : checkpoint.file_of(checkpoint.tensors().begin()->first),
+               .expected = looked_for,
+               .found = "none of them"});
+}
+
+}  // namespace tessera

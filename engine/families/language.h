@@ -1,0 +1,67 @@
+// The language half of published checkpoints: Llama, Mistral and Qwen2 configurations, the names
+// their tensors have, and a text model read from them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/core/json.h"
+#include "engine/families/family.h"
+#include "engine/families/open_model.h"
+#include "engine/model/text_model.h"
+
+namespace tessera {
+
+// Bounds of what a configuration may ask for.
+inline constexpr std::int64_t kMaxHidden = 65536;
+inline constexpr std::int64_t kMaxHeads = 1024;
+inline constexpr std::int64_t kMaxLayers = 1024;
+inline constexpr std::int64_t kMaxFfn = std::int64_t{1} << 20;
+inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 22;
+
+struct LanguageConfig {
+  ModelConfig model;  // rope.positions is for the caller to set
+  std::int64_t vocab = 0;
+  std::int64_t max_positions = 0;
+  bool tied = false;
+};
+
+// `text` is a text_config, or a whole configuration that keeps these keys at its top. Absent keys
+// are the defaults of the reference's class for its model_type, the first of `types` without one.
+// Error kModel for types that are not among these, and for what this runtime does not compute.
+LanguageConfig parse_language(const JsonReader& text, std::span<const std::string_view> types);
+
+// A sub-object, or one without keys (so that every field takes its class default) when absent.
+JsonReader sub_config(const JsonReader& parent, std::string_view key);
+
+// Table, layers and final norm under `root` ("model.", "language_model.model."); no head.
+void list_language(const ModelConfig& model, std::int64_t vocab, const std::string& root,
+                   TensorList& list);
+WeightNames language_names(const ModelConfig& model, const std::string& root);
+
+// One way of naming the tensors. Files written by different releases differ.
+struct TextLayout {
+  std::string root;
+  std::string head;
+};
+
+struct TextSpec {
+  TextModelConfig model;
+  std::vector<TextLayout> layouts;  // the first is the one in use
+
+  WeightNames names() const { return language_names(model.transformer, layouts.front().root); }
+  std::vector<TensorSpec> tensors() const;  // a tied head's apart
+};
+
+// Keeps the first layout of which the checkpoint has the embedding table. Error kModel
+// (E_TEXT_LAYOUT) listing the names that were looked for.
+void locate_text(TextSpec& spec, const Checkpoint& checkpoint);
+
+// Packs and uploads, tensor by tensor. Error kModel for NaN or infinity in a weight.
+TextModel load_text_model(const TextSpec& spec, TensorSource& source, Backend& backend,
+                          DType storage);
+
+}  // namespace tessera

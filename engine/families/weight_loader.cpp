@@ -1,0 +1,162 @@
+// Scans, converts, packs and uploads weights.
+#include "engine/families/weight_loader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/families/family.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kStagingElements = std::int64_t{1} << 18;
+
+float element(ConstTensorView view, std::int64_t at) {
+  switch (view.dtype) {
+    case DType::kF32:
+      return static_cast<const float*>(view.data)[at];
+    case DType::kBF16:
+      return bf16_to_float(static_cast<const std::uint16_t*>(view.data)[at]);
+    case DType::kF16:
+      return f16_to_float(static_cast<const std::uint16_t*>(view.data)[at]);
+    default:
+      break;
+  }
+  expects(false, "weights are f32, f16 or bf16");
+  return 0.0f;
+}
+
+// Elements [begin, begin + count) of a row-major tensor.
+ConstTensorView part_of(ConstTensorView view, std::int64_t begin, std::int64_t count) {
+  const auto* data = static_cast<const std::byte*>(view.data);
+  return {view.dtype, Shape{count}, data + static_cast<std::size_t>(begin) * dtype_size(view.dtype),
+          view.device};
+}
+
+// Uploads a small part, converted through `staging` where the types differ.
+void upload_part(Backend& backend, ConstTensorView from, Tensor& staging, TensorView to) {
+  if (from.dtype == to.dtype) return backend.upload(from, to);
+  for (std::int64_t i = 0; i < from.shape.elements(); ++i) {
+    const float value = element(from, i);
+    if (to.dtype == DType::kF32) {
+      staging.view().as<float>()[i] = value;
+    } else {
+      staging.view().as<std::uint16_t>()[i] = float_to_bf16(value);
+    }
+  }
+  backend.upload({to.dtype, to.shape, staging.view().data, Device{}}, to);
+}
+
+}  // namespace
+
+WeightLoader::WeightLoader(TensorSource& source, Backend& backend, DType storage)
+    : source_(source), backend_(backend), storage_(storage) {
+  expects(storage == DType::kF32 || storage == DType::kBF16, "weights are stored as f32 or bf16");
+}
+
+void WeightLoader::refuse(const std::string& name, const NonFinite& bad) const {
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_WEIGHT_NOT_FINITE",
+               .file = source_.file_of(name),
+               .where = name + " index " + std::to_string(bad.index),
+               .expected = "finite weights",
+               .found = std::to_string(bad.count) + " NaN or infinite"});
+}
+
+// Fetches and scans one tensor; its pages are warm for the packing that follows.
+ConstTensorView WeightLoader::get(const std::string& name) {
+  const ConstTensorView view = source_.get(name);
+  if (const auto bad = find_non_finite(view)) refuse(name, *bad);
+  return view;
+}
+
+// Scans and uploads a tensor in small parts and gives each back at once, so that the largest
+// table of a model never stands in memory twice.
+Tensor WeightLoader::converted(const std::string& name, DType dtype) {
+  const ConstTensorView view = source_.get(name);
+  Tensor out = backend_.allocate(dtype, view.shape);
+  const std::int64_t total = view.shape.elements();
+  Tensor staging = Tensor::host(dtype, Shape{std::min(total, kStagingElements)});
+  NonFinite bad;
+  for (std::int64_t begin = 0; begin < total; begin += kStagingElements) {
+    const std::int64_t count = std::min(kStagingElements, total - begin);
+    const ConstTensorView part = part_of(view, begin, count);
+    if (const auto found = find_non_finite(part)) {
+      if (bad.count == 0) bad.index = begin + found->index;
+      bad.count += found->count;
+    }
+    auto* to = static_cast<std::byte*>(out.view().data) +
+               static_cast<std::size_t>(begin) * dtype_size(dtype);
+    upload_part(backend_, part, staging, {dtype, Shape{count}, to, out.view().device});
+    const std::size_t width = dtype_size(view.dtype);
+    source_.done_part(name, static_cast<std::size_t>(begin) * width,
+                      static_cast<std::size_t>(begin + count) * width);
+  }
+  if (bad.count > 0) refuse(name, bad);
+  source_.done(name);
+  return out;
+}
+
+Tensor WeightLoader::vector(const std::string& name) { return converted(name, DType::kF32); }
+
+Tensor WeightLoader::table(const std::string& name) { return converted(name, storage_); }
+
+LinearWeight WeightLoader::pack(const std::vector<std::string>& names) {
+  std::vector<ConstTensorView> views;
+  for (const std::string& name : names) views.push_back(get(name));
+  LinearWeight packed = backend_.pack_linear(views, storage_);
+  for (const std::string& name : names) source_.done(name);
+  return packed;
+}
+
+Linear WeightLoader::linear(const std::string& stem, bool bias) {
+  if (stem.empty()) return {};
+  Linear out;
+  out.weight = pack({stem + ".weight"});
+  if (bias) out.bias = vector(stem + ".bias");
+  return out;
+}
+
+Tensor WeightLoader::joined(const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  std::vector<float> all;
+  for (const std::string& name : names) {
+    const ConstTensorView view = get(name);
+    for (std::int64_t i = 0; i < view.shape.elements(); ++i) all.push_back(element(view, i));
+    source_.done(name);
+  }
+  const Shape shape{static_cast<std::int64_t>(all.size())};
+  Tensor out = backend_.allocate(DType::kF32, shape);
+  backend_.upload({DType::kF32, shape, all.data(), Device{}}, out.view());
+  backend_.synchronize();
+  return out;
+}
+
+LayerWeights WeightLoader::layer(const WeightNames& names, const std::string& prefix) {
+  const auto full = [&](const std::vector<std::string>& leaves) {
+    std::vector<std::string> out;
+    for (const std::string& leaf : leaves) out.push_back(prefix + leaf);
+    return out;
+  };
+  LayerWeights out;
+  out.attention_norm = vector(prefix + names.attention_norm);
+  out.qkv = pack(full(names.qkv));
+  out.qkv_bias = joined(full(names.qkv_bias));
+  out.out = pack({prefix + names.out});
+  out.ffn_norm = vector(prefix + names.ffn_norm);
+  out.gate_up = pack(full(names.gate_up));
+  out.down = pack({prefix + names.down});
+  return out;
+}
+
+TransformerWeights WeightLoader::transformer(const WeightNames& names, std::int64_t layers) {
+  TransformerWeights out;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    out.layers.push_back(layer(names, layer_name(names.layer_prefix, i)));
+  }
+  out.final_norm = vector(names.final_norm);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,43 @@
+// Brings the tensors of a model onto a device, one at a time: no more than one source tensor is
+// resident beside what is packed already, and a large table never stands in memory twice.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/non_finite.h"
+#include "engine/families/family_spec.h"
+#include "engine/families/open_model.h"
+#include "engine/model/transformer.h"
+#include "engine/nn/linear.h"
+
+namespace tessera {
+
+class WeightLoader {
+ public:
+  // `storage` is f32 or bf16. Both must outlive the loader.
+  WeightLoader(TensorSource& source, Backend& backend, DType storage);
+
+  // All of them: Error kModel (E_WEIGHT_NOT_FINITE) naming the tensor, the first NaN or infinity in
+  // it and how many there are.
+  Tensor vector(const std::string& name);  // f32
+  Tensor table(const std::string& name);   // in the storage type
+  // Vectors one behind the other, f32; empty for no names.
+  Tensor joined(const std::vector<std::string>& names);
+  LinearWeight pack(const std::vector<std::string>& names);
+  // stem.weight and stem.bias; an empty stem gives an empty layer.
+  Linear linear(const std::string& stem, bool bias);
+  TransformerWeights transformer(const WeightNames& names, std::int64_t layers);
+
+ private:
+  [[noreturn]] void refuse(const std::string& name, const NonFinite& bad) const;
+  ConstTensorView get(const std::string& name);
+  Tensor converted(const std::string& name, DType dtype);
+  LayerWeights layer(const WeightNames& names, const std::string& prefix);
+
+  TensorSource& source_;
+  Backend& backend_;
+  DType storage_;
+};
+
+}  // namespace tessera

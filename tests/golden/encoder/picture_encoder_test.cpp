@@ -1,0 +1,192 @@
+// One call from pixels to rows of the language model, on the recorded towers: the reference's rows,
+// whatever stands beside a tile; in two steps; under the original's names; wrong input refused. And
+// feature maps resized as PyTorch does (assets/recipes/fixtures_encoder.py).
+#include "vision/encoder/picture_encoder.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "engine/checkpoint/checked_weight.h"
+#include "vision/encoder/feature_map.h"
+
+namespace tessera {
+namespace {
+
+const std::filesystem::path kGolden =
+    std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden" / "encoder";
+
+double relative_difference(ConstTensorView got, ConstTensorView want) {
+  if (got.shape.elements() != want.shape.elements()) return HUGE_VAL;
+  double worst = 0, scale = 0;
+  for (std::int64_t i = 0; i < want.shape.elements(); ++i) {
+    const double difference =
+        std::abs(static_cast<double>(got.f32()[i]) - static_cast<double>(want.f32()[i]));
+    if (!(difference <= HUGE_VAL)) return HUGE_VAL;
+    worst = std::max(worst, difference);
+    scale = std::max(scale, std::abs(static_cast<double>(want.f32()[i])));
+  }
+  return scale > 0 ? worst / scale : HUGE_VAL;
+}
+
+struct Recorded {
+  Checkpoint weights, recorded;
+  Json config;
+
+  explicit Recorded(const std::string& name)
+      : weights(Checkpoint::open(kGolden / (name + ".safetensors"))),
+        recorded(Checkpoint::open(kGolden / (name + ".recorded.safetensors"))),
+        config(parse_json(weights.metadata().at("config"), "config")) {}
+};
+
+bool same_rows(const PictureFeatures& a, const RowRun& rows_a, const PictureFeatures& b,
+               const RowRun& rows_b) {
+  const std::int64_t width = a.rows.shape()[1];
+  return rows_a.count() == rows_b.count() &&
+         std::memcmp(a.rows.f32() + rows_a.begin * width, b.rows.f32() + rows_b.begin * width,
+                     static_cast<std::size_t>(rows_a.count() * width) * sizeof(float)) == 0;
+}
+
+class PictureEncoderTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(PictureEncoderTest, TilesGiveTheReferencesRowsTogetherAndAlone) {
+  const Recorded model(GetParam());
+  const auto backend = make_backend("cpu", {.threads = 2});
+  const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
+  const ConstTensorView pixels = *model.recorded.find("a.pixels");
+  const ConstTensorView want = *model.recorded.find("a.projected");
+  EXPECT_EQ(encoder.out_width(), want.shape[want.shape.rank() - 1]);
+  EXPECT_EQ(encoder.row_count(pixels.shape) * encoder.out_width(), want.shape.elements());
+
+  Tensor other = Tensor::host(DType::kF32, pixels.shape);
+  for (std::int64_t i = 0; i < pixels.shape.elements(); ++i) {
+    other.f32()[i] = 1.0f - pixels.f32()[i];
+  }
+  const EncoderInput tiles[] = {{.pixels = other.view()}, {.pixels = pixels}};
+  const PictureFeatures together = encoder.run(tiles);
+  PictureOptions options;
+  options.signals = {{0, TowerSignalKind::kKeys}};
+  const PictureFeatures observed = encoder.run(tiles, options);
+  const PictureFeatures alone = encoder.run({&tiles[1], 1});
+  ASSERT_EQ(together.tiles.size(), 2u);
+  EXPECT_EQ(together.rows.shape()[0], 2 * encoder.row_count(pixels.shape));
+  EXPECT_EQ(together.tiles[1].rows.begin, together.tiles[0].rows.end);
+  EXPECT_TRUE(same_rows(together, together.tiles[1].rows, alone, alone.tiles[0].rows));
+  EXPECT_TRUE(same_rows(together, together.tiles[1].rows, observed, observed.tiles[1].rows));
+  EXPECT_FALSE(same_rows(together, together.tiles[0].rows, alone, alone.tiles[0].rows));
+  EXPECT_LE(relative_difference(alone.rows.view(), want), 1e-5);
+  EXPECT_EQ(observed.signals.size(), 1u);
+  EXPECT_EQ(observed.signals[0].places.size(),
+            static_cast<std::size_t>(observed.signals[0].values.shape()[0]));
+  EXPECT_EQ(encoder.run({}).rows.shape()[0], 0);
+}
+
+// Features taken out and put back by hand give the same rows.
+TEST_P(PictureEncoderTest, TwoStepsAreOne) {
+  const Recorded model(GetParam());
+  const auto backend = make_backend("cpu", {.threads = 1});
+  const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
+  const EncoderInput tile{.pixels = *model.recorded.find("a.pixels")};
+  const PictureFeatures whole = encoder.run({&tile, 1});
+  const EncodedPicture picture = encoder.encode({&tile, 1});
+  // Rows come in block order, so that the patches of a merged cell stand together; only the pixel
+  // shuffle has to sort them.
+  if (GetParam() != "idefics3") {
+    const Tensor rows = encoder.project_rows(picture.tiles[0].features.view());
+    ASSERT_EQ(rows.bytes(), whole.rows.bytes());
+    EXPECT_EQ(std::memcmp(rows.f32(), whole.rows.f32(), rows.bytes()), 0);
+  }
+  EXPECT_EQ(picture.tiles[0].features.shape()[1], encoder.spec().feature_width());
+}
+
+INSTANTIATE_TEST_SUITE_P(Towers, PictureEncoderTest,
+                         testing::Values("clip", "clip_last", "clip_list", "siglip", "janus",
+                                         "idefics3", "qwen2_vl", "qwen2_5_vl"),
+                         [](const auto& param) { return param.param; });
+
+// What the class token's row looks like when it is kept, and that the rest is the same without.
+TEST(PictureEncoders, TheClassTokenStaysWhenItIsAskedFor) {
+  const Recorded model("clip");
+  const auto backend = make_backend("cpu", {.threads = 1});
+  const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
+  const EncoderInput tile{.pixels = *model.recorded.find("a.pixels")};
+  const PictureFeatures plain = encoder.run({&tile, 1});
+  PictureOptions options;
+  options.keep_class_token = true;
+  options.signals = {{encoder.spec().run_layers - 1, TowerSignalKind::kHidden}};
+  const PictureFeatures kept = encoder.run({&tile, 1}, options);
+  EXPECT_EQ(kept.tiles[0].cells.front(), -1);
+  EXPECT_EQ(plain.tiles[0].cells.front(), 0);
+  EXPECT_TRUE(same_rows(kept, {1, kept.rows.shape()[0]}, plain, plain.tiles[0].rows));
+  const EncodedPicture encoded = encoder.encode({&tile, 1}, options);
+  EXPECT_EQ(std::memcmp(encoded.tiles[0].features.f32(), kept.signals[0].values.f32(),
+                        kept.signals[0].values.bytes()),
+            0);
+}
+
+// The original's names for tower and projector hold the same model.
+TEST(PictureEncoders, OriginalLlavaNamesAreTheSameModel) {
+  const Recorded model("clip");
+  const auto backend = make_backend("cpu", {.threads = 1});
+  const EncoderInput tile{.pixels = *model.recorded.find("a.pixels")};
+  const PictureEncoder port(*backend, model.config, "config", model.weights, DType::kF32);
+  const PictureFeatures want = port.run({&tile, 1});
+  for (const char* tower : {"model.vision_tower.vision_tower.vision_model.", "vision_model."}) {
+    std::map<std::string, Tensor> tensors;
+    for (const auto& [name, view] : model.weights.tensors()) {
+      std::string renamed = name;
+      const auto replace = [&](const std::string& from, const std::string& to) {
+        if (renamed.starts_with(from)) renamed = to + renamed.substr(from.size());
+      };
+      replace("vision_tower.vision_model.", tower);
+      replace("multi_modal_projector.linear_1", "model.mm_projector.0");
+      replace("multi_modal_projector.linear_2", "model.mm_projector.2");
+      tensors.emplace(renamed, widened(view));
+    }
+    const Checkpoint renamed = Checkpoint::from_tensors("renamed", std::move(tensors));
+    const PictureEncoder original(*backend, model.config, "config", renamed, DType::kF32);
+    const PictureFeatures got = original.run({&tile, 1});
+    EXPECT_TRUE(same_rows(got, got.tiles[0].rows, want, want.tiles[0].rows)) << tower;
+  }
+}
+
+TEST(PictureEncoders, PicturesThatAreNoWholeCellsAreRefused) {
+  const Recorded model("idefics3");
+  const auto backend = make_backend("cpu", {.threads = 1});
+  const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
+  const Tensor odd = Tensor::host(DType::kF32, {3, 20, 28});  // 5 x 7 patches, cells of 2 x 2
+  const EncoderInput tile{.pixels = odd.view()};
+  try {
+    encoder.run({&tile, 1});
+    FAIL() << "accepted half a cell";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_VIT_PIXELS");
+    EXPECT_EQ(error.exit_code(), 2);
+  }
+}
+
+TEST(FeatureMap, EqualsTheReference) {
+  const Checkpoint recorded = Checkpoint::open(kGolden / "feature_map.safetensors");
+  for (const std::string name : {"a", "b", "c"}) {
+    const std::int32_t* sizes = recorded.find(name + ".sizes")->as<std::int32_t>();
+    const MapSize from{sizes[0], sizes[1]}, to{sizes[2], sizes[3]};
+    const ConstTensorView x = *recorded.find(name + ".from");
+    const Tensor got = resize_map(x, from, to);
+    EXPECT_LE(relative_difference(got.view(), *recorded.find(name + ".to")), 1e-6) << name;
+    const Tensor same = resize_map(x, from, from);
+    EXPECT_EQ(std::memcmp(same.f32(), x.f32(), x.bytes()), 0);
+  }
+}
+
+// Pictures of 1024 x 768 and 1920 x 1080 pixels, and a map at the very edge.
+TEST(FeatureMap, OneVisionSizes) {
+  EXPECT_EQ(onevision_map_size({54, 73}, 27), (MapSize{54, 73}));
+  EXPECT_EQ(onevision_map_size({75, 135}, 27), (MapSize{60, 108}));
+  EXPECT_EQ(onevision_map_size({162, 162}, 27), (MapSize{81, 81}));  // t = 2
+  EXPECT_EQ(onevision_map_size({81, 81}, 27), (MapSize{81, 81}));    // t = 1
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,249 @@
+// `tessera caption` through the real program: where texts go, and what leaves them as they are.
+#include "apps/captions/webdataset.h"
+#include "tests/integration/caption/caption_program.h"
+#include "tests/support/memory_source.h"
+#include "tests/support/tar_builder.h"
+
+namespace tessera {
+namespace {
+
+class CaptionCli : public CaptionTest {
+ protected:
+  // Samples of an archive, all of them whole.
+  std::vector<TarSample> samples(const std::string& name) const {
+    MemorySource source(content(name));
+    SampleReader reader(source, name, Carry::kEverything);
+    std::vector<TarSample> out;
+    while (auto sample = reader.next()) {
+      EXPECT_FALSE(sample->failure.has_value()) << sample->key;
+      out.push_back(std::move(*sample));
+    }
+    return out;
+  }
+  static std::string member(const TarSample& sample, const std::string& extension) {
+    for (const SampleMember& other : sample.others) {
+      if (other.extension == extension) return other.bytes;
+    }
+    return "(none)";
+  }
+};
+
+TEST_F(CaptionCli, TextFilesStandBesidePicturesAndASecondRunWritesNothing) {
+  put_pictures("in", 3);
+  put_pictures("in/deep", 2, 4);
+  put("in/notes.md", "no picture");
+  caption({"in"});
+  EXPECT_EQ(files(), (std::vector<std::string>{"in/deep/p4.png", "in/deep/p5.png", "in/notes.md",
+                                               "in/p1.png", "in/p1.txt", "in/p2.png", "in/p2.txt",
+                                               "in/p3.png", "in/p3.txt"}));
+  const auto time = [&] { return std::filesystem::last_write_time(folder_ / "in/p2.txt"); };
+  const auto before = time();
+  EXPECT_EQ(caption({"in"}).out, "");
+  EXPECT_EQ(time(), before);
+  const ProgramResult deep = caption({"in", "--recursive", "--json"});
+  ASSERT_EQ(deep.json_lines().size(), 2u) << "the others were there";
+  EXPECT_EQ(deep.json_lines()[0].at("caption"), content("in/deep/p4.txt"));
+  EXPECT_EQ(files().size(), 11u) << "no journal is left";
+}
+
+TEST_F(CaptionCli, WhatIsThereIsKeptReplacedOrJoined) {
+  put_pictures("in", 2);
+  caption({"in"});
+  const std::string one = content("in/p1.txt"), two = content("in/p2.txt");
+  put("in/p1.txt", "mine\n");
+  EXPECT_NE(one, "mine");
+  caption({"in", "--existing", "skip"});
+  EXPECT_EQ(content("in/p1.txt"), "mine\n");
+  caption({"in", "--existing", "append"});
+  EXPECT_EQ(content("in/p1.txt"), one.empty() ? "mine" : "mine " + one);
+  put("in/p1.txt", "mine");
+  caption({"in", "--existing", "prepend"});
+  EXPECT_EQ(content("in/p1.txt"), one.empty() ? "mine" : one + " mine");
+  caption({"in", "--existing", "overwrite"});
+  EXPECT_EQ(content("in/p1.txt"), one);
+  EXPECT_EQ(content("in/p2.txt"), two);
+  put("in/p1.txt", "mine");
+  caption({"in", "--caption-ext", "caption"});
+  EXPECT_EQ(content("in/p1.caption"), one);
+  EXPECT_EQ(content("in/p1.txt"), "mine");
+}
+
+TEST_F(CaptionCli, JsonLinesHaveTheContractsFields) {
+  put_pictures("in", 3);
+  const ProgramResult result = caption({"in", "-o", "x.jsonl", "--json"});
+  const auto lines = by_path(content("x.jsonl"));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(by_path(result.out), lines) << "the terminal and the file say the same";
+  const std::vector<std::string> contract = {"path",          "caption",     "tokens", "passes",
+                                             "visual_tokens", "kept_tokens", "prune",  "seconds"};
+  for (const auto& [path, line] : lines) {
+    std::size_t at = 0;
+    for (const auto& [name, value] : line.items()) {
+      if (at < contract.size()) {
+        EXPECT_EQ(name, contract[at]);
+      }
+      ++at;
+    }
+    EXPECT_LE(line["tokens"], 8);
+    EXPECT_GE(line["tokens"], line["passes"]);
+    EXPECT_EQ(line["kept_tokens"], line["visual_tokens"]);
+    EXPECT_EQ(line["prune"], "none");
+    EXPECT_TRUE(line["tokens"] == 8 || line["cut_short"] == false);
+  }
+  EXPECT_EQ(lines.at("in/p2.png")["sizes"], Json::parse("[[42,36]]"));
+  EXPECT_EQ(files(), (std::vector<std::string>{"in/p1.png", "in/p2.png", "in/p3.png", "x.jsonl",
+                                               "x.jsonl.journal"}));
+  const std::string bytes = content("x.jsonl");
+  EXPECT_EQ(caption({"in", "-o", "x.jsonl"}).out, "");
+  EXPECT_EQ(content("x.jsonl"), bytes) << "a job that is over writes nothing";
+}
+
+TEST_F(CaptionCli, CsvHasAHeaderAndARowForEach) {
+  put_pictures("in", 3);
+  caption({"in", "-o", "x.csv"});
+  const std::string text = content("x.csv");
+  EXPECT_EQ(text.substr(0, text.find('\r')),
+            "path,caption,tokens,passes,prune,visual_tokens,kept_tokens,seconds");
+  for (const char* name : {"\nin/p1.png,", "\nin/p2.png,", "\nin/p3.png,"}) {
+    EXPECT_NE(text.find(name), std::string::npos) << name;
+  }
+}
+
+TEST_F(CaptionCli, ArchivesOfFoldersHoldThePicturesThatWereDescribed) {
+  put_pictures("in", 2);
+  put_pictures("in/deep", 1, 3);
+  caption({"in", "--recursive", "-o", "x.tar"});
+  const auto truth = texts_of("x.jsonl", {"in", "--recursive"});
+  const auto all = samples("x.tar");
+  ASSERT_EQ(all.size(), 3u);
+  std::set<std::string> keys;
+  for (const TarSample& sample : all) {
+    keys.insert(sample.key);
+    EXPECT_EQ(sample.picture.extension, "png");
+    EXPECT_EQ(sample.picture.bytes, content("in/" + sample.key + ".png"));
+    EXPECT_EQ(member(sample, "txt"), truth.at("in/" + sample.key + ".png"));
+    EXPECT_EQ(Json::parse(member(sample, "caption.json")).at("path"), "in/" + sample.key + ".png");
+  }
+  EXPECT_EQ(keys, (std::set<std::string>{"deep/p3", "p1", "p2"}));
+}
+
+TEST_F(CaptionCli, ArchivesOfArchivesCarryWhatWasThere) {
+  put("in.tar", TarText()
+                    .file("a/0001.png", picture(1))
+                    .file("a/0001.txt", "mine")
+                    .file("a/0001.cls", "7")
+                    .file("a/0002.seg.json", "[1]")
+                    .file("a/0002.png", picture(2))
+                    .end());
+  put_pictures("in", 2);
+  const auto truth = texts_of("x.jsonl", {"in"});
+  const auto from_tar = texts_of("y.jsonl", {"in.tar"});
+  EXPECT_EQ(from_tar.at("in.tar/a/0001.png"), truth.at("in/p1.png")) << "a file or a member";
+  EXPECT_EQ(from_tar.at("in.tar/a/0002.png"), truth.at("in/p2.png"));
+
+  const auto first = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.end(), {"in.tar", "-o", out});
+    caption(more);
+    return samples(out).at(0);
+  };
+  const std::string text = truth.at("in/p1.png");
+  const TarSample over = first("over.tar", {});
+  EXPECT_EQ(over.key, "a/0001");
+  EXPECT_EQ(over.picture.bytes, picture(1));
+  EXPECT_EQ(member(over, "cls"), "7");
+  EXPECT_EQ(member(over, "txt"), text);
+  EXPECT_EQ(member(samples("over.tar").at(1), "seg.json"), "[1]");
+  EXPECT_EQ(member(samples("over.tar").at(1), "txt"), truth.at("in/p2.png"));
+  const TarSample kept = first("skip.tar", {"--existing", "skip"});
+  EXPECT_EQ(member(kept, "txt"), "mine");
+  const TarSample joined = first("append.tar", {"--existing", "append"});
+  EXPECT_EQ(member(joined, "txt"), text.empty() ? "mine" : "mine " + text);
+}
+
+TEST_F(CaptionCli, ListsHavePromptsOfTheirOwn) {
+  put_pictures("lists/in", 2);
+  put("lists/a.jsonl",
+      "{\"image\":\"in/p1.png\",\"id\":\"first\",\"prompt\":\"What is left of the cube?\"}\n"
+      "\n"
+      "{\"image\":\"in/p2.png\"}\n"
+      "{\"image\":\"in/p1.png\",\"id\":\"second\"}\n");
+  caption({"lists/a.jsonl", "-o", "x.jsonl", "-p", "Name {name} in {directory}."});
+  std::vector<Json> lines;
+  std::istringstream in(content("x.jsonl"));
+  for (std::string line; std::getline(in, line);) lines.push_back(Json::parse(line));
+  ASSERT_EQ(lines.size(), 3u);
+  const auto asked = [&](const std::string& image, const std::string& prompt) {
+    return std::string(
+        caption({"--image", image, "-p", prompt, "--json"}).json_lines().at(0).at("caption"));
+  };
+  std::map<std::string, std::multiset<std::string>> found;
+  for (const Json& line : lines) {
+    found[line.at("path")].insert(line.at("caption").get<std::string>());
+  }
+  const std::string one = "lists/in/p1.png", two = "lists/in/p2.png";
+  EXPECT_EQ(found[one], (std::multiset<std::string>{asked(one, "What is left of the cube?"),
+                                                    asked(one, "Name p1 in in.")}));
+  EXPECT_EQ(found[two], (std::multiset<std::string>{asked(two, "Name p2 in in.")}));
+}
+
+TEST_F(CaptionCli, OneQuestionAboutSeveralPictures) {
+  put_pictures("in", 2);
+  const auto lines =
+      caption({"--image", "in/p1.png", "--image", "in/p2.png", "-p", "Which one is red?", "--json"})
+          .json_lines();
+  ASSERT_EQ(lines.size(), 1u);
+  const Json one =
+      caption({"--image", "in/p1.png", "-p", "Which one is red?", "--json"}).json_lines().at(0);
+  EXPECT_EQ(lines[0].at("visual_tokens"), 2 * one.at("visual_tokens").get<int>());
+  EXPECT_EQ(lines[0].at("sizes"), Json::parse("[[41,36],[42,36]]"));
+  EXPECT_EQ(files(), (std::vector<std::string>{"in/p1.png", "in/p2.png"})) << "nothing is written";
+}
+
+TEST_F(CaptionCli, AWellKnownPictureIsDescribedOnceHoweverOftenItIsNamed) {
+  put_pictures("in", 2);
+  const ProgramResult result =
+      caption({"in/p1.png", "in/p1.png", "in", "./in/p2.png", "-o", "x.jsonl", "--json"});
+  EXPECT_EQ(by_path(result.out).size(), 2u);
+  EXPECT_EQ(by_path(content("x.jsonl")).size(), 2u);
+}
+
+// The same texts, whatever is guessed, and however many are written at once.
+TEST_F(CaptionCli, BatchThreadsAndDecodingLeaveTextsAlone) {
+  put_pictures("in", 9);
+  put("in/other.jpg",
+      get_file(std::filesystem::path(TESSERA_SOURCE_DIR) / "tests/golden/image/files/rgb444.jpg"));
+  for (const std::vector<std::string>& prune : {std::vector<std::string>{},
+                                                {"--prune", "random", "--keep-tokens", "20"},
+                                                {"--prune", "fastv", "--prune-rate", "0.5"}}) {
+    int number = 0;
+    const auto with = [&](std::vector<std::string> more) {
+      more.insert(more.end(), prune.begin(), prune.end());
+      more.push_back("in");
+      return texts_of(std::to_string(number++) + (prune.empty() ? "" : prune[1]) + ".jsonl", more);
+    };
+    const auto truth = with({"--decode", "plain", "--batch-size", "1", "-t", "1"});
+    ASSERT_EQ(truth.size(), 10u);
+    EXPECT_EQ(with({"--decode", "plain", "--batch-size", "8", "-t", "2"}), truth);
+    EXPECT_EQ(with({"--decode", "lookup", "--window", "5", "--batch-size", "8"}), truth);
+    EXPECT_EQ(with({"--decode", "recycle", "--window", "4", "--batch-size", "3"}), truth);
+    EXPECT_EQ(with({"--decode", "auto", "--batch-size", "8", "-t", "1"}), truth);
+  }
+}
+
+// Drawn texts belong to the picture and the seed, not to the place in the run.
+TEST_F(CaptionCli, DrawnTextsDoNotMindTheirNeighbours) {
+  put_pictures("in", 6);
+  const std::vector<std::string> drawn = {"--temp", "1.5", "-s", "4"};
+  const auto with = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.end(), drawn.begin(), drawn.end());
+    return texts_of(out, more);
+  };
+  const auto all = with("a.jsonl", {"in", "--batch-size", "4", "--decode", "lookup"});
+  const auto last = with("b.jsonl", {"in/p6.png", "in/p5.png", "--decode", "plain"});
+  EXPECT_EQ(last.at("in/p6.png"), all.at("in/p6.png"));
+  EXPECT_EQ(last.at("in/p5.png"), all.at("in/p5.png"));
+  EXPECT_NE(texts_of("c.jsonl", {"in", "--temp", "1.5", "-s", "5"}), all);
+}
+
+}  // namespace
+}  // namespace tessera

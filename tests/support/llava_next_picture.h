@@ -1,0 +1,17 @@
+// The visual tokens of a picture as LLaVA-NeXT's authors tile it.
+#pragma once
+
+#include "apps/pipeline/tile_grid.h"
+#include "vision/image/preprocess.h"
+#include "vision/pruning/visual_block.h"
+
+namespace tessera {
+
+inline VisualBlock llava_next_picture(std::int64_t width, std::int64_t height,
+                                      Padding padding = Padding::kDropped) {
+  return llava_next_block(
+      tile_grid_of(plan_preprocess(preprocess_policy("llava-next-authors"), width, height)),
+      padding);
+}
+
+}  // namespace tessera

@@ -1,0 +1,83 @@
+// Tiny captioning models of every family with what the reference recorded of them
+// (assets/recipes/fixtures_lmm.py).
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/pipeline/caption_prompt.h"
+#include "apps/pipeline/caption_spec.h"
+#include "engine/backend/backend.h"
+#include "engine/core/dtype.h"
+
+namespace tessera {
+
+struct TinyLmm {
+  explicit TinyLmm(const std::string& family, int threads = 1)
+      : folder(std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden" / "lmm" / family),
+        spec(read_caption_spec(folder)),
+        weights(std::make_shared<const Checkpoint>(Checkpoint::open(folder / "model.safetensors"))),
+        recorded(Checkpoint::open(folder / "recorded.safetensors")),
+        backend(make_backend("cpu", {.threads = threads})) {
+    locate_text(spec.text, *weights);
+    if (weights->find(spec.text.layouts.front().head) == nullptr) spec.text.model.tied_head = true;
+    spec.text.model.transformer.rope.positions = spec.text.model.max_positions;
+    const auto source = source_of(weights);
+    text = std::make_unique<TextModel>(load_text_model(spec.text, *source, *backend, DType::kF32));
+    std::vector<float> newline;
+    if (!spec.newline_name.empty()) newline = floats(*weights, spec.newline_name);
+    pictures = std::make_unique<VisualEncoder>(*backend, *spec.config, "config.json", *weights,
+                                               newline, DType::kF32);
+  }
+
+  static std::vector<float> floats(const Checkpoint& from, const std::string& name) {
+    const ConstTensorView* view = from.find(name);
+    expects(view != nullptr, "a recorded tensor");
+    std::vector<float> out;
+    for (std::int64_t i = 0; i < view->shape.elements(); ++i) {
+      out.push_back(view->dtype == DType::kBF16
+                        ? bf16_to_float(static_cast<const std::uint16_t*>(view->data)[i])
+                        : static_cast<const float*>(view->data)[i]);
+    }
+    return out;
+  }
+  std::vector<float> floats(const std::string& name) const { return floats(recorded, name); }
+  std::vector<std::int32_t> ints(const std::string& name) const {
+    const ConstTensorView* view = recorded.find(name);
+    expects(view != nullptr, "a recorded tensor");
+    const auto* data = view->as<std::int32_t>();
+    return {data, data + view->shape.elements()};
+  }
+  bool has(const std::string& name) const { return recorded.find(name) != nullptr; }
+
+  Picture picture(int number) const {
+    const ConstTensorView* view = recorded.find("pixels." + std::to_string(number));
+    expects(view != nullptr, "recorded pixels");
+    Picture out(view->shape[1], view->shape[0], 3, "PNG");
+    const auto* data = static_cast<const std::uint8_t*>(view->data);
+    out.pixels.assign(data, data + view->shape.elements());
+    return out;
+  }
+
+  std::filesystem::path folder;
+  CaptionSpec spec;
+  std::shared_ptr<const Checkpoint> weights;
+  Checkpoint recorded;
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<TextModel> text;
+  std::unique_ptr<VisualEncoder> pictures;
+};
+
+// The families there are.
+inline constexpr const char* kTinyFamilies[] = {"llava-1.5",       "llava-1.5-full", "llava-next",
+                                                "llava-onevision", "janus",          "qwen2-vl",
+                                                "qwen2.5-vl",      "idefics3",       "smolvlm"};
+
+inline std::string test_name(std::string family) {
+  for (char& c : family) c = c == '-' || c == '.' ? '_' : c;
+  return family;
+}
+
+}  // namespace tessera

@@ -1,0 +1,203 @@
+// Every pruner in whole models: a budget of everything is the model as it is, a smaller one leaves
+// what it says with the right places, and texts of pruned prompts do not depend on guesses.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/decoding/method_parts.h"
+#include "engine/decoding/text_loop.h"
+#include "tests/support/tiny_lmm.h"
+
+namespace tessera {
+namespace {
+
+// A prompt of two pictures pruned alike.
+struct Pruned {
+  std::vector<std::unique_ptr<PruneSession>> sessions;
+  PromptRows rows;
+};
+
+PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
+  const ModelConfig& language = tiny.spec.text.model.transformer;
+  PrunedModel out = tiny.pictures->pruned_model(static_cast<std::int64_t>(views));
+  out.llm_layers = static_cast<int>(language.layers);
+  out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
+  return out;
+}
+
+Pruned prune(const TinyLmm& tiny, const Pruner* pruner, const Budget& budget) {
+  Pruned out;
+  std::vector<PromptPicture> pictures;
+  for (int i = 0; i < 2; ++i) {
+    const PreprocessedPicture picture = preprocess(tiny.spec.policy, tiny.picture(i));
+    PromptPicture& visual = pictures.emplace_back();
+    if (pruner != nullptr) {
+      out.sessions.push_back(std::make_unique<PruneSession>(
+          *pruner, facts_of(tiny, picture.views.size()), budget, 7, static_cast<std::uint64_t>(i)));
+      visual.session = out.sessions.back().get();
+    }
+    visual.visual = tiny.pictures->encode(picture, tiny.spec.three_axes(), visual.session);
+  }
+  out.rows =
+      build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.image_id, std::move(pictures));
+  return out;
+}
+
+struct Written {
+  std::vector<std::int32_t> tokens;
+  std::int64_t left = 0;  // visual tokens behind all cuts
+};
+
+Written write(const TinyLmm& tiny, Pruned pruned, const std::string& drafter, std::int64_t window) {
+  struct Keep final : TextListener {
+    std::vector<std::int32_t> tokens;
+    void on_done(std::size_t, TextResult&& result) override { tokens = result.tokens; }
+  } keep;
+  DecodeMethod method;
+  method.drafter = drafter;
+  method.rule = drafter == "none" ? "exact" : "gumbel";
+  method.window = window;
+  DecodeAids aids;
+  aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.text.model.vocab), 24);
+  const OwnedParts<float, KeyedRandom> parts(method, aids);
+  TextLoop loop(*tiny.text,
+                {.items = 1, .prompt_rows = 256, .tokens = 24, .window = window, .chunk = 33},
+                parts.parts());
+  TextItem item;
+  item.rows = std::move(pruned.rows.rows);
+  item.places = std::move(pruned.rows.places);
+  item.next_place = pruned.rows.next_place;
+  item.before = pruned.rows.text;
+  item.most_tokens = 24;
+  item.law.temperature = 0;
+  item.cuts = pruned.rows.cuts.get();
+  loop.add(std::move(item));
+  while (!loop.idle()) loop.step(keep);
+  Written out{keep.tokens};
+  const auto blocks = pruned.rows.cuts ? pruned.rows.cuts->blocks() : pruned.rows.kept;
+  for (const VisualBlock& block : blocks) out.left += block.count();
+  return out;
+}
+
+std::vector<float> values(const Tensor& tensor) {
+  return {tensor.view().f32(), tensor.view().f32() + tensor.shape().elements()};
+}
+
+// Layers that a model of two or three layers has.
+std::vector<PruneOption> options_for(const std::string& method) {
+  if (method == "fastv") return {{"layer", 1}};
+  if (method == "corematching") return {{"layer", 0}};
+  if (method == "flowcut") return {{"llm_layer", 0}};
+  return {};
+}
+
+bool on_patches(const Pruner& pruner, const PrunedModel& model) {
+  for (const Hook& hook : pruner.hooks(model)) {
+    if (hook.point != HookPoint::kAfterProjector && hook.point != HookPoint::kBeforeLlm) {
+      return true;
+    }
+  }
+  return false;
+}
+
+struct Case {
+  std::string family, method;
+};
+std::vector<Case> all_cases() {
+  std::vector<Case> out;
+  for (const char* family : kTinyFamilies) {
+    for (const PrunerRow& row : pruner_table()) out.push_back({family, std::string(row.name)});
+  }
+  return out;
+}
+
+class PrunedPrompt : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    tiny_ = std::make_unique<TinyLmm>(GetParam().family);
+    std::vector<PruneOption> options = options_for(GetParam().method);
+    // Three stages do not fit two layers.
+    const std::int64_t layers = tiny_->spec.text.model.transformer.layers;
+    if (GetParam().method == "sparsevlm" && layers < 4) {
+      GTEST_SKIP() << "three cuts need four layers";
+    }
+    pruner_ = make_pruner(GetParam().method, options);
+  }
+  // Whether this family's tokens are patches of its encoder.
+  bool served() const {
+    const bool whole = tiny_->pictures->encoder().tower().projector.cell > 1 ||
+                       tiny_->spec.policy.most_map_tiles > 0 ||
+                       tiny_->pictures->encoder().spec().class_token_feature;
+    return !whole || !on_patches(*pruner_, facts_of(*tiny_, 1));
+  }
+
+  std::unique_ptr<TinyLmm> tiny_;
+  std::unique_ptr<Pruner> pruner_;
+};
+
+TEST_P(PrunedPrompt, EverythingKeptIsTheModelAsItIs) {
+  if (!served()) {
+    EXPECT_THROW(prune(*tiny_, pruner_.get(), {}), Error);
+    return;
+  }
+  Pruned whole = prune(*tiny_, nullptr, {}), kept = prune(*tiny_, pruner_.get(), {});
+  EXPECT_EQ(values(kept.rows.rows), values(whole.rows.rows));
+  EXPECT_EQ(kept.rows.places, whole.rows.places);
+  EXPECT_EQ(kept.rows.next_place, whole.rows.next_place);
+  EXPECT_EQ(write(*tiny_, std::move(kept), "none", 1).tokens,
+            write(*tiny_, std::move(whole), "none", 1).tokens);
+}
+
+TEST_P(PrunedPrompt, HalfIsHalfAndGuessesChangeNothing) {
+  if (!served()) return;
+  Budget half;
+  half.ratio = 0.5;
+  std::int64_t total = 0, structure = 0;
+  {
+    const Pruned whole = prune(*tiny_, nullptr, {});
+    for (const VisualBlock& block : whole.rows.kept) {
+      for (const VisualToken& token : block.tokens) {
+        (token.kind == TokenKind::kPatch ? total : structure) += 1;
+      }
+    }
+  }
+  const Written plain = write(*tiny_, prune(*tiny_, pruner_.get(), half), "none", 1);
+  EXPECT_LT(plain.left, total + structure);
+  EXPECT_GE(plain.left, total / 3);
+  EXPECT_LE(plain.left - structure, total * 2 / 3 + 2);
+  for (const char* drafter : {"lookup", "recycling"}) {
+    const Written guessed = write(*tiny_, prune(*tiny_, pruner_.get(), half), drafter, 5);
+    EXPECT_EQ(guessed.tokens, plain.tokens) << drafter;
+    EXPECT_EQ(guessed.left, plain.left);
+  }
+}
+
+// Ids of kept tokens: as they were, or one after the other.
+TEST_P(PrunedPrompt, PlacesFollowThePolicy) {
+  if (!served()) return;
+  Budget half;
+  half.ratio = 0.5;
+  const Pruned whole = prune(*tiny_, nullptr, {}), kept = prune(*tiny_, pruner_.get(), half);
+  const bool renumbered =
+      !tiny_->spec.three_axes() && kept.sessions[0]->positions() == PositionPolicy::kRenumber;
+  if (renumbered) {
+    for (std::size_t i = 0; i < kept.rows.places.size(); ++i) {
+      EXPECT_EQ(kept.rows.places[i][0], static_cast<std::int64_t>(i));
+    }
+    EXPECT_EQ(kept.rows.next_place, static_cast<std::int64_t>(kept.rows.places.size()));
+    return;
+  }
+  EXPECT_EQ(kept.rows.next_place, whole.rows.next_place);
+  EXPECT_EQ(kept.rows.places.back(), whole.rows.places.back());
+  for (const auto& place : kept.rows.places) {
+    EXPECT_NE(std::find(whole.rows.places.begin(), whole.rows.places.end(), place),
+              whole.rows.places.end());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PrunedPrompt, testing::ValuesIn(all_cases()), [](const auto& one) {
+  return test_name(one.param.family) + "_" + one.param.method;
+});
+
+}  // namespace
+}  // namespace tessera

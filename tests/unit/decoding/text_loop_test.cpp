@@ -1,0 +1,413 @@
+// Texts against writing them by hand, and against each other: whatever stands beside a text,
+// however its prompt came in and whoever guessed, it says the same.
+#include "engine/decoding/text_loop.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "engine/decoding/decode_method.h"
+#include "engine/decoding/method_parts.h"
+#include "tests/support/text_models.h"
+
+namespace tessera {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+struct Question {
+  Tokens prompt;
+  LawSettings law;
+  std::int64_t most_tokens = 24;
+  Tokens stops;
+  std::uint64_t item = 0;
+};
+
+// Short and long prompts, greedy and drawn, with stops and without.
+std::vector<Question> questions(const TextModel& model, int count) {
+  std::vector<Question> out;
+  for (int i = 0; i < count; ++i) {
+    Question q;
+    q.prompt = small_prompt(model, 3 + 13 * (i % 5), static_cast<std::uint32_t>(i + 1));
+    q.law.temperature = i % 3 == 0 ? 0.0 : 0.7;
+    q.law.top_k = i % 4 == 1 ? 12 : 0;
+    q.most_tokens = 8 + 7 * (i % 4);
+    if (i % 2 == 1) q.stops = {3, 17, 25};
+    q.item = static_cast<std::uint64_t>(i);
+    out.push_back(q);
+  }
+  return out;
+}
+
+TextItem item_of(const TextModel& model, const Question& q) {
+  TextItem item;
+  item.rows = embedded(model, q.prompt);
+  item.places = places_in_line(q.prompt.size());
+  item.next_place = static_cast<std::int64_t>(q.prompt.size());
+  item.before = q.prompt;
+  item.stops = q.stops;
+  item.most_tokens = q.most_tokens;
+  item.law = q.law;
+  item.seed = 5;
+  item.item = q.item;
+  return item;
+}
+
+// Everything anew for each token, without a cache that outlives it.
+Tokens by_hand(const TextModel& model, const Question& q) {
+  Tokens out;
+  LawPipeline<float> law(q.law, model.config().vocab);
+  KeyedRandom random(5, q.item);
+  while (static_cast<std::int64_t>(out.size()) < q.most_tokens) {
+    Tokens all = q.prompt;
+    all.insert(all.end(), out.begin(), out.end());
+    const auto count = static_cast<std::int64_t>(all.size());
+    const ModelConfig& config = model.transformer().config();
+    KvCache cache(model.backend(), {config.layers, config.kv_heads, config.head_dim, count, 1});
+    Arena arena(model.scratch_bytes(count) + 4096);
+    const Tensor rows = embedded(model, all);
+    Tensor hidden = Tensor::host(DType::kF32, rows.shape());
+    std::vector<std::int64_t> positions(all.size());
+    std::iota(positions.begin(), positions.end(), 0);
+    const std::vector<std::int32_t> sequences(all.size(), 0);
+    const auto places = places_in_line(all.size());
+    model.transformer().forward(
+        {.rows = rows.view(), .sequences = sequences, .positions = positions, .places = places},
+        cache, arena, hidden.view());
+    Tensor logits = Tensor::host(DType::kF32, Shape{1, model.config().vocab});
+    model.logits({DType::kF32, Shape{1, model.width()},
+                  hidden.view().f32() + (count - 1) * model.width(), Device{}},
+                 arena, logits.view());
+    law.process({logits.view().f32(), static_cast<std::size_t>(model.config().vocab)}, {});
+    out.push_back(random.race(static_cast<std::uint32_t>(out.size()),
+                              LogitRow<float>{law.support(), law.support_logits()}));
+    if (std::find(q.stops.begin(), q.stops.end(), out.back()) != q.stops.end()) break;
+  }
+  return out;
+}
+
+struct Gatherer final : TextListener {
+  std::map<std::size_t, Tokens> streamed;  // by slot
+  std::map<std::uint64_t, TextResult> done;
+  std::map<std::size_t, std::uint64_t> item_of_slot;
+  void on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) override {
+    streamed[slot].insert(streamed[slot].end(), tokens.begin(), tokens.end());
+  }
+  void on_done(std::size_t slot, TextResult&& result) override {
+    if (result.status == DecodeStatus::kDone) {
+      EXPECT_EQ(streamed[slot], result.tokens);
+    }
+    streamed[slot].clear();
+    done[item_of_slot.at(slot)] = std::move(result);
+  }
+};
+
+struct Setting {
+  std::int64_t items = 1, window = 1, chunk = 256;
+  std::string drafter = "none", tail = "drop", rule = "exact";
+};
+
+std::map<std::uint64_t, TextResult> write(const TextModel& model, std::vector<TextItem> items,
+                                          const Setting& setting) {
+  DecodeMethod method;
+  method.drafter = setting.drafter;
+  method.tail = setting.tail;
+  method.rule = setting.rule;
+  method.window = setting.window;
+  DecodeAids aids;
+  aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.config().vocab), 64);
+  const OwnedParts<float, KeyedRandom> owned(method, aids);
+  std::int64_t longest = 1;
+  for (const TextItem& item : items) longest = std::max(longest, item.rows.shape()[0]);
+  TextLoop loop(model,
+                {.items = setting.items,
+                 .prompt_rows = longest,
+                 .tokens = 64,
+                 .window = setting.window,
+                 .chunk = setting.chunk,
+                 .laws = owned.parts().needs_laws()},
+                owned.parts());
+  Gatherer gatherer;
+  std::size_t next = 0;
+  while (next < items.size() || !loop.idle()) {
+    // One new text a pass: prompts come while others write.
+    if (next < items.size() && !loop.full()) {
+      const std::uint64_t item = items[next].item;
+      gatherer.item_of_slot[loop.add(std::move(items[next++]))] = item;
+    }
+    loop.step(gatherer);
+  }
+  return std::move(gatherer.done);
+}
+
+std::vector<TextItem> items_of(const TextModel& model, const std::vector<Question>& list) {
+  std::vector<TextItem> items;
+  for (const Question& q : list) items.push_back(item_of(model, q));
+  return items;
+}
+
+TEST(TextLoop, EqualsWritingByHand) {
+  const SmallText small = small_text();
+  const std::vector<Question> list = questions(small.model, 10);
+  const auto done = write(small.model, items_of(small.model, list), {});
+  std::set<std::int32_t> seen;
+  int stopped = 0;
+  for (const Question& q : list) {
+    const TextResult& result = done.at(q.item);
+    EXPECT_EQ(result.tokens, by_hand(small.model, q)) << q.item;
+    EXPECT_EQ(result.passes, static_cast<std::int64_t>(result.tokens.size()));
+    EXPECT_EQ(result.stopped,
+              static_cast<std::int64_t>(result.tokens.size()) < q.most_tokens ||
+                  std::find(q.stops.begin(), q.stops.end(), result.tokens.back()) != q.stops.end());
+    stopped += result.stopped ? 1 : 0;
+    seen.insert(result.tokens.begin(), result.tokens.end());
+  }
+  EXPECT_GT(seen.size(), 10u) << "texts of one word would prove nothing";
+  EXPECT_GT(stopped, 0);
+  EXPECT_LT(stopped, 10);
+}
+
+TEST(TextLoop, NeitherNeighboursNorPartsNorThreadsMatter) {
+  std::vector<Tokens> alone;
+  for (const int threads : {1, 2, 3}) {
+    const SmallText small = small_text(small_text_spec(), threads);
+    const std::vector<Question> list = questions(small.model, 12);
+    if (alone.empty()) {
+      for (const Question& q : list) {
+        alone.push_back(write(small.model, items_of(small.model, {q}), {}).at(q.item).tokens);
+      }
+    }
+    for (const std::int64_t items : {2, 5, 12}) {
+      for (const std::int64_t chunk : {1, 3, 16, 256}) {
+        const auto done =
+            write(small.model, items_of(small.model, list), {.items = items, .chunk = chunk});
+        for (std::size_t i = 0; i < list.size(); ++i) {
+          ASSERT_EQ(done.at(i).tokens, alone[i])
+              << threads << " threads, " << items << " at once, parts of " << chunk << ", text "
+              << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(TextLoop, GuessesChangeNothingButPasses) {
+  const SmallText small = small_text();
+  const std::vector<Question> list = questions(small.model, 9);
+  const auto plain = write(small.model, items_of(small.model, list), {});
+  std::int64_t fewer = 0;
+  for (const char* drafter : {"lookup", "recycling", "left"}) {
+    for (const char* tail : {"drop", "gumbel"}) {
+      for (const std::int64_t window : {2, 5, 16}) {
+        const auto done = write(small.model, items_of(small.model, list),
+                                {4, window, 7, drafter, tail, "gumbel"});
+        for (std::size_t i = 0; i < list.size(); ++i) {
+          ASSERT_EQ(done.at(i).tokens, plain.at(i).tokens)
+              << drafter << " " << tail << " window " << window << ", text " << i;
+          ASSERT_LE(done.at(i).passes, plain.at(i).passes);
+          fewer += plain.at(i).passes - done.at(i).passes;
+        }
+      }
+    }
+  }
+  EXPECT_GT(fewer, 20) << "guesses that are never right would prove nothing";
+}
+
+// A greedy text under the exact rule is the plain one too.
+TEST(TextLoop, ExactGuessesKeepGreedyTexts) {
+  const SmallText small = small_text();
+  std::vector<Question> list = questions(small.model, 6);
+  for (Question& q : list) q.law = {.temperature = 0.0};
+  const auto plain = write(small.model, items_of(small.model, list), {});
+  for (const char* drafter : {"lookup", "recycling"}) {
+    const auto done =
+        write(small.model, items_of(small.model, list), {3, 6, 256, drafter, "drop", "exact"});
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      EXPECT_EQ(done.at(i).tokens, plain.at(i).tokens) << drafter << ", text " << i;
+    }
+  }
+}
+
+// What stands before a text is copied from: a prompt that goes round makes a text that follows it
+// round cost few passes.
+TEST(TextLoop, LooksUpInThePrompt) {
+  const SmallText small = small_text();
+  Question q;
+  q.law.temperature = 0;
+  q.prompt = small_prompt(small.model, 9, 4);
+  q.most_tokens = 40;
+  const Tokens text = by_hand(small.model, q);
+  // The same text's own tokens as the context of a second run.
+  TextItem item = item_of(small.model, q);
+  item.before = text;
+  item.before.insert(item.before.end(), q.prompt.begin(), q.prompt.end());
+  std::vector<TextItem> items;
+  items.push_back(std::move(item));
+  const auto done = write(small.model, std::move(items), {1, 8, 256, "lookup", "drop", "gumbel"});
+  EXPECT_EQ(done.at(0).tokens, text);
+  const auto bare = write(small.model, items_of(small.model, {q}), {1, 1, 256});
+  EXPECT_LT(2 * done.at(0).passes, bare.at(0).passes);
+}
+
+// Three axes: a picture of 2 x 3 places in the prompt, text behind it at the highest id plus one.
+TEST(TextLoop, PlacesOfThreeAxesAreFollowed) {
+  const SmallText small = small_text(small_text_spec(40, true));
+  Question q;
+  q.prompt = small_prompt(small.model, 11, 6);
+  q.most_tokens = 12;
+  TextItem item = item_of(small.model, q);
+  for (std::size_t i = 2; i < 8; ++i) {
+    const auto k = static_cast<std::int64_t>(i - 2);
+    item.places[i] = {2, 2 + k / 3, 2 + k % 3};
+  }
+  for (std::size_t i = 8; i < 11; ++i) item.places[i].fill(static_cast<std::int64_t>(i - 3));
+  item.next_place = 8;
+  const auto places = item.places;
+  std::vector<TextItem> items;
+  items.push_back(std::move(item));
+  const Tokens got = write(small.model, std::move(items), {1, 1, 4}).at(0).tokens;
+  // By one pass over everything that was written.
+  Tokens all = q.prompt;
+  all.insert(all.end(), got.begin(), got.end() - 1);
+  auto own = places;
+  for (std::size_t i = 0; i + 1 < got.size(); ++i) {
+    own.push_back({});
+    own.back().fill(8 + static_cast<std::int64_t>(i));
+  }
+  const auto count = static_cast<std::int64_t>(all.size());
+  const ModelConfig& config = small.model.transformer().config();
+  KvCache cache(small.model.backend(), {config.layers, config.kv_heads, config.head_dim, count, 1});
+  Arena arena(small.model.scratch_bytes(count) + 4096);
+  const Tensor rows = embedded(small.model, all);
+  Tensor hidden = Tensor::host(DType::kF32, rows.shape());
+  const std::vector<std::int64_t> positions(all.size(), 0);
+  const std::vector<std::int32_t> sequences(all.size(), 0);
+  small.model.transformer().forward(
+      {.rows = rows.view(), .sequences = sequences, .positions = positions, .places = own}, cache,
+      arena, hidden.view());
+  Tensor logits = Tensor::host(DType::kF32, Shape{count, small.model.config().vocab});
+  small.model.logits(hidden.view(), arena, logits.view());
+  LawPipeline<float> law(q.law, small.model.config().vocab);
+  KeyedRandom random(5, 0);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(q.prompt.size() + i) - 1;
+    law.process({logits.view().f32() + row * small.model.config().vocab,
+                 static_cast<std::size_t>(small.model.config().vocab)},
+                {});
+    EXPECT_EQ(got[i], random.race(static_cast<std::uint32_t>(i),
+                                  LogitRow<float>{law.support(), law.support_logits()}))
+        << i;
+  }
+}
+
+// Keeps the rows it is told to, before the layers it is told.
+struct PlannedCuts final : PromptCuts {
+  std::map<std::int64_t, std::vector<std::int64_t>> keeps;  // by layer: rows of the prompt
+  std::vector<std::int64_t> layers() const override {
+    std::vector<std::int64_t> out;
+    for (const auto& [layer, unused] : keeps) out.push_back(layer);
+    return out;
+  }
+  std::vector<std::int64_t> keep(const PromptPause& pause) override {
+    std::vector<std::int64_t> out;
+    const auto& wanted = keeps.at(pause.layer);
+    for (std::size_t i = 0; i < pause.rows.size(); ++i) {
+      if (std::find(wanted.begin(), wanted.end(), pause.rows[i]) != wanted.end()) {
+        out.push_back(static_cast<std::int64_t>(i));
+      }
+    }
+    return out;
+  }
+};
+
+TEST(TextLoop, CutsThatKeepEverythingChangeNothing) {
+  const SmallText small = small_text();
+  const std::vector<Question> list = questions(small.model, 5);
+  const auto plain = write(small.model, items_of(small.model, list), {});
+  std::vector<PlannedCuts> cuts(list.size());
+  std::vector<TextItem> items = items_of(small.model, list);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    std::vector<std::int64_t> all(list[i].prompt.size());
+    std::iota(all.begin(), all.end(), 0);
+    cuts[i].keeps = {{1, all}, {2, all}};
+    items[i].cuts = &cuts[i];
+  }
+  const auto done = write(small.model, std::move(items), {3});
+  for (std::size_t i = 0; i < list.size(); ++i) EXPECT_EQ(done.at(i).tokens, plain.at(i).tokens);
+}
+
+TEST(TextLoop, CutPromptsAreWrittenAlikeWithGuessesAndNeighbours) {
+  const SmallText small = small_text();
+  const std::vector<Question> list = questions(small.model, 8);
+  const auto cut_items = [&](std::vector<PlannedCuts>& cuts) {
+    cuts.assign(list.size(), {});
+    std::vector<TextItem> items = items_of(small.model, list);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const auto length = static_cast<std::int64_t>(list[i].prompt.size());
+      std::vector<std::int64_t> some, few;
+      for (std::int64_t row = 0; row < length; ++row) {
+        if (row % 3 != 1 || row + 1 == length) some.push_back(row);
+        if (row % 3 == 0 || row + 1 == length) few.push_back(row);
+      }
+      cuts[i].keeps = {{1, some}, {2, few}};
+      if (i % 4 != 3) items[i].cuts = &cuts[i];  // some are not cut
+    }
+    return items;
+  };
+  std::vector<PlannedCuts> cuts;
+  const auto plain = write(small.model, cut_items(cuts), {});
+  const auto whole = write(small.model, items_of(small.model, list), {});
+  int changed = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    changed += plain.at(i).tokens != whole.at(i).tokens ? 1 : 0;
+  }
+  EXPECT_GE(changed, 3) << "cuts that change no text would prove nothing";
+  for (const std::int64_t window : {2, 7}) {
+    for (const char* drafter : {"lookup", "recycling"}) {
+      const auto done =
+          write(small.model, cut_items(cuts), {4, window, 5, drafter, "gumbel", "gumbel"});
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        ASSERT_EQ(done.at(i).tokens, plain.at(i).tokens) << drafter << " " << window << " " << i;
+      }
+    }
+  }
+}
+
+TEST(TextLoop, BrokenLogitsFailOneTextAlone) {
+  const SmallText small = small_text();
+  const std::vector<Question> list = questions(small.model, 4);
+  const auto plain = write(small.model, items_of(small.model, list), {});
+  std::vector<TextItem> items = items_of(small.model, list);
+  items[2].rows.view().f32()[5] = std::nanf("");
+  const auto done = write(small.model, std::move(items), {4});
+  EXPECT_EQ(done.at(2).status, DecodeStatus::kFailed);
+  EXPECT_EQ(done.at(2).error.code, std::string("E_LOGITS"));
+  EXPECT_NE(done.at(2).error.where.find("text token 0"), std::string::npos);
+  for (const std::uint64_t i : {0, 1, 3}) EXPECT_EQ(done.at(i).tokens, plain.at(i).tokens) << i;
+}
+
+TEST(TextLoop, ADroppedTextLeavesItsPlace) {
+  const SmallText small = small_text();
+  const std::vector<Question> list = questions(small.model, 3);
+  const auto plain = write(small.model, items_of(small.model, list), {});
+  const OwnedParts<float, KeyedRandom> owned(DecodeMethod{}, DecodeAids{});
+  TextLoop loop(small.model, {.items = 1, .prompt_rows = 64, .tokens = 64, .chunk = 4},
+                owned.parts());
+  Gatherer gatherer;
+  std::vector<TextItem> items = items_of(small.model, list);
+  const std::size_t slot = loop.add(std::move(items[1]));
+  loop.step(gatherer);
+  EXPECT_TRUE(loop.full());
+  loop.drop(slot);
+  EXPECT_TRUE(loop.idle());
+  gatherer.streamed.clear();
+  gatherer.item_of_slot[loop.add(std::move(items[2]))] = 2;
+  while (!loop.idle()) loop.step(gatherer);
+  EXPECT_EQ(gatherer.done.at(2).tokens, plain.at(2).tokens);
+}
+
+}  // namespace
+}  // namespace tessera

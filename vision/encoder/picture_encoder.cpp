@@ -1,0 +1,106 @@
+// Encoder and projector, one behind the other.
+#include "vision/encoder/picture_encoder.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+namespace {
+
+VisionTower checked_tower(const Json& config, const std::string& config_file,
+                          const Checkpoint& checkpoint) {
+  VisionTower tower = parse_vision_tower(config, config_file);
+  locate_tower(tower, checkpoint);
+  check_tower_tensors(tower, checkpoint);
+  return tower;
+}
+
+}  // namespace
+
+PictureEncoder::PictureEncoder(Backend& backend, const Json& config, const std::string& config_file,
+                               const Checkpoint& checkpoint, DType storage)
+    : tower_(checked_tower(config, config_file, checkpoint)),
+      encoder_(backend, tower_.vit, checkpoint, storage, config_file),
+      projector_(backend, tower_.projector, checkpoint, storage) {}
+
+EncodedPicture PictureEncoder::encode(std::span<const EncoderInput> tiles,
+                                      const PictureOptions& options) const {
+  TowerRecorder recorder(options.signals);
+  std::vector<TowerObserver*> observers;
+  if (!options.signals.empty()) observers.push_back(&recorder);
+  observers.insert(observers.end(), options.observers.begin(), options.observers.end());
+  const EncodeOptions encode{.observers = observers,
+                             .proportional_attention = options.proportional_attention,
+                             .keep_class_token = options.keep_class_token};
+  const std::size_t at_once = observers.empty() ? 1 : std::max(tiles.size(), std::size_t{1});
+  EncodedPicture out;
+  for (std::size_t first = 0; first < tiles.size(); first += at_once) {
+    const auto part = tiles.subspan(first, std::min(at_once, tiles.size() - first));
+    std::int64_t patches = 0;
+    for (const EncoderInput& tile : part) patches += grid_of(tile.pixels.shape).patches();
+    Arena arena(
+        VisionEncoder::scratch_bytes(spec(), patches, static_cast<std::int64_t>(part.size())));
+    for (EncodedImage& image : encoder_.encode(part, arena, encode)) {
+      out.tiles.push_back(std::move(image));
+    }
+  }
+  out.signals = recorder.take();
+  return out;
+}
+
+PictureFeatures PictureEncoder::project(EncodedPicture picture) const {
+  std::vector<ProjectedImage> projected;
+  PictureFeatures out;
+  std::int64_t count = 0;
+  for (const EncodedImage& tile : picture.tiles) {
+    Arena arena(Projector::scratch_bytes(projector_.spec(), tile.features.shape()[0]));
+    projected.push_back(projector_.project(tile, arena));
+    ProjectedImage& last = projected.back();
+    const std::int64_t rows = last.rows.shape()[0];
+    out.tiles.push_back({.rows = {count, count + rows},
+                         .cells = std::move(last.cells),
+                         .cell_rows = last.cell_rows,
+                         .cell_cols = last.cell_cols,
+                         .times = tile.grid.times});
+    count += rows;
+  }
+  out.rows = Tensor::host(DType::kF32, {count, out_width()});
+  float* to = out.rows.f32();
+  for (const ProjectedImage& tile : projected) {
+    to = std::copy_n(tile.rows.f32(), tile.rows.shape().elements(), to);
+  }
+  out.signals = std::move(picture.signals);
+  return out;
+}
+
+PictureFeatures PictureEncoder::run(std::span<const EncoderInput> tiles,
+                                    const PictureOptions& options) const {
+  return project(encode(tiles, options));
+}
+
+Tensor PictureEncoder::project_rows(ConstTensorView features) const {
+  expects(features.shape.rank() == 2, "features are [rows, C]");
+  Arena arena(Projector::scratch_bytes(projector_.spec(), features.shape[0]));
+  return projector_.project_rows(features, arena);
+}
+
+VitGrid PictureEncoder::grid_of(const Shape& pixels) const {
+  const std::int64_t cell = projector_.spec().cell;
+  const VitGrid grid = vit_grid(spec(), pixels);
+  if (grid.rows % cell != 0 || grid.cols % cell != 0) {
+    throw Error{{.kind = ErrorKind::kUsage,
+                 .code = "E_VIT_PIXELS",
+                 .where = "picture of the encoder",
+                 .expected = "sides of a multiple of " + std::to_string(cell) + " patches of " +
+                             std::to_string(spec().patch) + " pixels",
+                 .found = pixels.to_string()}};
+  }
+  return grid;
+}
+
+std::int64_t PictureEncoder::row_count(const Shape& pixels) const {
+  const std::int64_t cell = projector_.spec().cell;
+  return grid_of(pixels).patches() / (cell * cell) + (spec().class_token_feature ? 1 : 0);
+}
+
+}  // namespace tessera

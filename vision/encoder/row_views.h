@@ -1,0 +1,35 @@
+// Parts of a matrix of rows, borrowed.
+#pragma once
+
+#include <array>
+#include <span>
+#include <type_traits>
+
+#include "engine/core/tensor.h"
+
+namespace tessera {
+
+// Rows [first, first + rows) of x [M, ...]; TensorView or ConstTensorView.
+template <typename View>
+View rows_of(View x, std::int64_t first, std::int64_t rows) {
+  expects(first >= 0 && rows >= 0 && first + rows <= x.shape[0], "the rows are in the matrix");
+  std::array<std::int64_t, kMaxRank> extents{};
+  for (int axis = 0; axis < x.shape.rank(); ++axis) {
+    extents[static_cast<std::size_t>(axis)] = axis == 0 ? rows : x.shape[axis];
+  }
+  const std::int64_t row = x.shape[0] == 0 ? 0 : x.shape.elements() / x.shape[0];
+  const std::size_t skipped = static_cast<std::size_t>(first * row) * dtype_size(x.dtype);
+  x.shape = Shape(
+      std::span<const std::int64_t>(extents.data(), static_cast<std::size_t>(x.shape.rank())));
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(x.data)>>,
+                                  const std::byte, std::byte>;
+  x.data = static_cast<Byte*>(x.data) + skipped;
+  return x;
+}
+
+// x [M, C] as [M, heads, C / heads].
+inline TensorView heads_of(TensorView x, std::int64_t heads) {
+  return {x.dtype, Shape{x.shape[0], heads, x.shape[1] / heads}, x.data, x.device};
+}
+
+}  // namespace tessera

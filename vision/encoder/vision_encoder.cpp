@@ -1,0 +1,297 @@
+// Pre-norm transformer layers over the rows of one picture, and what comes before and after them.
+#include "vision/encoder/vision_encoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/nn/rope_table.h"
+#include "vision/encoder/row_views.h"
+
+namespace tessera {
+
+namespace {
+
+std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols) {
+  return (static_cast<std::size_t>(rows * cols) * sizeof(float) + 63) / 64 * 64;
+}
+
+VitSpec checked(const VitSpec& spec, const std::string& file) {
+  check_vit_spec(spec, file);
+  return spec;
+}
+
+}  // namespace
+
+VisionEncoder::VisionEncoder(Backend& backend, const VitSpec& spec, const Checkpoint& checkpoint,
+                             DType storage, const std::string& file)
+    : backend_(&backend),
+      spec_(checked(spec, file)),
+      weights_(load_vit_weights(backend, spec, checkpoint, storage)) {}
+
+std::size_t VisionEncoder::scratch_bytes(const VitSpec& spec, std::int64_t patches,
+                                         std::int64_t pictures) {
+  const std::int64_t n = patches + (spec.class_token ? pictures : 0);
+  const std::int64_t wide = spec.gated() ? 3 * spec.mlp_width : spec.mlp_width;
+  std::size_t layers = 4 * matrix_bytes(n, spec.width) + matrix_bytes(n, spec.heads) +
+                       matrix_bytes(n, 1) + 2 * 64 + matrix_bytes(std::min(n, kMlpRows), wide);
+  if (spec.positions == VitPositions::kRotary2d) {
+    layers += 2 * matrix_bytes(n, spec.head_dim() / 2);
+  }
+  if (!spec.taps.empty()) layers += matrix_bytes(n, spec.feature_width());
+  const std::size_t patch = matrix_bytes(patches, spec.patch_inputs());
+  return 2 * matrix_bytes(n, spec.width) + std::max(layers, patch);
+}
+
+struct VisionEncoder::Run {
+  Arena& arena;
+  std::vector<VitGrid> grids;  // of each picture
+  EncoderRows rows;
+  TensorView delta;   // [rows, C] what attention or MLP add
+  TensorView bias;    // [rows]
+  TensorView tapped;  // [rows, feature_width], or empty
+};
+
+std::vector<EncodedImage> VisionEncoder::encode(std::span<const EncoderInput> pictures,
+                                                Arena& arena, const EncodeOptions& options) const {
+  const std::size_t mark = arena.used();
+  Run run{.arena = arena};
+  EncoderRows& rows = run.rows;
+  std::int32_t frames = 0, windows = 0;  // groups so far
+  for (const EncoderInput& picture : pictures) {
+    const bool padded = picture.filled_height != 0 || picture.filled_width != 0;
+    expects(!padded || spec_.positions == VitPositions::kBuckets,
+            "padding is for encoders with bucketed positions");
+    run.grids.push_back(
+        vit_grid(spec_, picture.pixels.shape, picture.filled_height, picture.filled_width));
+    for (VitPlace place : vit_places(spec_, run.grids.back())) {
+      place.picture = static_cast<std::int32_t>(run.grids.size() - 1);
+      place.frame_group += frames;
+      place.window_group += windows;
+      rows.places.push_back(place);
+    }
+    frames = rows.places.back().frame_group + 1;
+    windows = rows.places.back().window_group + 1;
+  }
+  if (pictures.empty()) return {};
+  rows.sizes.assign(rows.places.size(), 1.0f);
+  const std::int64_t n = rows.count();
+  rows.x = arena.take(DType::kF32, {n, spec_.width});
+  rows.spare = arena.take(DType::kF32, {n, spec_.width});
+  embed(pictures, run);
+  run.delta = arena.take(DType::kF32, {n, spec_.width});
+  const Shape heads{n, spec_.heads, spec_.head_dim()};
+  rows.q = arena.take(DType::kF32, heads);
+  rows.k = arena.take(DType::kF32, heads);
+  rows.v = arena.take(DType::kF32, heads);
+  rows.log_sums = arena.take(DType::kF32, {n, spec_.heads});
+  run.bias = arena.take(DType::kF32, {n});
+  if (!spec_.taps.empty()) run.tapped = arena.take(DType::kF32, {n, spec_.feature_width()});
+  if (spec_.positions == VitPositions::kRotary2d) make_rotary(run);
+  tap(0, run);
+  for (std::int64_t layer = 0; layer < spec_.run_layers; ++layer) {
+    run_layer(layer, options, run);
+    tap(layer + 1, run);
+  }
+  std::vector<EncodedImage> out =
+      finish(spec_.class_token_feature || options.keep_class_token, run);
+  arena.rewind(mark);
+  return out;
+}
+
+EncodedImage VisionEncoder::encode(const EncoderInput& picture, Arena& arena,
+                                   const EncodeOptions& options) const {
+  std::vector<EncodedImage> all = encode({&picture, 1}, arena, options);
+  return std::move(all.front());
+}
+
+void VisionEncoder::embed(std::span<const EncoderInput> pictures, Run& run) const {
+  EncoderRows& rows = run.rows;
+  std::vector<std::int32_t> ids;
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    const VitGrid& grid = run.grids[i];
+    const std::int64_t first = row;
+    if (spec_.class_token) {
+      const std::int64_t slot = row++;
+      ops::store_rows(*backend_, weights_.class_token.f32(), spec_.width, {&slot, 1},
+                      heads_of(rows.x, 1));
+    }
+    const std::size_t mark = run.arena.used();
+    const TensorView patches = run.arena.take(DType::kF32, {grid.patches(), spec_.patch_inputs()});
+    const std::span<const VitPlace> places(rows.places.data() + first,
+                                           static_cast<std::size_t>(row - first + grid.patches()));
+    vit_patches(spec_, places, pictures[i].pixels, patches.f32());
+    apply(*backend_, weights_.patch, patches, rows_of(rows.x, row, grid.patches()));
+    run.arena.rewind(mark);
+    row += grid.patches();
+    if (weights_.positions.empty()) continue;
+    const std::vector<std::int32_t> own = vit_position_rows(spec_, grid, places);
+    ids.insert(ids.end(), own.begin(), own.end());
+  }
+  if (!ids.empty()) {
+    ops::embedding(*backend_, weights_.positions.view(), ids, rows.spare);
+    ops::add(*backend_, rows.x, rows.spare, rows.x);
+  }
+  if (!weights_.first_norm.weight.empty()) {
+    apply(*backend_, weights_.first_norm, rows.x, rows.spare);
+    std::swap(rows.x, rows.spare);
+  }
+}
+
+void VisionEncoder::make_rotary(Run& run) const {
+  EncoderRows& rows = run.rows;
+  std::vector<GridPlace> places;
+  for (const VitPlace& place : rows.places) places.push_back({place.row, place.col});
+  const Shape table{rows.count(), spec_.head_dim() / 2};
+  rows.cos = run.arena.take(DType::kF32, table);
+  rows.sin = run.arena.take(DType::kF32, table);
+  fill_grid_rope(places, spec_.rope_theta, spec_.head_dim(), rows.cos.f32(), rows.sin.f32());
+}
+
+void VisionEncoder::run_layer(std::int64_t layer, const EncodeOptions& options, Run& run) const {
+  EncoderRows& rows = run.rows;
+  // Buffers have room for all rows that the pictures began with.
+  const std::int64_t n = rows.count();
+  rows.q = rows_of(rows.q, 0, n);
+  rows.k = rows_of(rows.k, 0, n);
+  rows.v = rows_of(rows.v, 0, n);
+  rows.log_sums = rows_of(rows.log_sums, 0, n);
+  rows.key_bias = {};
+  bool biased = false;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    float value = 0.0f;
+    if (rows.places[at].padding) {
+      value = std::numeric_limits<float>::lowest();
+    } else if (options.proportional_attention) {
+      value = std::log(rows.sizes[at]);
+    }
+    run.bias.f32()[i] = value;
+    biased = biased || value != 0.0f;
+  }
+  if (biased) rows.key_bias = rows_of(run.bias, 0, n);
+  attend(layer, rows_of(run.delta, 0, n), rows);
+  LayerState state(*backend_, spec_, layer, rows);
+  for (TowerObserver* observer : options.observers) observer->after_attention(state);
+  const VitLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  run_mlp(weights, rows_of(run.delta, 0, rows.count()), run.arena, rows);
+  for (TowerObserver* observer : options.observers) observer->after_layer(state);
+}
+
+void VisionEncoder::attend(std::int64_t layer, TensorView delta, EncoderRows& rows) const {
+  const VitLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  const Shape flat = rows.x.shape;
+  const auto matrix = [&](TensorView heads) {
+    heads.shape = flat;
+    return heads;
+  };
+  apply(*backend_, weights.norm1, rows.x, rows.spare);
+  apply(*backend_, weights.q, rows.spare, matrix(rows.q));
+  apply(*backend_, weights.k, rows.spare, matrix(rows.k));
+  apply(*backend_, weights.v, rows.spare, matrix(rows.v));
+  if (!rows.cos.empty()) {
+    ops::rope(*backend_, rows.q, rows.cos, rows.sin, RopePairing::kHalfSplit);
+    ops::rope(*backend_, rows.k, rows.cos, rows.sin, RopePairing::kHalfSplit);
+  }
+  std::vector<AttentionSegment> segments;
+  for (const RowRun& run : attention_runs(rows.places, spec_.has_window(layer))) {
+    AttentionSegment segment;
+    segment.rows = run.end - run.begin;
+    segment.keys = rows_of(rows.k, run.begin, segment.rows);
+    segment.values = rows_of(rows.v, run.begin, segment.rows);
+    segment.row_begin = run.begin;
+    segment.first_visible = segment.rows;
+    segment.causal = false;
+    if (!rows.key_bias.empty()) {
+      segment.key_bias = {
+          DType::kF32, {segment.rows}, rows.key_bias.f32() + run.begin, rows.key_bias.device};
+    }
+    segments.push_back(segment);
+  }
+  ops::attention(*backend_, {.q = rows.q,
+                             .out = heads_of(rows.spare, spec_.heads),
+                             .segments = segments,
+                             .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_dim())),
+                             .log_sum = rows.log_sums});
+  apply(*backend_, weights.out, rows.spare, delta);
+  ops::add(*backend_, rows.x, delta, rows.x);
+}
+
+void VisionEncoder::run_mlp(const VitLayerWeights& weights, TensorView delta, Arena& arena,
+                            EncoderRows& rows) const {
+  apply(*backend_, weights.norm2, rows.x, rows.spare);
+  for (std::int64_t first = 0; first < rows.count(); first += kMlpRows) {
+    const std::size_t mark = arena.used();
+    const std::int64_t n = std::min(kMlpRows, rows.count() - first);
+    const TensorView in = rows_of(rows.spare, first, n);
+    const TensorView wide = arena.take(DType::kF32, {n, weights.mlp_in.weight.n});
+    apply(*backend_, weights.mlp_in, in, wide);
+    TensorView active = wide;
+    switch (spec_.activation) {
+      case VitActivation::kGelu:
+        ops::gelu(*backend_, wide, wide);
+        break;
+      case VitActivation::kGeluTanh:
+        ops::gelu_tanh(*backend_, wide, wide);
+        break;
+      case VitActivation::kQuickGelu:
+        ops::quick_gelu(*backend_, wide, wide);
+        break;
+      case VitActivation::kSiluGated:
+        active = arena.take(DType::kF32, {n, spec_.mlp_width});
+        ops::silu_mul(*backend_, wide, active);
+        break;
+    }
+    apply(*backend_, weights.mlp_out, active, rows_of(delta, first, n));
+    arena.rewind(mark);
+  }
+  ops::add(*backend_, rows.x, delta, rows.x);
+}
+
+void VisionEncoder::tap(std::int64_t layers, Run& run) const {
+  const auto width = static_cast<std::size_t>(spec_.width);
+  for (std::size_t i = 0; i < spec_.taps.size(); ++i) {
+    if (spec_.taps[i] != layers) continue;
+    for (std::int64_t row = 0; row < run.rows.count(); ++row) {
+      std::copy_n(
+          run.rows.x.f32() + row * spec_.width, width,
+          run.tapped.f32() + row * spec_.feature_width() + static_cast<std::int64_t>(i * width));
+    }
+  }
+}
+
+std::vector<EncodedImage> VisionEncoder::finish(bool with_class_token, Run& run) const {
+  EncoderRows& rows = run.rows;
+  if (!weights_.final_norm.weight.empty()) {
+    apply(*backend_, weights_.final_norm, rows.x, rows.spare);
+    std::swap(rows.x, rows.spare);
+  }
+  const TensorView source = spec_.taps.empty() ? rows.x : run.tapped;
+  std::vector<EncodedImage> all;
+  for (const RowRun& picture : picture_runs(rows.places)) {
+    const auto place_of = [&](std::int32_t row) -> const VitPlace& {
+      return rows.places[static_cast<std::size_t>(row)];
+    };
+    std::vector<std::int32_t> order;
+    for (auto row = static_cast<std::int32_t>(picture.begin); row < picture.end; ++row) {
+      if (with_class_token || place_of(row).id >= 0) order.push_back(row);
+    }
+    std::sort(order.begin(), order.end(),
+              [&](std::int32_t a, std::int32_t b) { return place_of(a).id < place_of(b).id; });
+    EncodedImage out;
+    out.grid = run.grids[static_cast<std::size_t>(
+        place_of(static_cast<std::int32_t>(picture.begin)).picture)];
+    out.features = backend_->allocate(
+        DType::kF32, {static_cast<std::int64_t>(order.size()), spec_.feature_width()});
+    ops::embedding(*backend_, source, order, out.features.view());
+    for (const std::int32_t row : order) {
+      out.places.push_back(place_of(row));
+      out.sizes.push_back(rows.sizes[static_cast<std::size_t>(row)]);
+    }
+    all.push_back(std::move(out));
+  }
+  return all;
+}
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// The picture half of a published captioning model as plain data, read from its config.json:
+// encoder, projector, and the names under which its files keep them. LLaVA (CLIP or SigLIP; port
+// and original), LLaVA-OneVision, Janus (port and original), Qwen2-VL, Qwen2.5-VL, Idefics3,
+// SmolVLM.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/core/json.h"
+#include "vision/encoder/projector.h"
+#include "vision/encoder/vit_spec.h"
+
+namespace tessera {
+
+// One way of naming the same tensors. Files written by different releases differ.
+struct TowerLayout {
+  VitNames vit;
+  std::string projector_prefix;
+  std::vector<std::string> projector_layers;  // stems; empty: those of the projector's spec
+};
+
+struct VisionTower {
+  std::string family;  // model_type of the file
+  VitSpec vit;
+  ProjectorSpec projector;
+  std::vector<TowerLayout> layouts;  // the first is the one that vit and projector carry
+  // Names behind the encoder's prefix that the file may have and nobody reads; '*' at the end.
+  std::vector<std::string> ignored;
+};
+
+// `config` is the whole config.json; `file` its name in messages. Error kModel naming file, JSON
+// path, what was expected and what was found.
+VisionTower parse_vision_tower(const Json& config, const std::string& file);
+
+// Takes the names of the first layout of which the checkpoint has the patch embedding. Error kModel
+// (E_TOWER_LAYOUT) listing the names that were looked for.
+void locate_tower(VisionTower& tower, const Checkpoint& checkpoint);
+
+// Every tensor of encoder and projector.
+std::vector<TensorSpec> tower_tensors(const VisionTower& tower);
+
+// Names, shapes and types behind the tower's two prefixes against tower_tensors; tensors elsewhere
+// are other parts' business. Error kModel (E_TENSORS) listing missing, wrong and surplus tensors,
+// the first 10 of each and how many there are.
+void check_tower_tensors(const VisionTower& tower, const Checkpoint& checkpoint);
+
+}  // namespace tessera

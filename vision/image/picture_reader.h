@@ -1,0 +1,56 @@
+// The program's way to strangers' pictures: the bytes of a file go to a confined process that may
+// die, pixels or an error come back. A picture that crashes, hangs or exhausts that process costs
+// one error; the next picture finds a fresh process.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "vision/image/picture.h"
+
+namespace tessera {
+
+struct PictureReaderOptions {
+  std::filesystem::path helper;  // the program `tessera-helper`; empty: beside this program
+  PictureLimits limits;
+  double deadline_seconds = 20;                         // for one picture, by the wall clock
+  std::uint64_t memory_bytes = std::uint64_t{2} << 30;  // address space of the process
+  std::uint64_t cpu_seconds = 60;                       // of its life; it is replaced after half
+};
+
+// One process at most, started at the first picture. Not for several threads at once: a reader
+// each.
+class PictureReader {
+ public:
+  explicit PictureReader(PictureReaderOptions options = {});
+  ~PictureReader();
+  PictureReader(PictureReader&&) noexcept;
+  PictureReader& operator=(PictureReader&&) noexcept;
+
+  // Errors of kind kGeneral that name the file: those of decode_picture (vision/codec/decode.h),
+  // and
+  //   E_PICTURE_MEMORY  the picture needs more than memory_bytes
+  //   E_PICTURE_TIME    no answer by the deadline
+  //   E_PICTURE_HELPER  the process died, spoke nonsense or could not be started
+  // besides those of reading the file.
+  Picture read(const std::filesystem::path& file);
+  // The same for bytes already in memory; `name` stands for the file in messages.
+  Picture decode(std::span<const std::uint8_t> bytes, const std::string& name);
+
+  std::uint64_t processes_started() const;
+  // What confines the process: "limits and system calls", "limits", "system calls", "nothing".
+  // Empty before the first picture.
+  std::string confinement() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// tessera-helper in the folder of the running program.
+std::filesystem::path helper_beside_program();
+
+}  // namespace tessera

@@ -1,0 +1,122 @@
+// From a decoded picture to what a vision encoder sees. Each published family resizes, pads, crops
+// or tiles in its own way; a policy describes the way as data, plan_preprocess() works out the
+// geometry and the number of visual tokens, preprocess() makes the pixels.
+//
+// Sources: the image processors of Hugging Face transformers (Pillow path), which the tests
+// compare with bit for bit, and the authors' code of LLaVA, LLaVA-NeXT and Janus where it differs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vision/image/picture.h"
+#include "vision/image/resample.h"
+
+namespace tessera {
+
+enum class ResizeMode {
+  kStretch,       // to side x side, aspect ratio lost
+  kShortestSide,  // shortest side to `side`, then the centre side x side of it (CLIP)
+  kPadToSquare,   // pad to a square with the background, then resize it to `side` (LLaVA-1.5)
+  kLongestSide,   // longest side to `side`, then pad to side x side (Janus)
+  kPinpoints,     // fit into the best of some tile grids, pad, cut; base view first (LLaVA-NeXT)
+  kMultiples,     // both sides to multiples of patch * merge within an area (Qwen2-VL)
+  kTiles,         // longest side to `longest`, both up to whole tiles; base view last (Idefics3)
+};
+
+// How kLongestSide makes a whole number of a scaled side.
+enum class SideRounding { kTruncate, kHalfToEven };
+
+struct Tiling {
+  std::int64_t rows = 0, cols = 0;
+  bool operator==(const Tiling&) const = default;
+};
+
+struct PreprocessPolicy {
+  std::string name;
+  ResizeMode mode = ResizeMode::kStretch;
+  ResampleFilter filter = ResampleFilter::kBicubic;
+  PassOrder order = PassOrder::kAcrossFirst;
+  std::int64_t side = 336;       // pixels: of a view; kMultiples makes views of other sizes
+  std::int64_t patch = 14;       // pixels a side of a patch
+  std::int64_t merge = 1;        // patches a side that become one token
+  Rgb behind = {255, 255, 255};  // the colour that shows through transparent pixels
+  Rgb background = {0, 0, 0};    // the colour of padding
+  SideRounding rounding = SideRounding::kTruncate;
+  std::int64_t shortest = 1;        // kLongestSide: no side becomes smaller than this, pixels
+  std::vector<Tiling> pinpoints;    // kPinpoints, in order of preference at a tie
+  std::int64_t most_map_tiles = 0;  // kPinpoints: a larger token map is shrunk to this; 0: never
+  std::int64_t longest = 0;         // kTiles: pixels
+  std::int64_t longest_cap = 4096;  // kTiles: pixels
+  std::int64_t min_pixels = 0, max_pixels = 0;  // kMultiples
+  double max_aspect = 200;                      // long side over short side
+  double rescale = 1.0 / 255.0;
+  std::array<double, 3> mean = {0.5, 0.5, 0.5};
+  std::array<double, 3> std = {0.5, 0.5, 0.5};
+};
+
+// Policies of published families by name: "llava-1.5" (authors: pad), "llava-1.5-hf" (crop),
+// "llava-next" (grid order of Hugging Face), "llava-next-authors", "llava-onevision", "janus"
+// (authors), "janus-hf", "qwen2-vl", "idefics3", "smolvlm", "smolvlm-500m". Error kUsage, E_POLICY,
+// for another name.
+PreprocessPolicy preprocess_policy(std::string_view name);
+std::vector<std::string> preprocess_policy_names();
+
+enum class BaseView { kOnly, kFirst, kLast };
+
+struct PreprocessPlan {
+  std::int64_t width = 0, height = 0;            // pixels of the picture
+  std::int64_t view_width = 0, view_height = 0;  // pixels; all views are of one size
+  std::int64_t views = 1;                        // base view and tiles
+  BaseView base = BaseView::kOnly;
+  Tiling tiles;  // 0x0 when the base view is the only one
+  // kTiles resizes twice: to this size first. 0x0 elsewhere.
+  std::int64_t first_width = 0, first_height = 0;
+  // Pixels of the resized picture and where it lies on the canvas, before cutting. The canvas has
+  // the size of all tiles, or of the one view.
+  std::int64_t resized_width = 0, resized_height = 0;
+  std::int64_t canvas_width = 0, canvas_height = 0;
+  std::int64_t left = 0, top = 0;  // of the resized picture; negative: it is cropped
+  // Tokens of one view, in rows and columns.
+  std::int64_t view_rows = 0, view_cols = 0;
+  // kPinpoints: the part of the tiles' joint token map that shows the picture, and its size after
+  // shrinking; every row of it ends with one more token.
+  std::int64_t map_top = 0, map_left = 0, map_rows = 0, map_cols = 0;
+  std::int64_t packed_rows = 0, packed_cols = 0;
+  std::int64_t newlines = 0;  // those one-more tokens, counted in `tokens`
+  std::int64_t tokens = 0;    // visual tokens in the language model's sequence
+};
+
+// Error kGeneral, E_PICTURE_ASPECT, for a picture thinner than the policy allows.
+PreprocessPlan plan_preprocess(const PreprocessPolicy& policy, std::int64_t width,
+                               std::int64_t height);
+
+// One view as the encoder takes it: [3, height, width] f32, normalised.
+struct EncoderView {
+  std::int64_t width = 0, height = 0;  // pixels
+  std::vector<float> values;
+};
+
+struct PreprocessedPicture {
+  PreprocessPlan plan;
+  std::vector<EncoderView> views;  // in the order the family's encoder output is packed in
+};
+
+PreprocessedPicture preprocess(const PreprocessPolicy& policy, const Picture& picture);
+
+// The steps of preprocess(). Pixels of all views, resized, padded and cut:
+std::vector<Image> make_views(const PreprocessPolicy& policy, const PreprocessPlan& plan,
+                              const Image& image);
+// (pixel * rescale, rounded to f32, minus mean) over std, in f32.
+EncoderView normalise(const PreprocessPolicy& policy, const Image& view);
+
+// A view as rows of patches, [view_height/patch * view_width/patch, 3 * frames * patch * patch]:
+// each merge x merge cell of patches is contiguous, cells in raster order; a row is ordered
+// (channel, frame, y, x) and shows the still picture in each frame (Qwen2-VL).
+std::vector<float> patch_rows(const PreprocessPolicy& policy, const EncoderView& view,
+                              std::int64_t frames);
+
+}  // namespace tessera
