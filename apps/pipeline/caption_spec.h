@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,10 @@ struct CaptionSpec {
 
 // Reads config.json and preprocessor_config.json alone. Error kModel.
 CaptionSpec read_caption_spec(const std::filesystem::path& folder);
+// The same from what these files hold; `folder` is their place in messages.
+CaptionSpec parse_caption_spec(std::shared_ptr<const Json> config,
+                               const std::optional<Json>& preprocessor,
+                               const std::filesystem::path& folder);
 // Whether the folder's config.json names a family that describes pictures.
 bool is_caption_model(const std::filesystem::path& folder);
 
