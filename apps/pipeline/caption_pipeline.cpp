@@ -405,7 +405,7 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
   state.waiting.clear();
   state.past = {};
   state.batch = state.options.batch_size;
-  PictureQueue queue(next, state.model->spec().policy, {.helper = state.options.helper},
+  PictureQueue queue(next, state.model->spec(), {.helper = state.options.helper},
                      static_cast<std::size_t>(std::max<std::int64_t>(state.options.batch_size, 2)));
   std::uint64_t number = 0;
   bool stopped = false;

@@ -228,6 +228,7 @@ PreprocessPolicy read_policy(const FamilyRow& row, const JsonReader& config,
   if (policy.mode == ResizeMode::kTiles) {
     const JsonReader size = sub_config(own, "size");
     policy.longest = size.integer_or("longest_edge", policy.longest, 1, kMaxSide);
+    policy.split = own.boolean_or("do_image_splitting", policy.split);
   }
   if (policy.mode == ResizeMode::kPinpoints && config.has("image_grid_pinpoints")) {
     policy.pinpoints = read_pinpoints(config, policy.side);
@@ -235,9 +236,17 @@ PreprocessPolicy read_policy(const FamilyRow& row, const JsonReader& config,
   return policy;
 }
 
-}  // namespace
-
-namespace {
+// LLaVA-OneVision cuts no tiles of pictures that share a prompt: each is padded to a square with
+// the mean colour, one view, one newline behind it.
+PreprocessPolicy whole_views(PreprocessPolicy policy) {
+  policy.mode = ResizeMode::kPadToSquare;
+  policy.newline_at_end = true;
+  for (std::size_t i = 0; i < 3; ++i) {
+    policy.background[i] =
+        static_cast<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
+  }
+  return policy;
+}
 
 bool describes(const Json& config) {
   if (!config.is_object() || row_of(type_of(config)) == nullptr) return false;
@@ -307,6 +316,7 @@ CaptionSpec parse_caption_spec(std::shared_ptr<const Json> whole,
          .found = std::to_string(language.model.width)});
   }
   spec.policy = read_policy(*row, reader, spec.tower, preprocessor, folder);
+  if (spec.family == "llava_onevision") spec.together = whole_views(spec.policy);
   spec.title = std::string(row->title) + " " + std::to_string(language.model.layers) + "x" +
                std::to_string(language.model.width);
   const std::int64_t wanted = reader.integer_or(
