@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/pipeline/caption_weights.h"
 #include "apps/pipeline/made_up_captioner.h"
 #include "engine/core/io.h"
 #include "engine/families/test_models.h"
@@ -88,23 +89,6 @@ std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& 
     }
   }
   return out;
-}
-
-// Newer files put everything under "model.".
-void locate_newline(CaptionSpec& spec, const Checkpoint& checkpoint) {
-  if (spec.newline_name.empty()) return;
-  for (const std::string& name : {spec.newline_name, "model." + spec.newline_name}) {
-    const ConstTensorView* view = checkpoint.find(name);
-    if (view == nullptr) continue;
-    spec.newline_name = name;
-    const Shape wanted{spec.text.model.transformer.width};
-    const bool real =
-        view->dtype == DType::kF32 || view->dtype == DType::kBF16 || view->dtype == DType::kF16;
-    if (view->shape == wanted && real) return;
-    refuse(checkpoint.file_of(name), name, wanted.to_string() + " of f32, f16 or bf16",
-           view->shape.to_string() + " " + std::string(dtype_name(view->dtype)));
-  }
-  refuse(spec.folder, spec.newline_name, "a tensor of that name", "none");
 }
 
 std::int64_t checked_id(const CaptionSpec& spec, std::int64_t id, const char* what) {
@@ -193,13 +177,7 @@ std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
     out->tokenizer_.emplace(TextTokenizer::from_file(folder / "tokenizer.json"));
     out->weights_ = std::make_shared<const Checkpoint>(Checkpoint::open(folder));
   }
-  const Checkpoint& weights = *out->weights_;
-  locate_text(spec.text, weights);
-  if (weights.find(spec.text.layouts.front().head) == nullptr) spec.text.model.tied_head = true;
-  locate_tower(spec.tower, weights);
-  locate_newline(spec, weights);
-  check_tensors(spec.text.tensors(), weights, folder.string());
-  check_tower_tensors(spec.tower, weights);
+  settle_caption_weights(spec, *out->weights_);
   if (spec.image_id < 0) {
     const auto id = out->tokenizer_->id_of(spec.image_token);
     if (!id) refuse(folder / "tokenizer.json", spec.image_token, "this token", "none");
