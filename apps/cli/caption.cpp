@@ -12,6 +12,7 @@
 #include "apps/captions/streamed_output.h"
 #include "apps/captions/text_forms.h"
 #include "apps/cli/commands.h"
+#include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/prune_flags.h"
@@ -58,9 +59,7 @@ CaptionOptions pipeline_options(const CaptionFlags& flags, std::int64_t batch) {
   options.storage = storage_choice(flags.device);
   options.batch_size = batch;
   options.most_tokens = flags.most_tokens;
-  options.method = decode_method(flags.decode);
-  // Texts of equal tokens whatever is guessed.
-  if (options.method.speculative()) options.method.rule = "gumbel";
+  options.method = text_method(flags.decode);
   if (flags.window) {
     if (!options.method.speculative()) {
       refuse("E_FLAG_CONFLICT", "--window", "a method that guesses", "--decode " + flags.decode);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/pipeline/caption_memory.h"
 #include "apps/pipeline/caption_weights.h"
 #include "apps/pipeline/made_up_captioner.h"
 #include "engine/core/io.h"
@@ -202,10 +203,8 @@ DType CaptionModel::stored() const {
 
 void CaptionModel::load(Backend& backend, DType storage) {
   if (loaded()) return;
-  // The rotary table covers what prompts and texts of this program need, not all that was trained.
-  constexpr std::int64_t kMostPlaces = 16384;
   CaptionSpec& spec = spec_;
-  spec.text.model.transformer.rope.positions = std::min(spec.text.model.max_positions, kMostPlaces);
+  spec.text.model.transformer.rope.positions = rotary_places(spec);
   const auto source = source_of(weights_);
   text_ = std::make_unique<TextModel>(load_text_model(spec.text, *source, backend, storage));
   std::vector<float> newline;

@@ -257,6 +257,14 @@ bool describes(const Json& config) {
 
 }  // namespace
 
+std::string caption_families() {
+  std::string list;
+  for (const FamilyRow& known : family_rows()) {
+    list += (list.empty() ? "" : ", ") + std::string(known.type);
+  }
+  return list;
+}
+
 bool is_caption_model(const fs::path& folder) {
   const std::optional<Json> config = read_json(folder / "config.json");
   return config && describes(*config);
@@ -276,15 +284,11 @@ CaptionSpec parse_caption_spec(std::shared_ptr<const Json> whole,
   const Json& config = *whole;
   const FamilyRow* row = config.is_object() ? row_of(type_of(config)) : nullptr;
   if (row == nullptr || !describes(config)) {
-    std::string list;
-    for (const FamilyRow& known : family_rows()) {
-      list += (list.empty() ? "" : ", ") + std::string(known.type);
-    }
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_FAMILY",
                  .file = file,
                  .where = "model_type",
-                 .expected = "a family that describes pictures: " + list,
+                 .expected = "a family that describes pictures: " + caption_families(),
                  .found = config.is_object() ? type_of(config) : "no object"});
   }
   const JsonReader reader(config, file);

@@ -41,6 +41,7 @@ CaptionSpec read_caption_spec(const std::filesystem::path& folder);
 CaptionSpec parse_caption_spec(std::shared_ptr<const Json> config,
                                const std::optional<Json>& preprocessor,
                                const std::filesystem::path& folder);
+std::string caption_families();  // "llava, llava_next, ..."
 // Whether the folder's config.json names a family that describes pictures.
 bool is_caption_model(const std::filesystem::path& folder);
 
