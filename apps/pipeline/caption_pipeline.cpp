@@ -12,6 +12,7 @@
 #include "apps/pipeline/caption_prompt.h"
 #include "apps/pipeline/model_catalog.h"
 #include "apps/pipeline/picture_queue.h"
+#include "apps/pipeline/text_stream.h"
 #include "engine/decoding/method_parts.h"
 
 namespace tessera {
@@ -48,30 +49,6 @@ DecodeMethod settle_text_method(DecodeMethod method, const DecodeAids& aids, std
   }
   return method;
 }
-
-// A text that grows: what of it can be shown, its last characters being whole.
-class TextStream {
- public:
-  explicit TextStream(const TextTokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  std::string add(std::span<const std::int32_t> tokens, std::span<const std::int32_t> stops) {
-    for (const std::int32_t token : tokens) {
-      if (std::find(stops.begin(), stops.end(), token) == stops.end()) tokens_.push_back(token);
-    }
-    std::string text = tokenizer_.decode(tokens_);
-    constexpr std::string_view kBroken = "\xef\xbf\xbd";
-    while (text.ends_with(kBroken)) text.resize(text.size() - kBroken.size());
-    if (text.size() <= shown_.size() || !text.starts_with(shown_)) return {};
-    std::string more = text.substr(shown_.size());
-    shown_ = std::move(text);
-    return more;
-  }
-  std::string whole() const { return tokenizer_.decode(tokens_); }
-
- private:
-  const TextTokenizer& tokenizer_;
-  std::vector<std::int32_t> tokens_;
-  std::string shown_;
-};
 
 TextTimes sum_of(TextTimes sum, const TextTimes& more) {
   sum.tokens += more.tokens;
