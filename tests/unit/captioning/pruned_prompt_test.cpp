@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/text_loop.h"
@@ -196,6 +197,44 @@ TEST_P(PrunedPrompt, PlacesFollowThePolicy) {
     EXPECT_NE(std::find(whole.rows.places.begin(), whole.rows.places.end(), place),
               whole.rows.places.end());
   }
+}
+
+// VisionZip's code puts merged tokens behind the others; on request the prompt does too.
+TEST(VisionZipOrder, DominantTokensComeFirstWhenAsked) {
+  const TinyLmm tiny("llava-1.5");
+  Budget half;
+  half.ratio = 0.5;
+  const auto raster = make_pruner("visionzip", std::vector<PruneOption>{{"contexts", 3}});
+  const auto ordered =
+      make_pruner("visionzip", std::vector<PruneOption>{{"contexts", 3}, {"dominant_first", 1}});
+  const Pruned a = prune(tiny, raster.get(), half), b = prune(tiny, ordered.get(), half);
+  ASSERT_EQ(a.rows.rows.shape(), b.rows.rows.shape());
+  EXPECT_EQ(a.rows.places, b.rows.places);  // one after the other in both
+  const std::vector<float> rows_a = values(a.rows.rows), rows_b = values(b.rows.rows);
+  const auto width = static_cast<std::size_t>(tiny.text->width());
+  const auto row = [&](const std::vector<float>& rows, std::size_t at) {
+    return std::vector<float>(rows.begin() + static_cast<std::ptrdiff_t>(at * width),
+                              rows.begin() + static_cast<std::ptrdiff_t>((at + 1) * width));
+  };
+  // The picture stands where its placeholders stood, and every other row where it was.
+  const std::vector<std::int32_t> ids = tiny.ints("input_ids");
+  const auto first =
+      static_cast<std::size_t>(std::find(ids.begin(), ids.end(), tiny.spec.image_id) - ids.begin());
+  for (std::size_t i = 0; i < first; ++i) EXPECT_EQ(row(rows_a, i), row(rows_b, i));
+  // Blocks hold the ids of the prompt: where a row went is seen by its values.
+  const std::size_t kept = a.rows.kept[0].tokens.size();
+  ASSERT_EQ(kept, 8u);
+  std::vector<std::size_t> from;  // of each row of b, its number among a's
+  for (std::size_t i = 0; i < kept; ++i) {
+    for (std::size_t k = 0; k < kept; ++k) {
+      if (row(rows_b, first + i) == row(rows_a, first + k)) from.push_back(k);
+    }
+  }
+  ASSERT_EQ(from.size(), kept);
+  EXPECT_FALSE(std::is_sorted(from.begin(), from.end()));
+  EXPECT_TRUE(std::is_sorted(from.begin(), from.end() - 3));
+  EXPECT_TRUE(std::is_sorted(from.end() - 3, from.end()));
+  EXPECT_EQ(std::set<std::size_t>(from.begin(), from.end()).size(), kept);
 }
 
 // LLaVA-OneVision's whole views with a newline behind each: everything kept is the model as it is,
