@@ -167,6 +167,24 @@ TEST_P(Lmm, TextsWithoutPicturesToo) {
   expect_parity(tiny, {"text.", 0});
 }
 
+// Pictures that run through the encoder together are what they are alone.
+TEST_P(Lmm, PicturesSeenTogether) {
+  const TinyLmm tiny(GetParam());
+  const PreprocessedPicture two[] = {preprocess(tiny.spec.policy, tiny.picture(0)),
+                                     preprocess(tiny.spec.policy, tiny.picture(1))};
+  const PreprocessedPicture* const order[] = {&two[1], &two[0], &two[1]};
+  std::vector<EncodedPicture> seen = tiny.pictures->look(order);
+  ASSERT_EQ(seen.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const bool three_axes = tiny.spec.three_axes();
+    const VisualRows alone = tiny.pictures->encode(*order[i], three_axes, nullptr);
+    const VisualRows together =
+        tiny.pictures->encode(*order[i], three_axes, nullptr, std::move(seen[i]));
+    EXPECT_EQ(together.rows, alone.rows) << "picture " << i;
+    EXPECT_EQ(together.positions, alone.positions);
+  }
+}
+
 // What the checks above would not see would not be checked.
 TEST_P(Lmm, AChangedWeightShows) {
   const TinyLmm tiny(GetParam());
