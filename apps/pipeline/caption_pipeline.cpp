@@ -6,6 +6,7 @@
 #include <chrono>
 #include <deque>
 #include <map>
+#include <new>
 
 #include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/caption_prompt.h"
@@ -72,6 +73,16 @@ class TextStream {
   std::string shown_;
 };
 
+TextTimes sum_of(TextTimes sum, const TextTimes& more) {
+  sum.tokens += more.tokens;
+  sum.prompts += more.prompts;
+  sum.judge += more.judge;
+  sum.token_passes += more.token_passes;
+  sum.prompt_passes += more.prompt_passes;
+  sum.tokens_written += more.tokens_written;
+  return sum;
+}
+
 std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) return {};
@@ -96,6 +107,7 @@ struct CaptionPipeline::State final : TextListener {
 
   PrunedModel pruned_model(std::int64_t views) const;
   void check_settings() const;
+  bool make_loop(const TextLimits& limits);
   void fit_loop(std::int64_t rows);
   void make_room(std::int64_t rows);
   void admit(PreparedPictures prepared, std::uint64_t number);
@@ -116,7 +128,8 @@ struct CaptionPipeline::State final : TextListener {
   std::optional<WindowController> controller;
   LawSettings law;
   std::unique_ptr<TextLoop> loop;
-  TextTimes past;  // of loops that were replaced
+  std::int64_t batch = 1;  // texts at once: as asked for, or what memory lasts for
+  TextTimes past;          // of loops that were replaced
   std::map<std::size_t, std::unique_ptr<Work>> at_work;
   std::deque<std::unique_ptr<Work>> waiting;  // encoded, but the loop has no room for their rows
   CaptionListener* listener = nullptr;
@@ -169,29 +182,55 @@ void CaptionPipeline::State::check_settings() const {
   check_patch_method(model->spec().tower, session);
 }
 
-// A loop with room for prompts of so many rows; the old one is idle.
+// Whether there was memory for the loop.
+bool CaptionPipeline::State::make_loop(const TextLimits& limits) {
+  try {
+    loop = std::make_unique<TextLoop>(model->text(), limits, parts->parts(),
+                                      controller ? &*controller : nullptr);
+    return true;
+  } catch (const Error& error) {  // the boundary of one attempt
+    if (error.info().kind != ErrorKind::kMemory) throw;
+  } catch (const std::bad_alloc&) {
+  }
+  return false;
+}
+
+// A loop with room for prompts of so many rows; the old one is idle. Where memory does not last,
+// one with no more rows than needed, then one of half as many texts at once, down to one. Fewer at
+// once is for the rest of the run. Error kMemory when there is no room for one text.
 void CaptionPipeline::State::fit_loop(std::int64_t rows) {
   if (loop != nullptr && loop->limits().prompt_rows >= rows) return;
+  TextLimits limits{.items = batch,
+                    .prompt_rows = std::max(rows, options.prompt_rows),
+                    .tokens = options.most_tokens,
+                    .window = options.method.window,
+                    .kv = storage,
+                    .laws = keeps_laws(options.method)};
   if (loop != nullptr) {
     expects(loop->idle(), "an idle loop is replaced");
-    const TextTimes& times = loop->times();
-    past.tokens += times.tokens;
-    past.prompts += times.prompts;
-    past.judge += times.judge;
-    past.token_passes += times.token_passes;
-    past.prompt_passes += times.prompt_passes;
-    past.tokens_written += times.tokens_written;
-    rows += rows / 4;
+    past = sum_of(past, loop->times());
+    limits.prompt_rows = std::max(limits.prompt_rows, rows + rows / 4);
     loop.reset();  // before the new one: both together may not fit
   }
-  loop = std::make_unique<TextLoop>(model->text(),
-                                    TextLimits{.items = options.batch_size,
-                                               .prompt_rows = std::max(rows, options.prompt_rows),
-                                               .tokens = options.most_tokens,
-                                               .window = options.method.window,
-                                               .kv = storage,
-                                               .laws = keeps_laws(options.method)},
-                                    parts->parts(), controller ? &*controller : nullptr);
+  while (!make_loop(limits)) {
+    if (limits.prompt_rows > rows) {
+      limits.prompt_rows = rows;
+    } else if (limits.items > 1) {
+      limits.items /= 2;
+    } else {
+      const TextModelConfig& config = model->spec().text.model;
+      throw Error({.kind = ErrorKind::kMemory,
+                   .code = "E_TEXT_MEMORY",
+                   .where = "one text at a time, a prompt of " + std::to_string(rows) + " rows",
+                   .expected = std::to_string(TextLoop::bytes(config, *backend, limits)) + " bytes",
+                   .found = "allocation refused",
+                   .hint = "try --dtype bf16, a smaller --max-tokens or --prune"});
+    }
+  }
+  if (limits.items == batch) return;
+  listener->on_notice("not enough memory for " + std::to_string(batch) +
+                      " texts at once: " + std::to_string(limits.items) + " from here on");
+  batch = limits.items;
 }
 
 // Room for the text that waits, or its failure.
@@ -274,16 +313,25 @@ void CaptionPipeline::State::fail(Caption caption, const ErrorInfo& error) {
 }
 
 void CaptionPipeline::State::admit(PreparedPictures prepared, std::uint64_t number) {
+  ErrorInfo why;
   try {
     waiting.push_back(prepare(prepared, number));
+    return;
   } catch (const Error& error) {  // the boundary of one item
-    Caption caption;
-    caption.id = prepared.request.id;
-    caption.sizes = prepared.sizes;
-    caption.notes = prepared.notes;
-    caption.seconds.read = prepared.seconds;
-    fail(std::move(caption), error.info());
+    why = error.info();
+  } catch (const std::bad_alloc&) {
+    why = {.kind = ErrorKind::kMemory,
+           .code = "E_PICTURE_MEMORY",
+           .where = "encoding",
+           .expected = "memory for the picture's rows",
+           .found = "none left"};
   }
+  Caption caption;
+  caption.id = prepared.request.id;
+  caption.sizes = prepared.sizes;
+  caption.notes = prepared.notes;
+  caption.seconds.read = prepared.seconds;
+  fail(std::move(caption), why);
 }
 
 void CaptionPipeline::State::start(std::unique_ptr<Work> work) {
@@ -338,16 +386,7 @@ DType CaptionPipeline::storage() const { return state_->storage; }
 const Backend& CaptionPipeline::backend() const { return *state_->backend; }
 
 TextTimes CaptionPipeline::times() const {
-  TextTimes out = state_->past;
-  if (state_->loop == nullptr) return out;
-  const TextTimes& now = state_->loop->times();
-  out.tokens += now.tokens;
-  out.prompts += now.prompts;
-  out.judge += now.judge;
-  out.token_passes += now.token_passes;
-  out.prompt_passes += now.prompt_passes;
-  out.tokens_written += now.tokens_written;
-  return out;
+  return state_->loop == nullptr ? state_->past : sum_of(state_->past, state_->loop->times());
 }
 
 std::string CaptionPipeline::window_report() const {
@@ -365,7 +404,8 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
   state.at_work.clear();
   state.waiting.clear();
   state.past = {};
-  PictureQueue queue(next, state.model->spec().policy, {.helper = state.options.helper},
+  state.batch = state.options.batch_size;
+  PictureQueue queue(next, state.model->spec(), {.helper = state.options.helper},
                      static_cast<std::size_t>(std::max<std::int64_t>(state.options.batch_size, 2)));
   std::uint64_t number = 0;
   bool stopped = false;

@@ -27,10 +27,9 @@ Picture as_picture(const Image& image) {
 }  // namespace
 
 PictureQueue::PictureQueue(std::function<std::optional<CaptionRequest>()> next,
-                           const PreprocessPolicy& policy, PictureReaderOptions reader,
-                           std::size_t ahead)
+                           const CaptionSpec& spec, PictureReaderOptions reader, std::size_t ahead)
     : next_(std::move(next)),
-      policy_(policy),
+      spec_(spec),
       reader_options_(std::move(reader)),
       ahead_(ahead),
       thread_([this] { work(); }) {}
@@ -56,13 +55,14 @@ PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& re
   const auto start = std::chrono::steady_clock::now();
   out.request = std::move(request);
   try {
+    const PreprocessPolicy& policy = spec_.policy_of(out.request.pictures.size());
     for (const PictureSource& source : out.request.pictures) {
       const Picture picture = source.image          ? as_picture(*source.image)
                               : source.file.empty() ? reader.decode(source.bytes, source.name)
                                                     : reader.read(source.file);
       out.sizes.push_back({picture.width, picture.height});
       for (const std::string& note : picture.notes) out.notes.push_back(note);
-      out.pictures.push_back(preprocess(policy_, picture));
+      out.pictures.push_back(preprocess(policy, picture));
     }
   } catch (const Error& error) {  // the boundary of one item
     out.error = error.info();

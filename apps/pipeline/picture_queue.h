@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "apps/pipeline/caption_pipeline.h"
+#include "apps/pipeline/caption_spec.h"
 #include "vision/image/picture_reader.h"
 #include "vision/image/preprocess.h"
 
@@ -29,7 +30,8 @@ class PictureQueue {
  public:
   // `next` is called on the queue's thread, one call at a time; what it throws ends the queue and
   // comes out of take().
-  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const PreprocessPolicy& policy,
+  // `spec` says how pictures are prepared and is borrowed.
+  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const CaptionSpec& spec,
                PictureReaderOptions reader, std::size_t ahead);
   ~PictureQueue();
   PictureQueue(const PictureQueue&) = delete;
@@ -47,7 +49,7 @@ class PictureQueue {
   PreparedPictures prepare(CaptionRequest request, PictureReader& reader) const;
 
   std::function<std::optional<CaptionRequest>()> next_;
-  PreprocessPolicy policy_;
+  const CaptionSpec& spec_;
   PictureReaderOptions reader_options_;
   std::size_t ahead_;
   mutable std::mutex mutex_;
