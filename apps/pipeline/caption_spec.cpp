@@ -289,7 +289,10 @@ CaptionSpec parse_caption_spec(std::shared_ptr<const Json> whole,
                  .file = file,
                  .where = "model_type",
                  .expected = "a family that describes pictures: " + caption_families(),
-                 .found = config.is_object() ? type_of(config) : "no object"});
+                 .found = !config.is_object() ? "no object"
+                          : row != nullptr
+                              ? type_of(config) + ", which has no vision_config: it only paints"
+                              : type_of(config)});
   }
   const JsonReader reader(config, file);
   CaptionSpec spec;

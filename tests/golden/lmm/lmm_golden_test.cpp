@@ -39,6 +39,7 @@ struct Prompt {
   std::string prefix;  // of its recordings
   int pictures;
   const PreprocessPolicy* policy = nullptr;  // of the pictures; null = of one alone
+  int first = 0;                             // of the recorded pictures
 };
 
 class Lmm : public testing::Test {
@@ -71,7 +72,7 @@ class Lmm : public testing::Test {
     std::vector<PromptPicture> visual;
     const PreprocessPolicy& policy = prompt.policy != nullptr ? *prompt.policy : tiny.spec.policy;
     for (int i = 0; i < prompt.pictures; ++i) {
-      prepared.push_back(preprocess(policy, tiny.picture(i)));
+      prepared.push_back(preprocess(policy, tiny.picture(prompt.first + i)));
       visual.push_back({tiny.pictures->encode(prepared.back(), tiny.spec.three_axes(), nullptr)});
     }
     if (prompt.pictures > 0) expect_pixels(tiny, prepared, prompt.prefix);
@@ -89,7 +90,7 @@ class Lmm : public testing::Test {
       void on_done(std::size_t, TextResult&& result) override { tokens = result.tokens; }
     } keep;
     const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, DecodeAids{});
-    TextLoop loop(*tiny.text, {.items = 1, .prompt_rows = 256, .tokens = 32, .chunk = 64},
+    TextLoop loop(*tiny.text, {.items = 1, .prompt_rows = 256, .tokens = 64, .chunk = 64},
                   parts.parts());
     TextItem item;
     item.rows = std::move(rows.rows);
@@ -151,6 +152,15 @@ class Lmm : public testing::Test {
 
 class LmmFamily : public Lmm, public testing::WithParamInterface<const char*> {};
 
+// The bundled captioner: one prompt a picture.
+TEST_F(Lmm, TabletopLlava) {
+  const TinyLmm tiny(
+      std::filesystem::path(TESSERA_SOURCE_DIR) / "assets" / "models" / "tabletop-llava",
+      TinyLmm::goldens() / "tabletop-llava.safetensors", 1);
+  expect_parity(tiny, {"0.", 1, nullptr, 0});
+  expect_parity(tiny, {"1.", 1, nullptr, 1});
+}
+
 TEST_P(LmmFamily, EqualsTheReference) {
   const TinyLmm tiny(GetParam());
   expect_parity(tiny, {"", 2});
@@ -159,6 +169,24 @@ TEST_P(LmmFamily, EqualsTheReference) {
 TEST_P(LmmFamily, TextsWithoutPicturesToo) {
   const TinyLmm tiny(GetParam());
   expect_parity(tiny, {"text.", 0});
+}
+
+// Pictures that run through the encoder together are what they are alone.
+TEST_P(LmmFamily, PicturesSeenTogether) {
+  const TinyLmm tiny(GetParam());
+  const PreprocessedPicture two[] = {preprocess(tiny.spec.policy, tiny.picture(0)),
+                                     preprocess(tiny.spec.policy, tiny.picture(1))};
+  const PreprocessedPicture* const order[] = {&two[1], &two[0], &two[1]};
+  std::vector<EncodedPicture> seen = tiny.pictures->look(order);
+  ASSERT_EQ(seen.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const bool three_axes = tiny.spec.three_axes();
+    const VisualRows alone = tiny.pictures->encode(*order[i], three_axes, nullptr);
+    const VisualRows together =
+        tiny.pictures->encode(*order[i], three_axes, nullptr, std::move(seen[i]));
+    EXPECT_EQ(together.rows, alone.rows) << "picture " << i;
+    EXPECT_EQ(together.positions, alone.positions);
+  }
 }
 
 // LLaVA-OneVision cuts no tiles of pictures that share a prompt.
