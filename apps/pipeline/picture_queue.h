@@ -23,14 +23,18 @@ struct PreparedPictures {
   std::vector<std::string> notes;
   std::optional<ErrorInfo> error;
   double seconds = 0;
+  // As a draft model's policy has them; none when it sees the same ones or no pictures at all.
+  std::vector<PreprocessedPicture> draft_pictures;
+  std::optional<ErrorInfo> draft_error;  // that policy cannot take them
 };
 
 class PictureQueue {
  public:
   // `next` is called on the queue's thread, one call at a time; what it throws ends the queue and
-  // comes out of take().
+  // comes out of take(). `draft_policy` is another one to prepare the same pictures by, or null.
   PictureQueue(std::function<std::optional<CaptionRequest>()> next, const PreprocessPolicy& policy,
-               PictureReaderOptions reader, std::size_t ahead);
+               PictureReaderOptions reader, std::size_t ahead,
+               const PreprocessPolicy* draft_policy = nullptr);
   ~PictureQueue();
   PictureQueue(const PictureQueue&) = delete;
   PictureQueue& operator=(const PictureQueue&) = delete;
@@ -45,9 +49,11 @@ class PictureQueue {
  private:
   void work();
   PreparedPictures prepare(CaptionRequest request, PictureReader& reader) const;
+  void prepare_for_draft(const Picture& picture, PreparedPictures& out) const;
 
   std::function<std::optional<CaptionRequest>()> next_;
   PreprocessPolicy policy_;
+  std::optional<PreprocessPolicy> draft_policy_;  // where it is another one
   PictureReaderOptions reader_options_;
   std::size_t ahead_;
   mutable std::mutex mutex_;

@@ -18,6 +18,26 @@ struct Setting {
   const char* rule = "gumbel";
   const char* tail = "drop";
   bool adaptive = false;
+  std::int64_t every = 1;  // passes of a text from one with drafts to the next
+};
+
+// Drafts in some passes only, so that texts grow unseen in between.
+class Pausing final : public Drafter<float, KeyedRandom> {
+ public:
+  Pausing(LoopDrafter& inner, std::int64_t every) : inner_(inner), every_(every) {}
+  std::string_view name() const override { return "pausing"; }
+  void start(std::size_t items) override { inner_.start(items); }
+  void renew(std::size_t item) override {
+    inner_.renew(item);
+    calls_ = 0;
+  }
+  void extend(std::span<DraftJob<float, KeyedRandom>> jobs) override {
+    if (calls_++ % every_ == 0) inner_.extend(jobs);
+  }
+
+ private:
+  LoopDrafter& inner_;
+  std::int64_t every_, calls_ = 0;
 };
 
 DraftText draft_of(TextItem item) {
@@ -62,7 +82,10 @@ Results write(const TextModel& model, std::vector<TextItem> items, const TextMod
   TextDrafter* drafter = made.get();
   owned.set_drafter(std::move(made));
   WindowController controller(setting.window);
-  TextLoop loop(model, limits, owned.parts(), setting.adaptive ? &controller : nullptr);
+  Pausing pausing(*drafter, setting.every);
+  LoopParts parts = owned.parts();
+  if (setting.every > 1) parts.drafter = &pausing;
+  TextLoop loop(model, limits, parts, setting.adaptive ? &controller : nullptr);
   Gatherer gatherer;
   std::size_t next = 0;
   while (next < items.size() || !loop.idle()) {
@@ -111,6 +134,63 @@ TEST(TextDrafter, TheTargetAsItsOwnDraftIsAlwaysRight) {
       }
     }
   }
+}
+
+// How many passes a text takes whose drafts come of whole passes over the draft's prompt, what
+// stands and what is drafted, without any cache; `own` is the question as the draft is asked.
+std::int64_t passes_by_hand(const Tokens& text, const TextModel& draft, const Question& own,
+                            std::int64_t window, std::int64_t every) {
+  const auto length = static_cast<std::int64_t>(text.size());
+  LawPipeline<float> law(own.law, draft.config().vocab);
+  KeyedRandom random(5, own.item);
+  std::int64_t passes = 1;
+  for (std::int64_t stands = 1; stands < length; ++passes) {
+    const bool drafts = (passes - 1) % every == 0;
+    const std::int64_t want = drafts ? std::min(window, own.most_tokens - stands) - 1 : 0;
+    Tokens ids = own.prompt;
+    ids.insert(ids.end(), text.begin(), text.begin() + stands);
+    std::int64_t right = 0;
+    for (std::int64_t depth = 0; depth < want && right == depth; ++depth) {
+      law.process(logits_behind(draft, ids), {});
+      const auto position = static_cast<std::uint32_t>(stands + depth);
+      ids.push_back(random.race(position, LogitRow<float>{law.support(), law.support_logits()}));
+      if (stands + depth < length && ids.back() == text[position]) ++right;
+    }
+    stands += right + 1;
+  }
+  return passes;
+}
+
+// Refused drafts leave nothing behind: what is drafted next follows what stands, to the pass.
+TEST(TextDrafter, DraftsFollowWhatStandsAfterRefusals) {
+  const SmallText small = small_text(), other = small_text(small_text_spec(), 1, 99);
+  std::vector<Question> list = questions(small.model, 9);
+  for (Question& q : list) q.most_tokens = 40;
+  const Results truth = plain(small.model, list);
+  std::int64_t accepted = 0, refused = 0;
+  for (const SmallText* draft : {&small, &other}) {
+    std::vector<Question> own = list;
+    for (Question& q : own) q.prompt.erase(q.prompt.begin());  // less than the target knows
+    for (const auto& [items, every] : {std::pair{1, 1}, {3, 1}, {1, 2}, {1, 3}, {1, 20}}) {
+      for (const std::int64_t window : {2, 3, 5}) {
+        const Results done =
+            write(small.model, items_of(small.model, list), draft->model,
+                  [&](std::size_t i) { return draft_of(item_of(draft->model, own[i])); },
+                  {.items = items, .window = window, .every = every});
+        for (std::size_t i = 0; i < list.size(); ++i) {
+          const Tokens& text = truth.at(i).tokens;
+          ASSERT_EQ(done.at(i).tokens, text);
+          EXPECT_EQ(done.at(i).passes, passes_by_hand(text, draft->model, own[i], window, every))
+              << (draft == &small ? "same" : "other") << " model, " << items << " at once, window "
+              << window << ", text " << i;
+          accepted += truth.at(i).passes - done.at(i).passes;
+          refused += done.at(i).passes - fewest(text.size(), window);
+        }
+      }
+    }
+  }
+  EXPECT_GT(accepted, 200);
+  EXPECT_GT(refused, 200);
 }
 
 // Its prompt takes some calls; until then the text grows by one token a pass.
@@ -307,6 +387,20 @@ TEST(TextDrafter, ABrokenDraftModelFailsNothing) {
     EXPECT_EQ(done.at(i).passes, i == 1 ? truth.at(i).passes : fewest(truth.at(i).tokens.size(), 4))
         << i;
   }
+}
+
+TEST(TextDrafter, ItsCacheIsCounted) {
+  const SmallText small = small_text();
+  const ModelConfig& model = small.model.config().transformer;
+  const auto bytes = [&](const TextLimits& limits) {
+    return TextDrafter::bytes(small.model.config(), *small.backend, limits);
+  };
+  const TextLimits limits{.items = 3, .prompt_rows = 40, .tokens = 24, .window = 4};
+  TextLimits longer = limits;
+  longer.tokens += 8;
+  const std::int64_t row = 2 * model.layers * model.kv_heads * model.head_dim;
+  EXPECT_EQ(bytes(longer) - bytes(limits), static_cast<std::size_t>(3 * 8 * row) * sizeof(float));
+  EXPECT_GT(bytes(limits), static_cast<std::size_t>(3 * (40 + 24 + 4) * row) * sizeof(float));
 }
 
 // --- the law under the exact rule ----------------------------------------------------------------
