@@ -312,6 +312,40 @@ TEST_F(CaptionDrafts, PicturesArePreparedByBothPolicies) {
   EXPECT_EQ(without.draft_error->code, "E_PICTURE_ASPECT");
 }
 
+// The pipeline shows them to it: one that sees glare is wrong as often as its glare makes it, and
+// right again where the target sees the same.
+TEST_F(CaptionDrafts, ADraftSeesWhatItsOwnPolicyMakes) {
+  Copy glare("glare"), other("other");
+  for (Copy* copy : {&glare, &other}) {
+    copy->change("preprocessor_config.json", "0.26862954", "0.01")
+        .change("preprocessor_config.json", "0.26130258", "0.01");
+  }
+  const auto fewest = [](const Captions& captions) {
+    std::int64_t out = 0;
+    for (const Caption& caption : captions.all) out += 1 + (caption.tokens - 1 + 3) / 4;
+    return out;
+  };
+  const Captions plain = describe(options({}));
+  const Captions misled = describe(options({.model = glare.path()}));
+  EXPECT_EQ(misled.texts, plain.texts);
+  EXPECT_GT(misled.passes, fewest(plain));
+  CaptionOptions blurred = options({});
+  blurred.model = other.path();
+  const Captions blurred_plain = describe(blurred);
+  EXPECT_NE(blurred_plain.texts, plain.texts);
+  for (const std::string& draft : {glare.path(), std::string(kBundled)}) {
+    CaptionOptions both = options({.model = draft});
+    both.model = other.path();
+    const Captions drafted = describe(both);
+    EXPECT_EQ(drafted.texts, blurred_plain.texts);
+    if (draft == kBundled) {
+      EXPECT_GT(drafted.passes, fewest(drafted));
+    } else {
+      EXPECT_EQ(drafted.passes, fewest(drafted));
+    }
+  }
+}
+
 // Prompts that the draft cannot hold cost drafts: the text is there, and says why.
 TEST_F(CaptionDrafts, ATextThatTheDraftCannotHoldIsWrittenWithoutIt) {
   Copy narrow("narrow");
