@@ -5,11 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/plot.h"
-#include "apps/pipeline/eval_scenes.h"
+#include "apps/pipeline/eval_reader.h"
 #include "apps/pipeline/eval_statistics.h"
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
-#include "vision/judge/judge.h"
 #include "vision/scene/caption.h"
 #include "vision/scene/render.h"
 
@@ -27,17 +26,24 @@ std::string text_of(const Interval& value, int digits) {
 // What painting some prompts gave.
 class Collector final : public GenerateListener {
  public:
-  Collector(const Judge& judge, std::span<const SceneAttributes> truths)
-      : judge_(judge), truths_(truths) {}
-
   void on_picture(GeneratedPicture&& picture) override {
     if (picture.status == PictureStatus::kFailed) throw Error(picture.error);
     seconds += picture.seconds;
     meters.add(picture.meters);
     rates.push_back(picture.facts.tokens_per_pass());
-    marks.push_back(score_scene(judge_.read(picture.image), truths_[first + picture.index]));
+    images.push_back(std::move(picture.image));
+    prompts.push_back(first + picture.index);
     times = picture.times;
     tokens.push_back(std::move(picture.codes));
+  }
+
+  // Reads all pictures back; done when no clock runs.
+  void judge(SceneReader& reader, std::span<const SceneAttributes> truths) {
+    const std::vector<std::optional<SceneAttributes>> seen = reader.read(images);
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      marks.push_back(score_seen(seen[i], truths[prompts[i]]));
+    }
+    images.clear();
   }
 
   std::size_t first = 0;  // prompt that index 0 stands for
@@ -47,10 +53,8 @@ class Collector final : public GenerateListener {
   std::vector<double> rates;
   std::vector<Marks> marks;
   std::vector<std::vector<std::int32_t>> tokens;
-
- private:
-  const Judge& judge_;
-  std::span<const SceneAttributes> truths_;
+  std::vector<Image> images;
+  std::vector<std::size_t> prompts;  // of the images
 };
 
 struct Prompts {
@@ -73,7 +77,7 @@ Prompts held_out_prompts(const DecodeBenchOptions& options) {
 struct Duel {
   const DecodeBenchOptions& options;
   const Prompts& prompts;
-  const Judge& judge;
+  SceneReader& judge;
   SamplingChoice sampling;
   std::int64_t batch = 1;
 
@@ -113,6 +117,8 @@ struct Duel {
       times.forward += by_method.times.forward;
       times.judge += by_method.times.judge;
     }
+    by_plain.judge(judge, prompts.truths);
+    by_method.judge(judge, prompts.truths);
   }
 };
 
@@ -176,8 +182,8 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
 }  // namespace
 
 void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
-  const auto backend = make_backend(options.pipeline.device, {.threads = options.pipeline.threads});
-  const Judge judge = Judge::open(*backend, bundled_judge());
+  const auto judge = SceneReader::open(
+      "", {.device = options.pipeline.device, .threads = options.pipeline.threads});
   const Prompts prompts = held_out_prompts(options);
   std::vector<double> scales = options.guidance;
   if (scales.empty()) scales.push_back(-1);
@@ -196,9 +202,9 @@ void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
       }
       GeneratePipeline pipeline(method_options);
       for (const double scale : scales) {
-        Duel duel{options, prompts, judge, options.sampling, batch};
+        Duel duel{options, prompts, *judge, options.sampling, batch};
         if (scale >= 0) duel.sampling.guidance = scale;
-        Collector by_plain(judge, prompts.truths), by_method(judge, prompts.truths);
+        Collector by_plain, by_method;
         std::vector<double> ratios;
         PassTimes times;
         duel.run(plain, pipeline, by_plain, by_method, ratios, times);

@@ -128,6 +128,7 @@ class AnswerPrinter final : public CaptionListener {
                        " passes, " + std::to_string(caption.kept_tokens) + " of " +
                        std::to_string(caption.visual_tokens) + " visual tokens kept");
   }
+  void on_notice(std::string_view text) override { warn(session_, text); }
   Flow on_pass() override { return session_.stop_requested() ? Flow::kStop : Flow::kContinue; }
   bool failed() const { return failed_; }
 
@@ -312,6 +313,7 @@ class Job final : public CaptionListener {
       print_text(escape_for_terminal(item.path) + ": " + caption.text + "\n");
     }
   }
+  void on_notice(std::string_view text) override { warn(session_, text); }
   Flow on_pass() override { return session_.stop_requested() ? Flow::kStop : Flow::kContinue; }
 
   void report_failed_inputs() {

@@ -62,6 +62,7 @@ EvalScenesRequest request_of(const EvalFlags& flags) {
 
 nlohmann::ordered_json settings_json(const EvalScenesReport& report, const EvalFlags& flags) {
   return {{"model", report.model},
+          {"judge", report.judge},
           {"prompts", flags.count},
           {"seed", flags.seed},
           {"scene_seed", flags.scene_seed},
@@ -91,8 +92,8 @@ std::string figures_text(const EvalScenesReport& report) {
     out += text;
   }
   if (report.mismatched_accepted.count > 0) {
-    std::snprintf(text, sizeof text, "Judge: %.1f %% of %lld mismatched pairs accepted.\n",
-                  100.0 * report.mismatched_accepted.mean,
+    std::snprintf(text, sizeof text, "Judge %s: %.1f %% of %lld mismatched pairs accepted.\n",
+                  report.judge.c_str(), 100.0 * report.mismatched_accepted.mean,
                   static_cast<long long>(report.mismatched_accepted.count));
     out += text;
   }
@@ -236,7 +237,8 @@ void add_eval(CLI::App& root, Session& session) {
   integer_flag(*app, "--floor", flags->floor, 0, kMostPictures,
                "prompts for the untrained model; 0 = none");
   integer_flag(*app, "--batch-size", flags->batch_size, 1, 256, "pictures painted at once");
-  text_flag(*app, "--judge", flags->judge, "folder of another judge");
+  text_flag(*app, "--judge", flags->judge,
+            "captioner that reads the pictures, or a judge network such as tabletop-judge");
   text_flag(*app, "--sheet", flags->sheet, "PNG with the first pictures on a grid");
   integer_flag(*app, "--sheet-count", flags->sheet_count, 1, 1024, "pictures on the sheet");
   integer_flag(*app, "--columns", flags->columns, 1, 256, "pictures a row of the sheet");

@@ -76,10 +76,6 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
   return out;
 }
 
-const PreprocessPolicy* CaptionDraft::policy() const {
-  return choice_.blind ? nullptr : &model_->spec().policy;
-}
-
 void CaptionDraft::load(Backend& backend, std::optional<DType> storage) {
   storage_ = storage.value_or(model_->stored());
   model_->load(backend, storage_);
@@ -113,14 +109,16 @@ TextLimits CaptionDraft::own_limits(TextLimits limits, std::int64_t prompt_rows)
 
 std::unique_ptr<TextDrafter> CaptionDraft::make_drafter(const TextLimits& limits,
                                                         std::int64_t prompt_rows) {
-  // A little more than a prompt that did not fit, so that it does not grow with every prompt.
-  if (prompt_rows_ > 0 && prompt_rows > prompt_rows_) prompt_rows += prompt_rows / 4;
-  const std::int64_t rows = std::max(prompt_rows, prompt_rows_);
   drafter_ = nullptr;
-  auto made = std::make_unique<TextDrafter>(model_->text(), own_limits(limits, rows));
-  prompt_rows_ = rows;
+  auto made = std::make_unique<TextDrafter>(model_->text(), own_limits(limits, prompt_rows));
+  drafter_rows_ = prompt_rows;
   drafter_ = made.get();
   return made;
+}
+
+std::size_t CaptionDraft::bytes(const Backend& backend, const TextLimits& limits,
+                                std::int64_t prompt_rows) const {
+  return TextDrafter::bytes(model_->spec().text.model, backend, own_limits(limits, prompt_rows));
 }
 
 void CaptionDraft::set_text(std::size_t slot, PreparedDraft& prepared) {

@@ -43,7 +43,7 @@ class CaptionDraft {
   const std::string& name() const { return name_; }
   const CaptionModel& model() const { return *model_; }
   // How pictures are prepared for it; null when it sees none.
-  const PreprocessPolicy* policy() const;
+  const CaptionSpec* picture_spec() const { return choice_.blind ? nullptr : &model_->spec(); }
 
   // Reads the weights; once. Without a storage as the checkpoint has them.
   void load(Backend& backend, std::optional<DType> storage);
@@ -53,11 +53,14 @@ class CaptionDraft {
                                          std::span<const PreprocessedPicture> pictures,
                                          const TextItem& text) const;
 
-  // A drafter for a loop of these limits with room for draft prompts of so many rows, at least what
-  // the last one had. The one before must be gone. Error kMemory.
+  // A drafter for a loop of these limits, with room for draft prompts of so many rows. Error
+  // kMemory.
   std::unique_ptr<TextDrafter> make_drafter(const TextLimits& limits, std::int64_t prompt_rows);
-  // Whether the drafter made last has room for a prompt of so many rows.
-  bool fits(std::int64_t prompt_rows) const { return prompt_rows <= prompt_rows_; }
+  // That room in the drafter made last.
+  std::int64_t drafter_rows() const { return drafter_rows_; }
+  // Cache and buffers of such a drafter.
+  std::size_t bytes(const Backend& backend, const TextLimits& limits,
+                    std::int64_t prompt_rows) const;
   // Tells the drafter made last of a text in a place of the loop.
   void set_text(std::size_t slot, PreparedDraft& prepared);
 
@@ -71,7 +74,7 @@ class CaptionDraft {
   DraftChoice choice_;
   std::unique_ptr<Pruner> pruner_;
   DType storage_ = DType::kF32;
-  std::int64_t prompt_rows_ = 0;    // of the drafter made last
+  std::int64_t drafter_rows_ = 0;   // of the drafter made last
   TextDrafter* drafter_ = nullptr;  // the same, owned by who asked for it
 };
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <deque>
 #include <map>
+#include <new>
 
 #include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/model_catalog.h"
@@ -78,6 +79,16 @@ class TextStream {
   std::string shown_;
 };
 
+TextTimes sum_of(TextTimes sum, const TextTimes& more) {
+  sum.tokens += more.tokens;
+  sum.prompts += more.prompts;
+  sum.judge += more.judge;
+  sum.token_passes += more.token_passes;
+  sum.prompt_passes += more.prompt_passes;
+  sum.tokens_written += more.tokens_written;
+  return sum;
+}
+
 std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) return {};
@@ -106,7 +117,8 @@ struct CaptionPipeline::State final : TextListener {
   }
   void check_settings() const;
   bool has_room(const Work& work) const;
-  void fit_loop(std::int64_t rows);
+  bool make_loop(const TextLimits& limits, std::int64_t draft_rows);
+  void fit_loop(std::int64_t rows, std::int64_t draft_rows);
   void make_room(std::int64_t rows);
   void admit(PreparedPictures prepared, std::uint64_t number);
   std::unique_ptr<Work> prepare(PreparedPictures& prepared, std::uint64_t number);
@@ -128,7 +140,8 @@ struct CaptionPipeline::State final : TextListener {
   std::optional<WindowController> controller;
   LawSettings law;
   std::unique_ptr<TextLoop> loop;
-  TextTimes past;  // of loops that were replaced
+  std::int64_t batch = 1;  // texts at once: as asked for, or what memory lasts for
+  TextTimes past;          // of loops that were replaced
   std::map<std::size_t, std::unique_ptr<Work>> at_work;
   std::deque<std::unique_ptr<Work>> waiting;  // encoded, but the loop has no room for their rows
   CaptionListener* listener = nullptr;
@@ -177,45 +190,80 @@ void CaptionPipeline::State::check_settings() const {
 
 bool CaptionPipeline::State::has_room(const Work& work) const {
   return work.item.rows.shape()[0] <= loop->limits().prompt_rows &&
-         (!draft || draft->fits(work.draft_rows()));
+         (!draft || work.draft_rows() <= draft->drafter_rows());
 }
 
-// A loop with room for prompts of so many rows, and the draft's of the text that waits; the old one
-// is idle.
-void CaptionPipeline::State::fit_loop(std::int64_t rows) {
-  const std::int64_t draft_rows = waiting.empty() ? 1 : waiting.front()->draft_rows();
+// Whether there was memory for the loop and the drafter of a draft model.
+bool CaptionPipeline::State::make_loop(const TextLimits& limits, std::int64_t draft_rows) {
+  try {
+    if (draft) {
+      parts->set_drafter(nullptr);  // before the new one: both together may not fit
+      parts->set_drafter(draft->make_drafter(limits, draft_rows));
+    }
+    loop = std::make_unique<TextLoop>(model->text(), limits, parts->parts(),
+                                      controller ? &*controller : nullptr);
+    return true;
+  } catch (const Error& error) {  // the boundary of one attempt
+    if (error.info().kind != ErrorKind::kMemory) throw;
+  } catch (const std::bad_alloc&) {
+  }
+  if (draft) parts->set_drafter(nullptr);
+  return false;
+}
+
+// A loop with room for prompts of so many rows, and of so many in a draft model; the old one is
+// idle. Where memory does not last, one with no more rows than needed, then one of half as many
+// texts at once, down to one. Fewer at once is for the rest of the run. Error kMemory when there is
+// no room for one text.
+void CaptionPipeline::State::fit_loop(std::int64_t rows, std::int64_t draft_rows) {
   const std::int64_t had = loop == nullptr ? 0 : loop->limits().prompt_rows;
-  if (loop != nullptr && had >= rows && (!draft || draft->fits(draft_rows))) return;
+  const std::int64_t draft_had = loop == nullptr || !draft ? 0 : draft->drafter_rows();
+  if (loop != nullptr && had >= rows && (!draft || draft_had >= draft_rows)) return;
+  TextLimits limits{.items = batch,
+                    .prompt_rows = std::max(rows, options.prompt_rows),
+                    .tokens = options.most_tokens,
+                    .window = options.method.window,
+                    .kv = storage,
+                    .laws = keeps_laws(options.method)};
+  std::int64_t draft_room = draft_rows;
   if (loop != nullptr) {
     expects(loop->idle(), "an idle loop is replaced");
-    const TextTimes& times = loop->times();
-    past.tokens += times.tokens;
-    past.prompts += times.prompts;
-    past.judge += times.judge;
-    past.token_passes += times.token_passes;
-    past.prompt_passes += times.prompt_passes;
-    past.tokens_written += times.tokens_written;
-    rows = had >= rows ? had : rows + rows / 4;
+    past = sum_of(past, loop->times());
+    const auto grown = [](std::int64_t old, std::int64_t now) {
+      return old >= now ? old : now + now / 4;
+    };
+    limits.prompt_rows = std::max(limits.prompt_rows, grown(had, rows));
+    draft_room = grown(draft_had, draft_rows);
     loop.reset();  // before the new one: both together may not fit
   }
-  const TextLimits limits{.items = options.batch_size,
-                          .prompt_rows = std::max(rows, options.prompt_rows),
-                          .tokens = options.most_tokens,
-                          .window = options.method.window,
-                          .kv = storage,
-                          .laws = keeps_laws(options.method)};
-  if (draft) {
-    parts->set_drafter(nullptr);  // as the loop
-    parts->set_drafter(draft->make_drafter(limits, draft_rows));
+  while (!make_loop(limits, draft_room)) {
+    if (limits.prompt_rows > rows || draft_room > draft_rows) {
+      limits.prompt_rows = rows;
+      draft_room = draft_rows;
+    } else if (limits.items > 1) {
+      limits.items /= 2;
+    } else {
+      const TextModelConfig& config = model->spec().text.model;
+      const std::size_t bytes = TextLoop::bytes(config, *backend, limits) +
+                                (draft ? draft->bytes(*backend, limits, draft_rows) : 0);
+      throw Error({.kind = ErrorKind::kMemory,
+                   .code = "E_TEXT_MEMORY",
+                   .where = "one text at a time, a prompt of " + std::to_string(rows) + " rows",
+                   .expected = std::to_string(bytes) + " bytes",
+                   .found = "allocation refused",
+                   .hint = "try --dtype bf16, a smaller --max-tokens or --prune"});
+    }
   }
-  loop = std::make_unique<TextLoop>(model->text(), limits, parts->parts(),
-                                    controller ? &*controller : nullptr);
+  if (limits.items == batch) return;
+  listener->on_notice("not enough memory for " + std::to_string(batch) +
+                      " texts at once: " + std::to_string(limits.items) + " from here on");
+  batch = limits.items;
 }
 
 // Room for the text that waits, or its failure.
 void CaptionPipeline::State::make_room(std::int64_t rows) {
   try {
-    fit_loop(rows);
+    fit_loop(rows, waiting.front()->draft_rows());
   } catch (const Error& error) {  // the boundary of one item
     if (error.info().kind != ErrorKind::kMemory) throw;
     const std::unique_ptr<Work> work = std::move(waiting.front());
@@ -281,16 +329,25 @@ void CaptionPipeline::State::fail(Caption caption, const ErrorInfo& error) {
 }
 
 void CaptionPipeline::State::admit(PreparedPictures prepared, std::uint64_t number) {
+  ErrorInfo why;
   try {
     waiting.push_back(prepare(prepared, number));
+    return;
   } catch (const Error& error) {  // the boundary of one item
-    Caption caption;
-    caption.id = prepared.request.id;
-    caption.sizes = prepared.sizes;
-    caption.notes = prepared.notes;
-    caption.seconds.read = prepared.seconds;
-    fail(std::move(caption), error.info());
+    why = error.info();
+  } catch (const std::bad_alloc&) {
+    why = {.kind = ErrorKind::kMemory,
+           .code = "E_PICTURE_MEMORY",
+           .where = "encoding",
+           .expected = "memory for the picture's rows",
+           .found = "none left"};
   }
+  Caption caption;
+  caption.id = prepared.request.id;
+  caption.sizes = prepared.sizes;
+  caption.notes = prepared.notes;
+  caption.seconds.read = prepared.seconds;
+  fail(std::move(caption), why);
 }
 
 void CaptionPipeline::State::start(std::unique_ptr<Work> work) {
@@ -341,16 +398,7 @@ DType CaptionPipeline::storage() const { return state_->storage; }
 const Backend& CaptionPipeline::backend() const { return *state_->backend; }
 
 TextTimes CaptionPipeline::times() const {
-  TextTimes out = state_->past;
-  if (state_->loop == nullptr) return out;
-  const TextTimes& now = state_->loop->times();
-  out.tokens += now.tokens;
-  out.prompts += now.prompts;
-  out.judge += now.judge;
-  out.token_passes += now.token_passes;
-  out.prompt_passes += now.prompt_passes;
-  out.tokens_written += now.tokens_written;
-  return out;
+  return state_->loop == nullptr ? state_->past : sum_of(state_->past, state_->loop->times());
 }
 
 std::string CaptionPipeline::window_report() const {
@@ -371,9 +419,10 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
   state.at_work.clear();
   state.waiting.clear();
   state.past = {};
-  PictureQueue queue(next, state.model->spec().policy, {.helper = state.options.helper},
+  state.batch = state.options.batch_size;
+  PictureQueue queue(next, state.model->spec(), {.helper = state.options.helper},
                      static_cast<std::size_t>(std::max<std::int64_t>(state.options.batch_size, 2)),
-                     state.draft ? state.draft->policy() : nullptr);
+                     state.draft ? state.draft->picture_spec() : nullptr);
   std::uint64_t number = 0;
   bool stopped = false;
   while (true) {

@@ -25,7 +25,7 @@ struct CaptionOptions {
   std::string device = "auto";
   int threads = 0;               // 0 = one per core
   std::optional<DType> storage;  // empty = as the checkpoint stores it
-  std::int64_t batch_size = 1;   // texts at once
+  std::int64_t batch_size = 1;   // texts at once; fewer where memory does not last
   std::int64_t most_tokens = 256;
   std::int64_t prompt_rows = 0;  // room for a prompt; 0 = grows with the prompts
   DecodeMethod method;           // texts keep their law: rules that bend it are refused
@@ -87,6 +87,8 @@ class CaptionListener {
   // More of a text; called as tokens come to stand.
   virtual void on_text(const std::string& /*id*/, std::string_view /*more*/) {}
   virtual void on_caption(Caption&& caption) = 0;
+  // What the run's owner should hear of, once: fewer texts at once than asked for.
+  virtual void on_notice(std::string_view /*text*/) {}
   // Asked between passes. kStop: no new pictures, texts at work are finished.
   virtual Flow on_pass() { return Flow::kContinue; }
 };

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "apps/pipeline/caption_model.h"
-#include "vision/scene/caption.h"
+#include "apps/pipeline/eval_reader.h"
 #include "vision/scene/render.h"
 
 namespace tessera {
@@ -17,9 +17,9 @@ class Collector final : public CaptionListener {
   void on_caption(Caption&& caption) override {
     if (caption.failed) throw Error(caption.error);
     const auto at = static_cast<std::size_t>(std::stoll(caption.id));
-    bool readable = true;
-    out_.marks[at] = score_caption(caption.text, truths_[at], readable);
-    out_.unreadable += readable ? 0 : 1;
+    const std::optional<SceneAttributes> seen = read_caption(caption.text);
+    out_.marks[at] = score_seen(seen, attributes_of(truths_[at]));
+    out_.unreadable += seen ? 0 : 1;
     out_.kept[at] = static_cast<double>(caption.kept_tokens);
     out_.total[at] = static_cast<double>(caption.visual_tokens);
     out_.encode[at] = caption.seconds.encode;
@@ -36,17 +36,6 @@ class Collector final : public CaptionListener {
 
 }  // namespace
 
-Marks score_caption(const std::string& text, const Scene& truth, bool& readable) {
-  try {
-    const Scene seen = parse_canonical(text);
-    readable = true;
-    return score_scene(attributes_of(seen), attributes_of(truth));
-  } catch (const Error&) {  // other words than a caption's: all wrong
-    readable = false;
-    return {};
-  }
-}
-
 EvalCaptions eval_captions(const EvalCaptionsRequest& request) {
   EvalCaptions out;
   const auto count = static_cast<std::size_t>(request.pictures);
@@ -56,25 +45,26 @@ EvalCaptions eval_captions(const EvalCaptionsRequest& request) {
     values->resize(count);
   }
   std::vector<Scene> truths;
+  std::vector<std::shared_ptr<const Image>> renders;  // made before any clock runs
   for (std::size_t i = 0; i < count; ++i) {
     truths.push_back(sample_scene(request.scene_seed, request.split, i));
+    const ScenePicture render = render_scene(truths.back(), request.size);
+    renders.push_back(std::make_shared<Image>(render.width, render.height, render.rgb));
   }
   CaptionPipeline pipeline(request.options);
   pipeline.load();
   out.model = pipeline.model_name();
+  if (count > 0) out.first_picture = *renders.front();
   Collector collector(truths, out);
   std::size_t next = 0;
   const auto start = std::chrono::steady_clock::now();
   pipeline.run(
       [&]() -> std::optional<CaptionRequest> {
         if (next == count) return std::nullopt;
-        const ScenePicture render = render_scene(truths[next], request.size);
-        auto image = std::make_shared<Image>(render.width, render.height, render.rgb);
-        if (next == 0) out.first_picture = *image;
         CaptionRequest one;
-        one.id = std::to_string(next++);
+        one.id = std::to_string(next);
         one.prompt = request.prompt;
-        one.pictures.emplace_back().image = std::move(image);
+        one.pictures.emplace_back().image = renders[next++];
         return one;
       },
       collector);

@@ -34,9 +34,6 @@ struct EvalCaptions {
 // Error as CaptionPipeline; a caption that fails is thrown.
 EvalCaptions eval_captions(const EvalCaptionsRequest& request);
 
-// Marks of a text that should be a canonical caption.
-Marks score_caption(const std::string& text, const Scene& truth, bool& readable);
-
 // The picture, enlarged, with every patch of the kept tokens clear and all others dark. For
 // pictures of one view.
 Image kept_patches(const Image& picture, const std::vector<VisualBlock>& kept);

@@ -5,18 +5,14 @@
 #include <map>
 
 #include "apps/pipeline/draft_model.h"
-#include "engine/core/io.h"
 #include "engine/families/random_weights.h"
 #include "tokenizers/visual/vq_tokenizer.h"
-#include "vision/judge/judge.h"
 #include "vision/scene/caption.h"
 #include "vision/scene/render.h"
 
 namespace tessera {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::uint64_t kUntrainedSeed = 20;
 
@@ -43,7 +39,7 @@ class UntrainedSource final : public TensorSource {
 
 Image to_image(const ScenePicture& picture) { return {picture.width, picture.height, picture.rgb}; }
 
-void check_fit(const FamilySpec& spec, const std::string& model, std::int64_t judge_side) {
+void check_fit(const FamilySpec& spec, const std::string& model, const SceneReader& judge) {
   const auto refuse = [&](std::string where, std::string expected, std::string found) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_EVAL_MODEL",
@@ -58,10 +54,9 @@ void check_fit(const FamilySpec& spec, const std::string& model, std::int64_t ju
   }
   const std::int64_t width = spec.image_width();
   const std::int64_t height = spec.image_height();
-  if (width != height || width < judge_side || width % judge_side != 0) {
-    refuse("picture size",
-           "square pictures of a multiple of " + std::to_string(judge_side) + " pixels",
-           std::to_string(width) + "x" + std::to_string(height));
+  const std::string wanted = judge.refuses(width == height ? width : 0);
+  if (!wanted.empty()) {
+    refuse("picture size", wanted, std::to_string(width) + "x" + std::to_string(height));
   }
 }
 
@@ -72,7 +67,10 @@ class Evaluation {
       : request_(request),
         listener_(listener),
         backend_(make_backend(request.options.device, {.threads = request.options.threads})),
-        judge_(Judge::open(*backend_, request.judge.empty() ? bundled_judge() : request.judge)) {}
+        judge_(SceneReader::open(request.judge, {.device = request.options.device,
+                                                 .threads = request.options.threads})) {
+    report_.judge = judge_->name();
+  }
 
   EvalScenesReport run();
 
@@ -94,32 +92,63 @@ class Evaluation {
     if (listener_.on_part) listener_.on_part({.row = {}, .figure = name, .value = value});
   }
 
-  void judge_true_renders();
+  // Reads pictures and marks them, some at a time; false when the caller stopped it. A picture that
+  // could not be painted (no pixels) has nothing right.
+  bool judge(std::span<const Image> pictures, const std::string& what);
+
+  void judge_true_renders(int side);
   void judge_reconstructions(const OpenedModel& model);
+  // Of the pictures judged last.
+  std::vector<Marks> marks_of(std::span<const SceneAttributes> truths) const {
+    std::vector<Marks> marks;
+    for (std::size_t i = 0; i < truths.size(); ++i) {
+      marks.push_back(score_seen(seen_[i], truths[i]));
+    }
+    return marks;
+  }
   std::vector<Marks> paint(GeneratePipeline& pipeline, SceneSplit split, std::int64_t count,
                            const std::string& what, std::vector<EvalSample>* samples);
 
   const EvalScenesRequest& request_;
   const EvalListener& listener_;
   std::unique_ptr<Backend> backend_;
-  Judge judge_;
+  std::unique_ptr<SceneReader> judge_;
+  std::vector<std::optional<SceneAttributes>> seen_;  // of the pictures judged last
   EvalScenesReport report_;
   std::vector<double> rates_;
 };
 
-void Evaluation::judge_true_renders() {
+bool Evaluation::judge(std::span<const Image> pictures, const std::string& what) {
+  constexpr std::size_t kAtOnce = 64;
+  seen_.clear();
+  const auto total = static_cast<std::int64_t>(pictures.size());
+  while (seen_.size() < pictures.size()) {
+    if (progress(what, static_cast<std::int64_t>(seen_.size()), total) == Flow::kStop) return false;
+    const std::size_t first = seen_.size();
+    std::vector<std::size_t> there;
+    std::vector<Image> part;
+    for (std::size_t i = first; i < std::min(first + kAtOnce, pictures.size()); ++i) {
+      seen_.emplace_back();
+      if (pictures[i].rgb.empty()) continue;
+      there.push_back(i);
+      part.push_back(pictures[i]);
+    }
+    std::vector<std::optional<SceneAttributes>> read = judge_->read(part);
+    for (std::size_t j = 0; j < there.size(); ++j) seen_[there[j]] = std::move(read[j]);
+  }
+  return true;
+}
+
+void Evaluation::judge_true_renders(int side) {
   std::vector<SceneAttributes> truths;
-  std::vector<SceneAttributes> seen;
-  std::vector<Marks> marks;
-  const auto side = static_cast<int>(judge_.config().image_size);
+  std::vector<Image> pictures;
   for (std::int64_t i = 0; i < request_.ceiling; ++i) {
-    if (progress("true renders", i, request_.ceiling) == Flow::kStop) return;
     const Scene truth = scene(SceneSplit::kVal, i);
     truths.push_back(attributes_of(truth));
-    seen.push_back(judge_.read(to_image(render_scene(truth, side))));
-    marks.push_back(score_scene(seen.back(), truths.back()));
+    pictures.push_back(to_image(render_scene(truth, side)));
   }
-  add_row("true renders (ceiling)", marks);
+  if (!judge(pictures, "true renders")) return;
+  add_row("true renders (ceiling)", marks_of(truths));
 
   // Each picture against the caption of the next scene that differs from its own.
   std::vector<double> accepted;
@@ -127,7 +156,7 @@ void Evaluation::judge_true_renders() {
     for (std::size_t step = 1; step < truths.size(); ++step) {
       const SceneAttributes& other = truths[(i + step) % truths.size()];
       if (other == truths[i]) continue;
-      accepted.push_back(score_scene(seen[i], other)[Mark::kScene]);
+      accepted.push_back(score_seen(seen_[i], other)[Mark::kScene]);
       break;
     }
   }
@@ -142,35 +171,29 @@ void Evaluation::judge_reconstructions(const OpenedModel& model) {
   const auto side = static_cast<int>(model.spec.image_width());
   const int rows = side / tokenizer.factor();
   std::vector<double> decibels;
-  std::vector<Marks> marks;
+  std::vector<SceneAttributes> truths;
+  std::vector<Image> pictures;
   for (std::int64_t i = 0; i < request_.reconstructions; ++i) {
-    if (progress("reconstructions", i, request_.reconstructions) == Flow::kStop) return;
+    if (progress("reconstructions, painted", i, request_.reconstructions) == Flow::kStop) return;
     const Scene truth = scene(SceneSplit::kVal, i);
     const ScenePicture picture = render_scene(truth, side);
     const Tensor pixels = image_from_bytes(picture.rgb, side, side);
     const Tensor back = tokenizer.decode(tokenizer.encode(pixels.view()), rows, rows);
-    const Image image(side, side, tokenizer.to_pixels(back.view()));
-    decibels.push_back(psnr(image.rgb, picture.rgb));
-    marks.push_back(score_scene(judge_.read(image), attributes_of(truth)));
+    pictures.emplace_back(side, side, tokenizer.to_pixels(back.view()));
+    decibels.push_back(psnr(pictures.back().rgb, picture.rgb));
+    truths.push_back(attributes_of(truth));
   }
-  add_row("tokenizer reconstructions", marks);
+  if (!judge(pictures, "reconstructions")) return;
+  add_row("tokenizer reconstructions", marks_of(truths));
   report_.psnr_db = bootstrap_all(decibels);
   add_figure("psnr_db", report_.psnr_db);
 }
 
-// Judges pictures as they are painted.
-class JudgingListener final : public GenerateListener {
+// Keeps pictures as they are painted.
+class PaintListener final : public GenerateListener {
  public:
-  JudgingListener(const Judge& judge, std::vector<SceneAttributes> truths,
-                  std::function<Flow(std::int64_t)> progress)
-      : judge_(judge), truths_(std::move(truths)), progress_(std::move(progress)) {
-    marks_.resize(truths_.size());
-    for (Marks& marks : marks_) {
-      marks.value.fill(0.0);  // a picture that could not be painted has nothing right
-      marks.value[static_cast<std::size_t>(Mark::kOrder)] = kNotAsked;
-    }
-    images_.resize(truths_.size());
-  }
+  PaintListener(std::size_t count, std::function<Flow(std::int64_t)> progress)
+      : images_(count), progress_(std::move(progress)) {}
 
   Flow on_progress(const GenerateProgress&) override { return progress_(done_); }
   void on_picture(GeneratedPicture&& picture) override {
@@ -178,21 +201,16 @@ class JudgingListener final : public GenerateListener {
     if (picture.status != PictureStatus::kDone) return;
     meters_.add(picture.meters);
     rates_.push_back(picture.facts.tokens_per_pass());
-    marks_[picture.index] = score_scene(judge_.read(picture.image), truths_[picture.index]);
     images_[picture.index] = std::move(picture.image);
   }
 
-  std::vector<Marks>& marks() { return marks_; }
   std::vector<Image>& images() { return images_; }
   const DecodeMeters& meters() const { return meters_; }
   const std::vector<double>& rates() const { return rates_; }
 
  private:
-  const Judge& judge_;
-  std::vector<SceneAttributes> truths_;
-  std::function<Flow(std::int64_t)> progress_;
-  std::vector<Marks> marks_;
   std::vector<Image> images_;
+  std::function<Flow(std::int64_t)> progress_;
   DecodeMeters meters_;
   std::vector<double> rates_;  // tokens a pass
   std::int64_t done_ = 0;
@@ -213,30 +231,31 @@ std::vector<Marks> Evaluation::paint(GeneratePipeline& pipeline, SceneSplit spli
                                          .sampling = request_.sampling,
                                          .seed = request_.seed + static_cast<std::uint64_t>(i)}));
   }
-  JudgingListener listener(judge_, std::move(truths),
-                           [&](std::int64_t done) { return progress(what, done, count); });
+  PaintListener listener(prompts.size(),
+                         [&](std::int64_t done) { return progress(what, done, count); });
   if (count > 0) report_.law = requests.front().item.law;
   if (!pipeline.run(requests, listener)) report_.stopped = true;
   if (pipeline.model_name() == report_.model) {
     report_.meters.add(listener.meters());
     rates_.insert(rates_.end(), listener.rates().begin(), listener.rates().end());
   }
+  if (report_.stopped || !judge(listener.images(), what + ", judged")) return {};
   if (samples != nullptr) {
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       if (listener.images()[i].rgb.empty()) continue;
       samples->push_back({std::move(prompts[i]), std::move(listener.images()[i])});
     }
   }
-  return std::move(listener.marks());
+  return marks_of(truths);
 }
 
 EvalScenesReport Evaluation::run() {
   const ModelReference reference = resolve_model(request_.options.model);
   {
     const OpenedModel model = open_model(reference.open_name);
-    check_fit(model.spec, reference.shown_name, judge_.config().image_size);
+    check_fit(model.spec, reference.shown_name, *judge_);
     report_.model = reference.shown_name;
-    if (request_.ceiling > 1) judge_true_renders();
+    if (request_.ceiling > 1) judge_true_renders(static_cast<int>(model.spec.image_width()));
     if (!report_.stopped && request_.reconstructions > 0) judge_reconstructions(model);
   }
   if (report_.stopped) return std::move(report_);
@@ -271,21 +290,6 @@ OpenedModel untrained(OpenedModel model, std::uint64_t seed) {
   model.source =
       std::make_unique<UntrainedSource>("untrained " + model.spec.family, model.spec.tensors, seed);
   return model;
-}
-
-fs::path bundled_judge() {
-  std::string searched;
-  for (const fs::path& assets : asset_folders()) {
-    const fs::path folder = assets / "models" / "tabletop-judge";
-    if (file_exists(folder / "config.json")) return folder;
-    searched += (searched.empty() ? "" : ", ") + folder.string();
-  }
-  throw Error({.kind = ErrorKind::kModel,
-               .code = "E_JUDGE_MISSING",
-               .where = "--judge",
-               .expected = "a folder with config.json and model.safetensors",
-               .found = searched.empty() ? "no assets folder" : "none at " + searched,
-               .hint = "set TESSERA_ASSETS"});
 }
 
 EvalScenesReport eval_scenes(const EvalScenesRequest& request, const EvalListener& listener) {

@@ -4,11 +4,11 @@
 // trained).
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "apps/pipeline/eval_reader.h"
 #include "apps/pipeline/eval_statistics.h"
 #include "apps/pipeline/generate_pipeline.h"
 
@@ -17,7 +17,7 @@ namespace tessera {
 struct EvalScenesRequest {
   PipelineOptions options;
   SamplingChoice sampling;
-  std::filesystem::path judge;      // folder; empty = the bundled judge
+  std::string judge;                // as SceneReader::open() takes it
   std::uint64_t seed = 1;           // of the painting; picture i is painted with seed + i
   std::uint64_t scene_seed = 1000;  // of the prompts: scenes 0, 1, ... of each split
   std::vector<SceneSplit> splits = {SceneSplit::kVal, SceneSplit::kHoldout};
@@ -40,7 +40,7 @@ struct EvalSample {
 };
 
 struct EvalScenesReport {
-  std::string model;  // as shown
+  std::string model, judge;  // as shown
   LawSettings law;
   DecodeMethod method;
   DecodeMeters meters;       // of all prompts but the floor's, pooled
@@ -62,9 +62,6 @@ struct EvalListener {
 // Error kUsage when the model takes no text or its pictures are no multiple of what the judge
 // reads, found before weights are read; kModel for a bad model or judge.
 EvalScenesReport eval_scenes(const EvalScenesRequest& request, const EvalListener& listener);
-
-// The bundled judge's folder. Error kModel naming the places that were searched.
-std::filesystem::path bundled_judge();
 
 // `model` with weights drawn from a seed in place of its own, its visual tokenizer kept.
 OpenedModel untrained(OpenedModel model, std::uint64_t seed);

@@ -29,13 +29,11 @@ Picture as_picture(const Image& image) {
 }  // namespace
 
 PictureQueue::PictureQueue(std::function<std::optional<CaptionRequest>()> next,
-                           const PreprocessPolicy& policy, PictureReaderOptions reader,
-                           std::size_t ahead, const PreprocessPolicy* draft_policy)
+                           const CaptionSpec& spec, PictureReaderOptions reader, std::size_t ahead,
+                           const CaptionSpec* draft)
     : next_(std::move(next)),
-      policy_(policy),
-      draft_policy_(draft_policy != nullptr && *draft_policy != policy
-                        ? std::optional(*draft_policy)
-                        : std::nullopt),
+      spec_(spec),
+      draft_(draft),
       reader_options_(std::move(reader)),
       ahead_(ahead),
       thread_([this] { work(); }) {}
@@ -56,11 +54,15 @@ bool PictureQueue::over() const {
   return ended_ && ready_.empty() && !thrown_;  // take() tells of what was thrown
 }
 
-// A picture that the draft cannot take costs drafts, not the text.
-void PictureQueue::prepare_for_draft(const Picture& picture, PreparedPictures& out) const {
-  if (!draft_policy_ || out.draft_error) return;
+// Where the draft's policy is another one. A picture that it cannot take costs drafts, not the
+// text.
+void PictureQueue::prepare_for_draft(const PreprocessPolicy& policy, const Picture& picture,
+                                     PreparedPictures& out) const {
+  if (draft_ == nullptr || out.draft_error) return;
+  const PreprocessPolicy& own = draft_->policy_of(out.request.pictures.size());
+  if (own == policy) return;
   try {
-    out.draft_pictures.push_back(preprocess(*draft_policy_, picture));
+    out.draft_pictures.push_back(preprocess(own, picture));
   } catch (const Error& error) {
     out.draft_error = error.info();
     out.draft_pictures.clear();
@@ -72,14 +74,15 @@ PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& re
   const auto start = std::chrono::steady_clock::now();
   out.request = std::move(request);
   try {
+    const PreprocessPolicy& policy = spec_.policy_of(out.request.pictures.size());
     for (const PictureSource& source : out.request.pictures) {
       const Picture picture = source.image          ? as_picture(*source.image)
                               : source.file.empty() ? reader.decode(source.bytes, source.name)
                                                     : reader.read(source.file);
       out.sizes.push_back({picture.width, picture.height});
       for (const std::string& note : picture.notes) out.notes.push_back(note);
-      out.pictures.push_back(preprocess(policy_, picture));
-      prepare_for_draft(picture, out);
+      out.pictures.push_back(preprocess(policy, picture));
+      prepare_for_draft(policy, picture, out);
     }
   } catch (const Error& error) {  // the boundary of one item
     out.error = error.info();

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "apps/pipeline/caption_pipeline.h"
+#include "apps/pipeline/caption_spec.h"
 #include "vision/image/picture_reader.h"
 #include "vision/image/preprocess.h"
 
@@ -31,10 +32,10 @@ struct PreparedPictures {
 class PictureQueue {
  public:
   // `next` is called on the queue's thread, one call at a time; what it throws ends the queue and
-  // comes out of take(). `draft_policy` is another one to prepare the same pictures by, or null.
-  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const PreprocessPolicy& policy,
-               PictureReaderOptions reader, std::size_t ahead,
-               const PreprocessPolicy* draft_policy = nullptr);
+  // comes out of take(). `spec` says how pictures are prepared, `draft` how they are for a draft
+  // model, null if for none; both are borrowed.
+  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const CaptionSpec& spec,
+               PictureReaderOptions reader, std::size_t ahead, const CaptionSpec* draft = nullptr);
   ~PictureQueue();
   PictureQueue(const PictureQueue&) = delete;
   PictureQueue& operator=(const PictureQueue&) = delete;
@@ -49,11 +50,12 @@ class PictureQueue {
  private:
   void work();
   PreparedPictures prepare(CaptionRequest request, PictureReader& reader) const;
-  void prepare_for_draft(const Picture& picture, PreparedPictures& out) const;
+  void prepare_for_draft(const PreprocessPolicy& policy, const Picture& picture,
+                         PreparedPictures& out) const;
 
   std::function<std::optional<CaptionRequest>()> next_;
-  PreprocessPolicy policy_;
-  std::optional<PreprocessPolicy> draft_policy_;  // where it is another one
+  const CaptionSpec& spec_;
+  const CaptionSpec* draft_;
   PictureReaderOptions reader_options_;
   std::size_t ahead_;
   mutable std::mutex mutex_;

@@ -60,14 +60,12 @@ def resize(pixels, side: int = SIDE) -> np.ndarray:
 
 
 class PictureSet:
-    """Square u8 pictures [N, h, h, 3], their scenes' labels, patch slots and dialogues."""
+    """Square u8 pictures [N, h, h, 3], their scenes' labels, patch slots and dialogues. `pixels`: another
+    file of the same scenes, from the first one on."""
 
     def __init__(self, stem: Path, pixels: Path | None = None, start: int = 0, count: int = 0, tokenizer=None):
         stem = Path(stem)
-        if pixels is None:  # else `pixels` begin with scene `start`
-            self.pixels = np.load(stem.with_suffix(".npy"), mmap_mode="r")[start:]
-        else:
-            self.pixels = np.load(pixels, mmap_mode="r")
+        self.pixels = np.load(pixels or stem.with_suffix(".npy"), mmap_mode="r")[start:]  # both begin with scene 0
         self.pixels = self.pixels[:count] if count else self.pixels
         with open(stem.with_suffix(".jsonl"), encoding="utf-8") as lines:
             self.scenes = [json.loads(line) for line in islice(lines, start, start + len(self.pixels))]
@@ -232,13 +230,12 @@ def prepare_native(options):
 @torch.no_grad()
 def prepare_vq(options):
     torch.set_num_threads(1)
-    codes = load_coded(options.stem)[2][options.start:]
-    codes = codes[:options.count] if options.count else codes
+    codes = load_coded(options.stem)[2][:options.count or None]
     vq, out = load_vq(options.vq), []
     for lo in range(0, len(codes), 32):
         grid = torch.from_numpy(codes[lo:lo + 32].astype(np.int64)).view(-1, 16, 16)
         out.append(to_u8(vq.decode(grid).float()))
-    save_array(options.stem.with_suffix(f".vq-{options.start}-{len(codes)}.npy"), np.concatenate(out))
+    save_array(options.stem.with_suffix(f".vq-0-{len(codes)}.npy"), np.concatenate(out))
 
 
 def prepare_labels(options):

@@ -1,7 +1,7 @@
 """Train tabletop-llava: `--stage vision`, then `language`, then `joint`.
 
 vision: the tower alone under heads that are thrown away later (`VisionHeads`): CLS reads the scene
-as the judge does and looks at the solids, patches read the solid that covers them. language: projector and language model
+as the judge does and looks at every solid alike, patches read the solid that covers them. language: projector and language model
 over the frozen tower, captions and questions packed behind one picture. joint: everything, heads
 still on, so that CLS keeps its meaning. Muon for hidden matrices, AdamW for the rest, in bf16 over
 fp32 masters; weights are saved every few minutes and a run goes on from them (`--resume`).
@@ -84,12 +84,19 @@ def patch_loss(trainee: Trainee, rows, targets):
     return total
 
 
+def fair_look(slots):
+    """[B, N] slots (0: bare) -> [B, N] shares of one look: every solid the same, spread evenly over its patches"""
+    solids = F.one_hot(slots, MAX_SOLIDS + 1)[..., 1:].float()
+    patches = solids.sum(1, keepdim=True)
+    shares = (solids / patches.clamp(min=1)).sum(-1)
+    return shares / (patches > 0).sum(-1).clamp(min=1)
+
+
 def glance_loss(look, targets):
-    """nats by which CLS's attention, in every layer but the first, differs from an even look at all
-    covered patches (KL divergence from the even look)"""
-    covered = (targets[:, :, 0] > 0).float()
-    count = covered.sum(1).clamp(min=1)
-    nats = [-(covered * (p[:, 1:] * count[:, None] + 1e-6).log()).sum(1) / count for p in look[1:]]
+    """nats by which CLS's attention, in every layer but the first, differs from a fair look at all
+    solids (KL divergence from the fair look)"""
+    fair = fair_look(targets[:, :, 0])
+    nats = [(fair * ((fair + 1e-6).log() - (p[:, 1:] + 1e-6).log())).sum(1) for p in look[1:]]
     return torch.stack(nats).mean()
 
 
@@ -114,12 +121,12 @@ def language_losses(trainee: Trainee, features, keep, *text):
     return text_loss(trainee.llava, visual if keep is None else chosen(visual, keep), *text)
 
 
-def joint_losses(trainee: Trainee, x, labels, targets, keep, *text):
+def joint_losses(trainee: Trainee, x, labels, targets, keep, heard, *text):
     look = []
     rows = trainee.llava.features(x, keep, look)
     targets = targets if keep is None else chosen(targets, keep)
     return (picture_loss(trainee, rows, labels), patch_loss(trainee, rows, targets), glance_loss(look, targets),
-            language_losses(trainee, rows, None, *text))
+            language_losses(trainee, rows, heard, *text))
 
 
 # ----------------------------------------------------------------------------------------- data
@@ -225,9 +232,11 @@ class Run:
             keep = some_patches(count, covered, self.order) if count < total else None
             if options.stage == "vision":
                 return body(trainee, x, labels, targets, keep)
-            text = text_batch(options, trainee, turns, self.prefix, count, self.order)
+            told = min(count, int(self.order.choice(options.heard))) if options.stage == "joint" else count
+            text = text_batch(options, trainee, turns, self.prefix, told, self.order)
             if options.stage == "joint":
-                return body(trainee, x, labels, targets, keep, *text)
+                heard = some_patches(told, np.zeros((len(x), count)), self.order) if told < count else None
+                return body(trainee, x, labels, targets, keep, heard, *text)
             with torch.no_grad():
                 rows = see(x)
             return (body(trainee, rows, keep, *text),)
@@ -299,6 +308,9 @@ def arguments():
     parser.add_argument("--joined", type=float, default=0.2, help="share of dialogues that are one conversation")
     parser.add_argument("--rows", type=int, nargs="+", default=[144],
                         help="each batch draws one: patches kept, by the tower (vision) or after the projector")
+    parser.add_argument("--heard", type=int, nargs="+", default=[144],
+                        help="each joint batch draws one: rows that the language model is given, at random, of those "
+                        "the tower kept")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save-minutes", type=float, default=4)

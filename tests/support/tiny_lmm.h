@@ -16,10 +16,12 @@ namespace tessera {
 
 struct TinyLmm {
   explicit TinyLmm(const std::string& family, int threads = 1)
-      : folder(std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden" / "lmm" / family),
+      : TinyLmm(goldens() / family, goldens() / family / "recorded.safetensors", threads) {}
+  TinyLmm(const std::filesystem::path& model, const std::filesystem::path& recording, int threads)
+      : folder(model),
         spec(read_caption_spec(folder)),
         weights(std::make_shared<const Checkpoint>(Checkpoint::open(folder / "model.safetensors"))),
-        recorded(Checkpoint::open(folder / "recorded.safetensors")),
+        recorded(Checkpoint::open(recording)),
         backend(make_backend("cpu", {.threads = threads})) {
     locate_text(spec.text, *weights);
     if (weights->find(spec.text.layouts.front().head) == nullptr) spec.text.model.tied_head = true;
@@ -32,6 +34,9 @@ struct TinyLmm {
                                                newline, DType::kF32);
   }
 
+  static std::filesystem::path goldens() {
+    return std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden" / "lmm";
+  }
   static std::vector<float> floats(const Checkpoint& from, const std::string& name) {
     const ConstTensorView* view = from.find(name);
     expects(view != nullptr, "a recorded tensor");

@@ -15,6 +15,7 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 16;
+constexpr std::string_view kModelType = "tabletop-judge";
 
 // A file that sorts its labels in another way would be read wrongly without a sound.
 void check_labels(const JsonReader& labels, std::string_view key,
@@ -85,7 +86,7 @@ Tensor judge_input(const Image& image, std::int64_t side) {
 JudgeConfig parse_judge_config(std::string_view json, const std::string& file) {
   const Json document = parse_json(json, file);
   const JsonReader reader(document, file);
-  static constexpr std::array<std::string_view, 1> kTypes = {"tabletop-judge"};
+  static constexpr std::array<std::string_view, 1> kTypes = {kModelType};
   reader.choice("model_type", kTypes);
   JudgeConfig config;
   config.image_size = reader.integer("image_size", 16, 1024);
@@ -136,6 +137,18 @@ std::vector<ConvStep> judge_steps(const JudgeConfig& config) {
   }
   add(ConvStepKind::kNorm, "norm_out", width);
   return steps;
+}
+
+bool is_judge_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "config.json";
+  if (!file_exists(file)) return false;
+  try {
+    const Json config = parse_json(read_file(file, kMaxConfigBytes), file.string());
+    const auto type = config.is_object() ? config.find("model_type") : config.end();
+    return type != config.end() && type->is_string() && type->get<std::string>() == kModelType;
+  } catch (const Error&) {  // whoever opens it says what is wrong with it
+    return false;
+  }
 }
 
 Judge Judge::open(Backend& backend, const std::filesystem::path& folder) {

@@ -39,6 +39,9 @@ struct JudgeConfig {
 // order.
 JudgeConfig parse_judge_config(std::string_view json, const std::string& file);
 
+// Whether a folder's config.json says that it is a judge; false for folders that cannot be read.
+bool is_judge_folder(const std::filesystem::path& folder);
+
 // conv_in to norm_out.
 std::vector<ConvStep> judge_steps(const JudgeConfig& config);
 

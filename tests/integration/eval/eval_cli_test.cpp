@@ -74,6 +74,7 @@ TEST(EvalCli, ReportsRowsCeilingAndFloor) {
   EXPECT_GT(figures["psnr_db"]["mean"].get<double>(), 25.0);
   EXPECT_LT(figures["psnr_db"]["mean"].get<double>(), 50.0);
   EXPECT_EQ(settings["model"], "tabletop-janus");
+  EXPECT_EQ(settings["judge"], "tabletop-llava");
   EXPECT_EQ(settings["prompts"], 3);
 
   const Image image = read_own_png(sheet);
@@ -94,15 +95,26 @@ TEST(EvalCli, BatchesAndThreadsDoNotShow) {
   EXPECT_NE(first.out, tessera_eval(same + " --scene-seed 5 -t 1").out);
 }
 
+TEST(EvalCli, AnotherJudge) {
+  const std::string same =
+      "--json --split val --count 1 --ceiling 40 --reconstructions 0 --floor 0 --judge ";
+  const Outcome by_name = tessera_eval(same + "tabletop-judge");
+  ASSERT_EQ(by_name.code, 0);
+  EXPECT_NE(by_name.out.find("\"judge\":\"tabletop-judge\""), std::string::npos);
+  const Outcome by_folder = tessera_eval(same + TESSERA_SOURCE_DIR "/assets/models/tabletop-judge");
+  EXPECT_EQ(by_name.out, by_folder.out);
+}
+
 TEST(EvalCli, BadRequests) {
   const struct {
     std::string arguments;
     int code;
     std::string word;
   } cases[] = {
-      {"-m test:tiny", 2, "32x32"},
+      {"-m test:tiny --judge tabletop-judge", 2, "32x32"},
       {"-m no-such-model", 4, "no-such-model"},
-      {"--judge /nowhere", 4, "/nowhere/config.json"},
+      {"--judge /nowhere", 4, "/nowhere"},
+      {"--judge tabletop-janus", 4, "describes"},
       {"--count 0", 2, "--count"},
       {"--split test", 2, "--split"},
       {"--top-p 2", 2, "--top-p"},

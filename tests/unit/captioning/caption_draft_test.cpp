@@ -12,6 +12,7 @@
 #include "apps/pipeline/picture_queue.h"
 #include "engine/families/random_weights.h"
 #include "tests/support/temp_folder.h"
+#include "tests/unit/captioning/scarce_memory.h"
 #include "vision/scene/render.h"
 
 namespace tessera {
@@ -275,36 +276,40 @@ TEST(CaptionDraftPrompts, EveryFamilyAsksWithoutPictures) {
 
 // A draft of another policy sees the picture as its own family prepares it.
 TEST_F(CaptionDrafts, PicturesArePreparedByBothPolicies) {
-  const PreprocessPolicy one = preprocess_policy("llava-1.5-hf"),
-                         other = preprocess_policy("qwen2-vl");
+  CaptionSpec target, drafter, same;
+  target.policy = same.policy = preprocess_policy("llava-1.5-hf");
+  drafter.policy = preprocess_policy("qwen2-vl");
+  same.together = drafter.policy;
+  const PreprocessPolicy &one = target.policy, &other = drafter.policy;
   const ScenePicture render = render_scene(sample_scene(1000, SceneSplit::kVal, 0), 96);
   const auto image = std::make_shared<Image>(render.width, render.height, render.rgb);
   Picture picture(image->width, image->height, 3, "pixels");
   picture.pixels = image->rgb;
-  const auto take = [&](const PreprocessPolicy* draft) {
+  const auto take = [&](const CaptionSpec* draft, int pictures = 1) {
     bool given = false;
     PictureQueue queue(
         [&]() -> std::optional<CaptionRequest> {
           if (std::exchange(given, true)) return std::nullopt;
           CaptionRequest out;
-          out.pictures.emplace_back().image = image;
+          for (int i = 0; i < pictures; ++i) out.pictures.emplace_back().image = image;
           return out;
         },
-        one, {}, 2, draft);
+        target, {}, 2, draft);
     std::optional<PreparedPictures> out;
     while (!out && !queue.over()) out = queue.take(true);
     expects(out.has_value(), "a prepared picture");
     return std::move(*out);
   };
-  const PreparedPictures both = take(&other);
+  const PreparedPictures both = take(&drafter);
   ASSERT_EQ(both.draft_pictures.size(), 1u);
   EXPECT_EQ(both.pictures[0].views[0].values, preprocess(one, picture).views[0].values);
   EXPECT_EQ(both.draft_pictures[0].views[0].values, preprocess(other, picture).views[0].values);
-  EXPECT_EQ(take(&one).draft_pictures.size(), 0u) << "the same ones serve both";
+  EXPECT_EQ(take(&same).draft_pictures.size(), 0u) << "the same ones serve both";
+  EXPECT_EQ(take(&same, 3).draft_pictures.size(), 3u) << "but not where several share a prompt";
   EXPECT_EQ(take(nullptr).draft_pictures.size(), 0u);
 
-  PreprocessPolicy narrow = other;
-  narrow.max_aspect = 0.5;  // no picture
+  CaptionSpec narrow = drafter;
+  narrow.policy.max_aspect = 0.5;  // no picture
   const PreparedPictures without = take(&narrow);
   EXPECT_FALSE(without.error.has_value());
   EXPECT_EQ(without.pictures.size(), 1u);
@@ -365,6 +370,68 @@ TEST_F(CaptionDrafts, ATextThatTheDraftCannotHoldIsWrittenWithoutIt) {
   const Captions helped = describe(options(choice));
   EXPECT_EQ(helped.texts, plain.texts);
   EXPECT_LT(helped.passes, plain.passes);
+}
+
+// Memory that does not last for target and draft of so many texts lasts for fewer.
+TEST(CaptionDraftMemory, FewerTextsAtOnceLoseNothing) {
+  CaptionOptions asked;
+  asked.model = "test:tiny";
+  asked.device = "cpu";
+  asked.threads = 1;
+  asked.batch_size = 8;
+  asked.most_tokens = 16;
+  asked.draft.model = "test:tiny";
+  asked.method = decode_method("draft");
+  asked.method.rule = "gumbel";
+  struct Keep final : CaptionListener {
+    std::map<std::string, Caption> captions;
+    std::vector<std::string> notices;
+    void on_caption(Caption&& caption) override { captions[caption.id] = std::move(caption); }
+    void on_notice(std::string_view text) override { notices.emplace_back(text); }
+  };
+  CaptionPipeline pipeline(asked);
+  pipeline.load();
+  const auto run = [&](Keep& keep) {
+    int number = 0;
+    pipeline.run(
+        [&]() -> std::optional<CaptionRequest> {
+          if (number == 9) return std::nullopt;
+          CaptionRequest one;
+          one.id = std::to_string(number);
+          auto image = std::make_shared<Image>(24 + number++, 20);
+          for (std::size_t i = 0; i < image->rgb.size(); ++i) {
+            image->rgb[i] = static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(number));
+          }
+          one.pictures.emplace_back().image = std::move(image);
+          one.prompt = std::string(1200, 'a');
+          return one;
+        },
+        keep);
+  };
+  Keep plenty, little, none;
+  run(plenty);
+  ASSERT_EQ(plenty.captions.size(), 9u);
+  EXPECT_TRUE(plenty.notices.empty());
+  {
+    const ScarceMemory scarce(1'200'000);
+    run(little);
+    EXPECT_GE(scarce.refused(), 2);
+  }
+  ASSERT_EQ(little.notices.size(), 1u);
+  ASSERT_EQ(little.captions.size(), 9u);
+  for (const auto& [id, caption] : little.captions) {
+    EXPECT_FALSE(caption.failed) << format_error(caption.error);
+    EXPECT_EQ(caption.text, plenty.captions.at(id).text);
+    EXPECT_EQ(caption.draft, "test:tiny");
+    EXPECT_LT(caption.passes, caption.tokens) << "it drafts once its prompt is through";
+  }
+  const ScarceMemory scarce(20'000);
+  run(none);
+  ASSERT_EQ(none.captions.size(), 9u);
+  for (const auto& [id, caption] : none.captions) {
+    EXPECT_TRUE(caption.failed);
+    EXPECT_EQ(caption.error.kind, ErrorKind::kMemory) << caption.error.code;
+  }
 }
 
 }  // namespace

@@ -25,11 +25,14 @@ PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
   return out;
 }
 
-Pruned prune(const TinyLmm& tiny, const Pruner* pruner, const Budget& budget) {
+// `together`: the way of pictures that share a prompt, where the reference recorded one.
+Pruned prune(const TinyLmm& tiny, const Pruner* pruner, const Budget& budget,
+             bool together = false) {
   Pruned out;
+  const PreprocessPolicy& policy = together ? tiny.spec.policy_of(2) : tiny.spec.policy;
   std::vector<PromptPicture> pictures;
   for (int i = 0; i < 2; ++i) {
-    const PreprocessedPicture picture = preprocess(tiny.spec.policy, tiny.picture(i));
+    const PreprocessedPicture picture = preprocess(policy, tiny.picture(i));
     PromptPicture& visual = pictures.emplace_back();
     if (pruner != nullptr) {
       out.sessions.push_back(std::make_unique<PruneSession>(
@@ -38,8 +41,8 @@ Pruned prune(const TinyLmm& tiny, const Pruner* pruner, const Budget& budget) {
     }
     visual.visual = tiny.pictures->encode(picture, tiny.spec.three_axes(), visual.session);
   }
-  out.rows =
-      build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.image_id, std::move(pictures));
+  out.rows = build_prompt(*tiny.text, tiny.ints(together ? "multi.input_ids" : "input_ids"),
+                          tiny.spec.image_id, std::move(pictures));
   return out;
 }
 
@@ -192,6 +195,30 @@ TEST_P(PrunedPrompt, PlacesFollowThePolicy) {
   for (const auto& place : kept.rows.places) {
     EXPECT_NE(std::find(whole.rows.places.begin(), whole.rows.places.end(), place),
               whole.rows.places.end());
+  }
+}
+
+// LLaVA-OneVision's whole views with a newline behind each: everything kept is the model as it is,
+// half keeps the newlines.
+TEST(PicturesOfOnePrompt, ArePrunedInFrontOfTheirNewlines) {
+  const TinyLmm tiny("llava-onevision");
+  const Pruned whole = prune(tiny, nullptr, {}, true);
+  Budget half;
+  half.ratio = 0.5;
+  for (const PrunerRow& row : pruner_table()) {
+    const std::string method(row.name);
+    SCOPED_TRACE(method);
+    if (method == "sparsevlm") continue;  // three cuts need four layers
+    const auto pruner = make_pruner(method, options_for(method));
+    EXPECT_EQ(values(prune(tiny, pruner.get(), {}, true).rows.rows), values(whole.rows.rows));
+    Pruned pruned = prune(tiny, pruner.get(), half, true);
+    const bool inside = pruned.rows.cuts != nullptr;
+    EXPECT_LT(write(tiny, std::move(pruned), "none", 1).left, 10);
+    if (inside) continue;  // gone inside the model, with the rows
+    const Pruned again = prune(tiny, pruner.get(), half, true);
+    for (const VisualBlock& block : again.rows.kept) {
+      EXPECT_EQ(block.tokens.back().kind, TokenKind::kNewline);
+    }
   }
 }
 

@@ -1,0 +1,41 @@
+// Reads scenes of the tabletop world back from pixels, for evaluations: a captioner by what it
+// writes, or a network that was trained for nothing else (docs/training.md).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vision/image/image.h"
+#include "vision/judge/attributes.h"
+
+namespace tessera {
+
+struct ReaderOptions {
+  std::string device = "auto";
+  int threads = 0;  // 0 = one per core
+};
+
+class SceneReader {
+ public:
+  virtual ~SceneReader() = default;
+  // A captioner or a judge network, as resolve_model() takes names; empty = the bundled captioner.
+  // Error kModel, kUsage.
+  static std::unique_ptr<SceneReader> open(const std::string& name, const ReaderOptions& options);
+
+  virtual const std::string& name() const = 0;
+  // Why square pictures of `side` pixels cannot be read: what is wanted; empty = they can.
+  virtual std::string refuses(std::int64_t side) const = 0;
+  // What each picture shows; none = the reader's text is no scene.
+  virtual std::vector<std::optional<SceneAttributes>> read(std::span<const Image> pictures) = 0;
+};
+
+// What a canonical caption says; none for other words.
+std::optional<SceneAttributes> read_caption(const std::string& text);
+
+// Marks of one picture; nothing is right where nothing was seen.
+Marks score_seen(const std::optional<SceneAttributes>& seen, const SceneAttributes& truth);
+
+}  // namespace tessera
