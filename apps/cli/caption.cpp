@@ -13,6 +13,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
+#include "apps/cli/draft_flags.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/prune_flags.h"
@@ -42,6 +43,7 @@ struct CaptionFlags {
   std::int64_t batch_size = 8, most_tokens = 256, seed = 0;
   SamplingChoice sampling;
   PruneFlags prune;
+  TextDraftFlags draft;
   DeviceFlags device;
 };
 
@@ -59,7 +61,8 @@ CaptionOptions pipeline_options(const CaptionFlags& flags, std::int64_t batch) {
   options.storage = storage_choice(flags.device);
   options.batch_size = batch;
   options.most_tokens = flags.most_tokens;
-  options.method = text_method(flags.decode);
+  options.draft = draft_choice(flags.draft);
+  options.method = text_method(flags.decode, options.draft.on(), flags.most_tokens);
   if (flags.window) {
     if (!options.method.speculative()) {
       refuse("E_FLAG_CONFLICT", "--window", "a method that guesses", "--decode " + flags.decode);
@@ -89,6 +92,11 @@ Json caption_fields(const Caption& caption, const std::string& path, const std::
               {"cut_short", caption.cut_short}};
   if (caption.prune_source != RowSource::kNone) {
     out["prune_source"] = std::string(name_of(caption.prune_source));
+  }
+  if (!caption.draft.empty()) {
+    out["draft"] = caption.draft;
+    out["draft_kept_tokens"] = caption.draft_kept_tokens;
+    out["draft_seconds"] = caption.seconds.draft;
   }
   if (!caption.notes.empty()) out["notes"] = caption.notes;
   return out;
@@ -466,11 +474,12 @@ void add_caption(CLI::App& root, Session& session) {
       ->group(sampling);
   number_flag(*app, "--min-p", flags->sampling.min_p, 0, 1, "keep what is this fraction as likely")
       ->group(sampling);
-  choice_flag(*app, "--decode", flags->decode, {"plain", "auto", "lookup", "recycle"},
-              "who guesses; the text is plain's")
+  choice_flag(*app, "--decode", flags->decode, {"plain", "auto", "lookup", "recycle", "draft"},
+              "who guesses, with --model-draft that model; the text is plain's")
       ->group("Decoding");
   integer_flag(*app, "--window", flags->window, 1, 128, "rows of a text in one pass")
       ->group("Decoding");
+  add_text_draft_flags(*app, flags->draft);
   add_prune_flags(*app, flags->prune);
   add_job_flags(*app, *flags);
   add_device_flags(*app, flags->device);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/pipeline/caption_draft.h"
 #include "apps/pipeline/generate_pipeline.h"
 #include "apps/pipeline/prune_session.h"
 #include "engine/core/error.h"
@@ -29,6 +30,7 @@ struct CaptionOptions {
   std::int64_t prompt_rows = 0;  // room for a prompt; 0 = grows with the prompts
   DecodeMethod method;           // texts keep their law: rules that bend it are refused
   PruneChoice prune;
+  DraftChoice draft;        // for methods of the drafter "model"
   SamplingChoice sampling;  // greedy unless a temperature is given
   std::uint64_t seed = 0;
   std::filesystem::path helper;  // the picture reader; empty = beside the program
@@ -57,6 +59,7 @@ struct CaptionSeconds {
   double select = 0;  // selections
   double first = 0;   // from encoding to the first token
   double total = 0;   // from encoding to the last one
+  double draft = 0;   // the draft model's part of encode: its own encoder, selections, prompt
 };
 
 struct Caption {
@@ -69,9 +72,11 @@ struct Caption {
   std::int64_t prompt_tokens = 0;                   // rows of the prompt as it entered layer 0
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // kept_tokens: behind the last cut
   RowSource prune_source = RowSource::kNone;
+  std::string draft;                   // name of the model that drafted; empty = none
+  std::int64_t draft_kept_tokens = 0;  // visual tokens behind the last cut of its own prompt
   std::vector<std::array<std::int64_t, 2>> sizes;  // pixels of each picture, width and height
-  std::vector<std::string> notes;                  // of the picture reader
-  std::vector<VisualBlock> kept;  // of each picture, in front of the LLM or behind it
+  std::vector<std::string> notes;  // of the picture reader; why a text had no draft model
+  std::vector<VisualBlock> kept;   // of each picture, in front of the LLM or behind it
   DecodeMeters meters;
   CaptionSeconds seconds;
 };

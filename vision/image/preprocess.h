@@ -58,6 +58,8 @@ struct PreprocessPolicy {
   double rescale = 1.0 / 255.0;
   std::array<double, 3> mean = {0.5, 0.5, 0.5};
   std::array<double, 3> std = {0.5, 0.5, 0.5};
+
+  bool operator==(const PreprocessPolicy&) const = default;
 };
 
 // Policies of published families by name: "llava-1.5" (authors: pad), "llava-1.5-hf" (crop),
