@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "apps/cli/decode_flags.h"
 #include "apps/cli/flags.h"
 
 namespace tessera {

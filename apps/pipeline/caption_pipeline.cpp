@@ -1,5 +1,5 @@
 // One thread reads and prepares pictures; this one encodes, prefills and writes. Between two passes
-// at most one picture is encoded, so that texts at work wait for no more than that.
+// pictures of four views in all are encoded, or one picture, and texts at work wait for no more.
 #include "apps/pipeline/caption_pipeline.h"
 
 #include <algorithm>
@@ -87,6 +87,14 @@ struct CaptionPipeline::State final : TextListener {
     Clock::time_point start;
   };
 
+  // Pictures that are read, on their way to the encoder.
+  struct Arrival {
+    PreparedPictures prepared;
+    std::uint64_t number = 0;
+    std::vector<EncodedPicture> seen;  // of its pictures, if they ran together with others
+    double seconds = 0;                // its share of that run
+  };
+
   State(const CaptionOptions& given, const ModelReference& reference);
 
   PromptPruning pruning(std::uint64_t number) const {
@@ -97,8 +105,11 @@ struct CaptionPipeline::State final : TextListener {
   bool make_loop(const TextLimits& limits, std::int64_t draft_rows);
   void fit_loop(std::int64_t rows, std::int64_t draft_rows);
   void make_room(std::int64_t rows);
-  void admit(PreparedPictures prepared, std::uint64_t number);
-  std::unique_ptr<Work> prepare(PreparedPictures& prepared, std::uint64_t number);
+  void arrive(PictureQueue& queue, bool wait);
+  void look_at_arrived();
+  bool can_look(const Arrival& arrival) const;
+  void admit();
+  std::unique_ptr<Work> prepare(Arrival& arrival);
   void prepare_draft(const PreparedPictures& prepared, Work& work) const;
   void start(std::unique_ptr<Work> work);
   void fail(Caption caption, const ErrorInfo& error);
@@ -117,8 +128,10 @@ struct CaptionPipeline::State final : TextListener {
   std::optional<WindowController> controller;
   LawSettings law;
   std::unique_ptr<TextLoop> loop;
-  std::int64_t batch = 1;  // texts at once: as asked for, or what memory lasts for
-  TextTimes past;          // of loops that were replaced
+  std::int64_t batch = 1;      // texts at once: as asked for, or what memory lasts for
+  TextTimes past;              // of loops that were replaced
+  std::uint64_t arrivals = 0;  // in the run so far
+  std::deque<Arrival> arrived;
   std::map<std::size_t, std::unique_ptr<Work>> at_work;
   std::deque<std::unique_ptr<Work>> waiting;  // encoded, but the loop has no room for their rows
   CaptionListener* listener = nullptr;
@@ -249,18 +262,84 @@ void CaptionPipeline::State::make_room(std::int64_t rows) {
   }
 }
 
-std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(
-    PreparedPictures& prepared, std::uint64_t number) {
+// Takes what is ready, so much that the encoder is well filled; waits for the first if asked to.
+void CaptionPipeline::State::arrive(PictureQueue& queue, bool wait) {
+  constexpr std::size_t kViews = 4;
+  std::size_t views = 0;
+  while (views < kViews && arrived.size() < static_cast<std::size_t>(batch)) {
+    auto prepared = queue.take(wait && arrived.empty());
+    if (!prepared) break;
+    const std::uint64_t place = arrivals++;
+    const std::uint64_t number = prepared->request.number.value_or(place);
+    for (const PreprocessedPicture& picture : prepared->pictures) views += picture.views.size();
+    arrived.push_back({std::move(*prepared), number, {}, 0});
+  }
+  if (arrived.size() > 1) look_at_arrived();
+}
+
+// Whether the encoder may run for it beside others: it will be needed, and nobody watches.
+bool CaptionPipeline::State::can_look(const Arrival& arrival) const {
+  if (arrival.prepared.error || arrival.prepared.pictures.empty()) return false;
+  try {
+    std::vector<PreprocessPlan> plans;
+    for (const PreprocessedPicture& picture : arrival.prepared.pictures) {
+      plans.push_back(picture.plan);
+    }
+    model->prompt_ids(arrival.prepared.request.prompt, plans);
+    return pruner == nullptr ||
+           !VisualEncoder::watched({*pruner, pruned_model_of(*model, 1), options.prune.budget,
+                                    options.seed, arrival.number});
+  } catch (const Error&) {  // said when it is admitted
+    return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+// One run of the encoder for the pictures that arrived together.
+void CaptionPipeline::State::look_at_arrived() {
+  std::vector<const PreprocessedPicture*> pictures;
+  std::vector<Arrival*> those;
+  for (Arrival& arrival : arrived) {
+    if (!can_look(arrival)) continue;
+    those.push_back(&arrival);
+    for (const PreprocessedPicture& picture : arrival.prepared.pictures) {
+      pictures.push_back(&picture);
+    }
+  }
+  if (those.size() < 2) return;
+  const Clock::time_point begin = Clock::now();
+  std::vector<EncodedPicture> seen;
+  try {
+    seen = model->pictures().look(pictures);
+  } catch (const Error&) {  // each alone then, so that the one at fault is known
+    return;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  auto next = std::make_move_iterator(seen.begin());
+  for (Arrival* arrival : those) {
+    const auto end = next + static_cast<std::ptrdiff_t>(arrival->prepared.pictures.size());
+    arrival->seen.assign(next, end);
+    arrival->seconds = since(begin) / static_cast<double>(those.size());
+    next = end;
+  }
+}
+
+std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(Arrival& arrival) {
+  const PreparedPictures& prepared = arrival.prepared;
+  const std::uint64_t number = arrival.number;
   auto work = std::make_unique<Work>();
   Caption& caption = work->caption;
   caption.id = prepared.request.id;
   caption.sizes = prepared.sizes;
   caption.notes = prepared.notes;
   caption.seconds.read = prepared.seconds;
-  work->start = Clock::now();
+  work->start = Clock::now() - std::chrono::duration_cast<Clock::duration>(
+                                   std::chrono::duration<double>(arrival.seconds));
   if (prepared.error) throw Error(*prepared.error);
   work->prompt = make_picture_prompt(*model, prepared.request.prompt, prepared.pictures,
-                                     pruning(number), options.most_tokens);
+                                     pruning(number), options.most_tokens, arrival.seen);
   PromptRows& rows = work->prompt.rows;
   caption.visual_tokens = work->prompt.visual_tokens;
   caption.seconds.select = work->prompt.select_seconds();
@@ -305,10 +384,14 @@ void CaptionPipeline::State::fail(Caption caption, const ErrorInfo& error) {
   listener->on_caption(std::move(caption));
 }
 
-void CaptionPipeline::State::admit(PreparedPictures prepared, std::uint64_t number) {
+// The next of those that arrived, to be written or failed.
+void CaptionPipeline::State::admit() {
+  Arrival arrival = std::move(arrived.front());
+  arrived.pop_front();
+  const PreparedPictures& prepared = arrival.prepared;
   ErrorInfo why;
   try {
-    waiting.push_back(prepare(prepared, number));
+    waiting.push_back(prepare(arrival));
     return;
   } catch (const Error& error) {  // the boundary of one item
     why = error.info();
@@ -395,22 +478,20 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
   state.loop.reset();
   state.at_work.clear();
   state.waiting.clear();
+  state.arrived.clear();
+  state.arrivals = 0;
   state.past = {};
   state.batch = state.options.batch_size;
   PictureQueue queue(next, state.model->spec(), {.helper = state.options.helper},
                      static_cast<std::size_t>(std::max<std::int64_t>(state.options.batch_size, 2)),
                      state.draft ? state.draft->picture_spec() : nullptr);
-  std::uint64_t number = 0;
   bool stopped = false;
   while (true) {
     const bool idle = state.loop == nullptr || state.loop->idle();
     if (state.waiting.empty() && (state.loop == nullptr || !state.loop->full()) && !stopped) {
       // Waits only when there is nothing else to do.
-      if (auto prepared = queue.take(idle)) {
-        const std::uint64_t place = number++;
-        const std::uint64_t key = prepared->request.number.value_or(place);
-        state.admit(std::move(*prepared), key);
-      }
+      if (state.arrived.empty()) state.arrive(queue, idle);
+      if (!state.arrived.empty()) state.admit();
     }
     if (!state.waiting.empty()) {
       const std::int64_t rows = state.waiting.front()->item.rows.shape()[0];
@@ -423,12 +504,13 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
     }
     if (state.loop != nullptr && !state.loop->idle()) {
       state.loop->step(state);
-    } else if (state.waiting.empty() && (stopped || queue.over())) {
+    } else if (state.waiting.empty() && (stopped || (state.arrived.empty() && queue.over()))) {
       // Whoever reads the inputs may have ended them for a stop.
       return !stopped && listener.on_pass() != Flow::kStop;
     }
     if (!stopped && listener.on_pass() == Flow::kStop) {
       stopped = true;
+      state.arrived.clear();
       queue.stop();
     }
   }

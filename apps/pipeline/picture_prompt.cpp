@@ -41,7 +41,9 @@ void check_pruning(const CaptionModel& model, const PromptPruning& pruning) {
 
 PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& question,
                                   std::span<const PreprocessedPicture> pictures,
-                                  const PromptPruning& pruning, std::int64_t most_tokens) {
+                                  const PromptPruning& pruning, std::int64_t most_tokens,
+                                  std::span<EncodedPicture> seen) {
+  expects(seen.empty() || seen.size() == pictures.size(), "all pictures were seen, or none");
   PicturePrompt out;
   std::vector<PreprocessPlan> plans;
   for (const PreprocessedPicture& picture : pictures) plans.push_back(picture.plan);
@@ -57,7 +59,10 @@ PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& 
                                          pruning.budget, pruning.seed, pruning.item));
       one.session = out.sessions.back().get();
     }
-    one.visual = model.pictures().encode(picture, model.spec().three_axes(), one.session);
+    std::optional<EncodedPicture> encoded;
+    if (!seen.empty()) encoded = std::move(seen[visual.size() - 1]);
+    one.visual = model.pictures().encode(picture, model.spec().three_axes(), one.session,
+                                         std::move(encoded));
     out.visual_tokens += one.visual.total;
   }
   out.rows = build_prompt(model.text(), ids, model.spec().image_id, std::move(visual));

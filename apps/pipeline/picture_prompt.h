@@ -39,11 +39,13 @@ PrunedModel pruned_model_of(const CaptionModel& model, std::int64_t views);
 // Error kUsage for what no picture can make good: a method that the model cannot serve.
 void check_pruning(const CaptionModel& model, const PromptPruning& pruning);
 
-// For a loaded model. Error kGeneral for pictures that this model, method or prompt cannot take:
+// For a loaded model. `seen`: what VisualEncoder::look() gave for these pictures, or nothing. Error
+// kGeneral for pictures that this model, method or prompt cannot take:
 // E_PICTURE_TOKENS, E_PRUNE_PICTURE, and E_PROMPT_LENGTH if the rows do not fit its positions
 // beside `most_tokens` of text; kModel as CaptionModel::prompt_ids().
 PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& question,
                                   std::span<const PreprocessedPicture> pictures,
-                                  const PromptPruning& pruning, std::int64_t most_tokens);
+                                  const PromptPruning& pruning, std::int64_t most_tokens,
+                                  std::span<EncodedPicture> seen = {});
 
 }  // namespace tessera
