@@ -8,12 +8,14 @@
 
 #include "apps/captions/inputs.h"
 #include "apps/captions/prompt_template.h"
-#include "apps/captions/sidecar.h"
-#include "apps/captions/streamed_output.h"
+#include "apps/captions/sink.h"
 #include "apps/captions/text_forms.h"
 #include "apps/cli/commands.h"
+#include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
+#include "apps/cli/draft_flags.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/progress.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/cli/session.h"
 #include "apps/pipeline/caption_model.h"
@@ -41,6 +43,7 @@ struct CaptionFlags {
   std::int64_t batch_size = 8, most_tokens = 256, seed = 0;
   SamplingChoice sampling;
   PruneFlags prune;
+  TextDraftFlags draft;
   DeviceFlags device;
 };
 
@@ -58,9 +61,8 @@ CaptionOptions pipeline_options(const CaptionFlags& flags, std::int64_t batch) {
   options.storage = storage_choice(flags.device);
   options.batch_size = batch;
   options.most_tokens = flags.most_tokens;
-  options.method = decode_method(flags.decode);
-  // Texts of equal tokens whatever is guessed.
-  if (options.method.speculative()) options.method.rule = "gumbel";
+  options.draft = draft_choice(flags.draft);
+  options.method = text_method(flags.decode, options.draft.on(), flags.most_tokens);
   if (flags.window) {
     if (!options.method.speculative()) {
       refuse("E_FLAG_CONFLICT", "--window", "a method that guesses", "--decode " + flags.decode);
@@ -90,6 +92,11 @@ Json caption_fields(const Caption& caption, const std::string& path, const std::
               {"cut_short", caption.cut_short}};
   if (caption.prune_source != RowSource::kNone) {
     out["prune_source"] = std::string(name_of(caption.prune_source));
+  }
+  if (!caption.draft.empty()) {
+    out["draft"] = caption.draft;
+    out["draft_kept_tokens"] = caption.draft_kept_tokens;
+    out["draft_seconds"] = caption.seconds.draft;
   }
   if (!caption.notes.empty()) out["notes"] = caption.notes;
   return out;
@@ -122,6 +129,7 @@ class AnswerPrinter final : public CaptionListener {
                        " passes, " + std::to_string(caption.kept_tokens) + " of " +
                        std::to_string(caption.visual_tokens) + " visual tokens kept");
   }
+  void on_notice(std::string_view text) override { warn(session_, text); }
   Flow on_pass() override { return session_.stop_requested() ? Flow::kStop : Flow::kContinue; }
   bool failed() const { return failed_; }
 
@@ -155,76 +163,6 @@ int answer(const Session& session, const CaptionFlags& flags) {
 
 // --- many pictures ------------------------------------------------------------------------------
 
-// Where captions of a job go: text files, one file, or the terminal.
-class CaptionSink {
- public:
-  virtual ~CaptionSink() = default;
-  virtual bool wants(const CaptionItem& item) = 0;
-  virtual const Journal& journal() const = 0;
-  virtual void add(const CaptionItem& item, const Json& fields, const std::string& caption) = 0;
-  virtual void fail(const CaptionItem& item, const ErrorInfo& error) = 0;
-  virtual void finish() = 0;
-  virtual void stop() = 0;  // what is done stays done
-};
-
-class SidecarSink final : public CaptionSink {
- public:
-  SidecarSink(const fs::path& journal, const Json& job, const SidecarOptions& options, bool retry)
-      : path_(journal), out_(journal, job, options), retry_(retry) {}
-  bool wants(const CaptionItem& item) override { return out_.wants(item, retry_); }
-  void add(const CaptionItem& item, const Json&, const std::string& caption) override {
-    out_.write(item, caption);
-  }
-  void fail(const CaptionItem& item, const ErrorInfo& error) override { out_.fail(item, error); }
-  void finish() override {
-    out_.commit();
-    // Kept where something may be tried again.
-    std::error_code ignored;
-    if (out_.journal().failures().empty()) fs::remove(path_, ignored);
-  }
-  void stop() override { out_.commit(); }
-  const Journal& journal() const override { return out_.journal(); }
-
- private:
-  fs::path path_;
-  SidecarOutput out_;
-  bool retry_;
-};
-
-class FileSink final : public CaptionSink {
- public:
-  FileSink(const fs::path& output, const Json& job, const StreamOptions& options, bool retry)
-      : out_(output, job, options), retry_(retry) {}
-  bool wants(const CaptionItem& item) override { return out_.wants(item.id, retry_); }
-  void add(const CaptionItem& item, const Json& fields, const std::string&) override {
-    out_.add({item.id, item.key, item.picture, item.others}, fields);
-  }
-  void fail(const CaptionItem& item, const ErrorInfo& error) override {
-    out_.fail(item.id, item.path, error);
-  }
-  void finish() override { out_.finish(); }
-  void stop() override { out_.commit(); }
-  const Journal& journal() const override { return out_.journal(); }
-
- private:
-  StreamedOutput out_;
-  bool retry_;
-};
-
-std::optional<OutputForm> form_of(const std::string& output) {
-  const std::string ending = fs::path(output).extension().string();
-  if (ending == ".jsonl" || ending == ".ndjson") return OutputForm::kJsonLines;
-  if (ending == ".csv") return OutputForm::kCsv;
-  if (ending == ".tar") return OutputForm::kTar;
-  return std::nullopt;
-}
-
-ExistingCaption existing_of(const std::string& name) {
-  if (name == "overwrite") return ExistingCaption::kOverwrite;
-  if (name == "append") return ExistingCaption::kAppend;
-  return name == "prepend" ? ExistingCaption::kPrepend : ExistingCaption::kSkip;
-}
-
 // The run of a job: hands items to the pipeline and captions to the sink.
 class Job final : public CaptionListener {
  public:
@@ -232,8 +170,9 @@ class Job final : public CaptionListener {
       : session_(session),
         inputs_(inputs),
         sink_(sink),
-        carry_(flags.output && form_of(*flags.output) == OutputForm::kTar),
+        carry_(flags.output && output_form(*flags.output) == OutputForm::kTar),
         prune_(flags.prune.method.value_or("")),
+        progress_(session),
         prompt_(flags.prompt.value_or(std::string(kDefaultPrompt))) {}
 
   // Called on the reading thread.
@@ -300,11 +239,17 @@ class Job final : public CaptionListener {
       return report(item, error.info());
     }
     ++done_;
+    progress_.clear();
     if (session_.json) {
       print_json_line(fields);
     } else {
       print_text(escape_for_terminal(item.path) + ": " + caption.text + "\n");
     }
+    progress_.show(done_, failed_);
+  }
+  void on_notice(std::string_view text) override {
+    progress_.clear();
+    warn(session_, text);
   }
   Flow on_pass() override { return session_.stop_requested() ? Flow::kStop : Flow::kContinue; }
 
@@ -317,6 +262,8 @@ class Job final : public CaptionListener {
     for (const CaptionItem& item : failed) report(item, *item.failure);
   }
 
+  // Before anything else is said on stderr.
+  void end_progress() { progress_.finish(done_, failed_); }
   std::uint64_t done() const { return done_; }
   std::uint64_t failed() const { return failed_; }
   std::uint64_t failed_before() const { return failed_before_; }
@@ -335,11 +282,13 @@ class Job final : public CaptionListener {
       sink_.fail(item, error);
     }
     ++failed_;
+    progress_.clear();
     if (session_.json) {
       print_json_line(failure_json(item.id, item.path, error));
     }
     if (error.file.empty()) error.file = item.path;
     warn(session_, format_error(error));
+    progress_.show(done_, failed_);
   }
 
   const Session& session_;
@@ -347,6 +296,7 @@ class Job final : public CaptionListener {
   CaptionSink& sink_;
   bool carry_;  // pictures go into the output
   std::string prune_;
+  CountProgress progress_;
   CaptionPrompt prompt_;
   std::mutex mutex_;  // sink and lists: the reading thread asks whether an item is wanted
   std::map<std::string, CaptionItem> items_;  // at work
@@ -383,32 +333,21 @@ Json job_of(const CaptionFlags& flags, const CaptionPipeline& pipeline,
           {"csv_raw", flags.raw_csv}};
 }
 
-std::unique_ptr<CaptionSink> make_sink(const CaptionFlags& flags, const Json& job) {
-  const Start start = flags.anew ? Start::kAnew : Start::kResume;
-  if (!flags.output) {
-    SidecarOptions options;
-    options.existing = existing_of(flags.existing);
-    options.extension = flags.extension;
-    options.start = start;
-    // A journal of its own for each job, beside its first input.
-    fs::path folder = flags.inputs.front();
-    if (!fs::is_directory(folder)) folder = folder.parent_path();
-    const fs::path journal = folder / (".tessera-caption-" + content_hash(job.dump()) + ".journal");
-    return std::make_unique<SidecarSink>(journal, job, options, flags.retry_failed);
-  }
-  StreamOptions options;
-  options.form = *form_of(*flags.output);
-  options.columns = {"path",  "caption",       "tokens",      "passes",
-                     "prune", "visual_tokens", "kept_tokens", "seconds"};
-  options.formula_safe = !flags.raw_csv;
-  options.caption_extension = flags.extension;
-  if (!flags.existing.empty()) options.existing = existing_of(flags.existing);
-  options.start = start;
-  return std::make_unique<FileSink>(*flags.output, job, options, flags.retry_failed);
+SinkOptions sink_options(const CaptionFlags& flags) {
+  SinkOptions options{.output = flags.output.value_or(""),
+                      .input = flags.inputs.front(),
+                      .columns = {"path", "caption", "tokens", "passes", "prune", "visual_tokens",
+                                  "kept_tokens", "seconds"},
+                      .formula_safe = !flags.raw_csv,
+                      .extension = flags.extension,
+                      .start = flags.anew ? Start::kAnew : Start::kResume,
+                      .retry_failed = flags.retry_failed};
+  if (!flags.existing.empty()) options.existing = existing_caption(flags.existing);
+  return options;
 }
 
 void check_output_flags(const CaptionFlags& flags) {
-  const std::optional<OutputForm> form = form_of(flags.output.value_or(""));
+  const std::optional<OutputForm> form = output_form(flags.output.value_or(""));
   if (flags.output && !form) {
     refuse("E_OUTPUT_FORM", "--output", "a name that ends in .jsonl, .csv or .tar", *flags.output);
   }
@@ -438,7 +377,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   check_output_flags(flags);
   CaptionPrompt{flags.prompt.value_or("")};
   std::vector<fs::path> arguments(flags.inputs.begin(), flags.inputs.end());
-  const bool tar = flags.output && *form_of(*flags.output) == OutputForm::kTar;
+  const bool tar = flags.output && *output_form(*flags.output) == OutputForm::kTar;
   CaptionInputs inputs(
       std::move(arguments),
       {.recursive = flags.recursive, .carry = tar ? Carry::kEverything : Carry::kPictureOnly});
@@ -448,13 +387,14 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   }
   CaptionPipeline pipeline(pipeline_options(flags, flags.batch_size));
   const Json job = job_of(flags, pipeline, inputs);
-  const std::unique_ptr<CaptionSink> sink = make_sink(flags, job);
+  const std::unique_ptr<CaptionSink> sink = make_caption_sink(sink_options(flags), job);
   note(session, pipeline.model().spec().title + " as " +
                     std::string(dtype_name(pipeline.storage())) + " on " +
                     pipeline.backend().name());
   Job run(session, flags, inputs, *sink);
   const bool finished = pipeline.run([&] { return run.next(); }, run);
   run.report_failed_inputs();
+  run.end_progress();
   if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
   if (!finished) {
     sink->stop();
@@ -534,11 +474,12 @@ void add_caption(CLI::App& root, Session& session) {
       ->group(sampling);
   number_flag(*app, "--min-p", flags->sampling.min_p, 0, 1, "keep what is this fraction as likely")
       ->group(sampling);
-  choice_flag(*app, "--decode", flags->decode, {"plain", "auto", "lookup", "recycle"},
-              "who guesses; the text is plain's")
+  choice_flag(*app, "--decode", flags->decode, {"plain", "auto", "lookup", "recycle", "draft"},
+              "who guesses, with --model-draft that model; the text is plain's")
       ->group("Decoding");
   integer_flag(*app, "--window", flags->window, 1, 128, "rows of a text in one pass")
       ->group("Decoding");
+  add_text_draft_flags(*app, flags->draft);
   add_prune_flags(*app, flags->prune);
   add_job_flags(*app, *flags);
   add_device_flags(*app, flags->device);

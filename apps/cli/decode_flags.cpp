@@ -121,4 +121,10 @@ DecodeMethod method_of(const DecodeFlags& flags, const DecodeMethod& fallback) {
   return method;
 }
 
+DecodeMethod text_method(const std::string& name) {
+  DecodeMethod method = decode_method(name);
+  if (method.speculative()) method.rule = "gumbel";
+  return method;
+}
+
 }  // namespace tessera

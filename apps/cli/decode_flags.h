@@ -28,4 +28,7 @@ void add_decode_part_flags(CLI::App& app, DecodeFlags& flags);
 // Error kUsage for names that do not exist. `fallback` holds when --decode is not given.
 DecodeMethod method_of(const DecodeFlags& flags, const DecodeMethod& fallback = {});
 
+// A method by name as texts take it: their tokens are plain decoding's whatever is guessed.
+DecodeMethod text_method(const std::string& name);
+
 }  // namespace tessera

@@ -1,11 +1,14 @@
-// `tessera inspect`: what a model is made of, and the memory that painting with it takes.
+// `tessera inspect`: what a model is made of, and the memory that painting or describing takes.
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/inspect_captioner.h"
 #include "apps/cli/session.h"
+#include "apps/pipeline/caption_spec.h"
 #include "apps/pipeline/generate_pipeline.h"
 #include "apps/pipeline/memory.h"
 
@@ -64,9 +67,9 @@ std::string shape_text(const Shape& shape) {
   return out + "]";
 }
 
-void print_tensors(const Session& session, const FamilySpec& spec) {
-  for (const auto* list : {&spec.tensors, &spec.vq_tensors}) {
-    for (const TensorSpec& tensor : *list) {
+void print_tensors(const Session& session, std::span<const std::vector<TensorSpec>> lists) {
+  for (const std::vector<TensorSpec>& list : lists) {
+    for (const TensorSpec& tensor : list) {
       if (session.json) {
         print_json_line({{"tensor", tensor.name}, {"shape", tensor.shape.extents()}});
       } else {
@@ -105,8 +108,23 @@ Json plan_json(const MemoryPlan& plan) {
           {"total", plan.total()}};
 }
 
-int run_inspect(const Session& session, InspectFlags flags) {
-  settle_size(flags.size);
+// "name: value" lines; of objects, one a field. Fields of "memory" are bytes.
+void print_fields(const Json& fields, const std::string& prefix, bool bytes) {
+  for (const auto& [name, value] : fields.items()) {
+    if (value.is_object()) {
+      print_fields(value, prefix + name + ".", name == "memory");
+      continue;
+    }
+    std::string line =
+        prefix + name + ": " + (value.is_string() ? value.get<std::string>() : value.dump());
+    if (bytes) line += " (" + format_bytes(value.get<std::uint64_t>()) + ")";
+    print_line(escape_for_terminal(line));
+  }
+}
+
+// What the model paints with, or none of it; `out` and `tensors` take what there is.
+bool inspect_painter(const InspectFlags& flags, Json& out,
+                     std::vector<std::vector<TensorSpec>>& tensors) {
   PipelineOptions options;
   options.model = flags.model.value_or("");
   options.device = flags.device.device;
@@ -115,25 +133,46 @@ int run_inspect(const Session& session, InspectFlags flags) {
   options.batch_size = flags.batch_size;
   options.width = flags.size.width.value_or(0);
   options.height = flags.size.height.value_or(0);
-  const GeneratePipeline pipeline(options);
-  Json out = config_json(pipeline);
-  if (flags.memory) out["memory"] = plan_json(plan_of(pipeline, flags));
+  try {
+    const GeneratePipeline pipeline(options);
+    out = config_json(pipeline);
+    if (flags.memory) out["memory"] = plan_json(plan_of(pipeline, flags));
+    tensors = {pipeline.spec().tensors, pipeline.spec().vq_tensors};
+    return true;
+  } catch (const Error& error) {  // no family that paints may be one that describes
+    if (error.info().code != "E_FAMILY_UNKNOWN") throw;
+    const ModelReference model = resolve_model(options.model);
+    if (describes_pictures(model)) return false;
+    ErrorInfo info = error.info();
+    info.expected += " or a model that describes pictures (" + caption_families() + ")";
+    throw Error(info);
+  }
+}
+
+int run_inspect(const Session& session, InspectFlags flags) {
+  settle_size(flags.size);
+  Json out;
+  std::vector<std::vector<TensorSpec>> tensors;
+  const bool paints = inspect_painter(flags, out, tensors);
+  const CaptionerQuestion question{.model = flags.model.value_or(std::string(kDefaultModel)),
+                                   .batch_size = flags.batch_size,
+                                   .width = flags.size.width.value_or(0),
+                                   .height = flags.size.height.value_or(0),
+                                   .prompt = flags.prompt,
+                                   .memory = flags.memory,
+                                   .device = flags.device};
+  if (!paints) {
+    out = captioner_json(question);
+    tensors = {captioner_tensors(question)};
+  } else if (describes_pictures(resolve_model(question.model))) {
+    out["describes"] = captioner_json(question);
+  }
   if (session.json) {
     print_json_line(out);
   } else {
-    for (const auto& [name, value] : out.items()) {
-      if (value.is_object()) continue;
-      print_line(escape_for_terminal(
-          name + ": " + (value.is_string() ? value.get<std::string>() : value.dump())));
-    }
-    if (flags.memory) {
-      for (const auto& [name, value] : out["memory"].items()) {
-        print_line("memory." + name + ": " + value.dump() + " (" +
-                   format_bytes(value.get<std::uint64_t>()) + ")");
-      }
-    }
+    print_fields(out, "", false);
   }
-  if (flags.tensors) print_tensors(session, pipeline.spec());
+  if (flags.tensors) print_tensors(session, tensors);
   return 0;
 }
 
@@ -144,11 +183,14 @@ void add_inspect(CLI::App& root, Session& session) {
       root.add_subcommand("inspect", "show a model's configuration, tensors and memory");
   const auto flags = std::make_shared<InspectFlags>();
   text_flag(*app, "-m,--model,model", flags->model, "as for generate");
-  app->add_flag("--memory", flags->memory, "what painting will hold in memory, in bytes");
+  app->add_flag("--memory", flags->memory,
+                "what painting or describing will hold in memory, in bytes");
   app->add_flag("--tensors", flags->tensors, "every tensor with its shape");
-  integer_flag(*app, "--batch-size", flags->batch_size, 1, 256, "--memory: pictures at once");
+  integer_flag(*app, "--batch-size", flags->batch_size, 1, 256,
+               "--memory: pictures or texts at once");
   number_flag(*app, "--cfg-scale", flags->guidance, 1, kMaxGuidance, "--memory: 1 = one branch");
-  text_flag(*app, "-p,--prompt", flags->prompt, "--memory: the prompt; default 32 tokens");
+  text_flag(*app, "-p,--prompt", flags->prompt,
+            "--memory: the prompt; default 32 tokens, or \"Describe the picture.\"");
   add_size_flags(*app, flags->size);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);

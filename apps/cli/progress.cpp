@@ -25,16 +25,23 @@ std::string clock_text(double seconds) {
   return text;
 }
 
+ProgressStyle style_of(const Session& session) {
+  if (session.progress == ProgressMode::kJson) return ProgressStyle::kJson;
+  if (session.progress == ProgressMode::kNone) return ProgressStyle::kNone;
+  return isatty(STDERR_FILENO) == 1 ? ProgressStyle::kBar : ProgressStyle::kLines;
+}
+
+void clear_line() {
+  std::fprintf(stderr, "\r\033[K");
+  std::fflush(stderr);
+}
+
 }  // namespace
 
 ProgressReporter::ProgressReporter(const Session& session, std::size_t pictures)
     : session_(session), pictures_(pictures), started_(monotonic_seconds()) {
-  if (session.progress == ProgressMode::kJson) {
-    style_ = Style::kJson;
-  } else if (session.progress == ProgressMode::kAuto) {
-    style_ = isatty(STDERR_FILENO) == 1 ? Style::kBar : Style::kLines;
-  }
-  if (style_ == Style::kLines) last_shown_ = started_;
+  style_ = style_of(session);
+  if (style_ == ProgressStyle::kLines) last_shown_ = started_;
 }
 
 std::string ProgressReporter::describe(const GenerateProgress& progress) const {
@@ -64,13 +71,13 @@ std::string ProgressReporter::describe(const GenerateProgress& progress) const {
 }
 
 void ProgressReporter::show(const GenerateProgress& progress) {
-  if (style_ == Style::kNone) return;
+  if (style_ == ProgressStyle::kNone) return;
   const double now = monotonic_seconds();
   const bool last = progress.tokens_done == progress.tokens;
-  const double interval = style_ == Style::kLines ? kLineSeconds : kBarSeconds;
-  if (now - last_shown_ < interval && !(last && style_ == Style::kJson)) return;
+  const double interval = style_ == ProgressStyle::kLines ? kLineSeconds : kBarSeconds;
+  if (now - last_shown_ < interval && !(last && style_ == ProgressStyle::kJson)) return;
   last_shown_ = now;
-  if (style_ == Style::kJson) {
+  if (style_ == ProgressStyle::kJson) {
     const nlohmann::ordered_json line = {{"progress",
                                           {{"first", progress.first},
                                            {"pictures", progress.pictures},
@@ -84,7 +91,7 @@ void ProgressReporter::show(const GenerateProgress& progress) {
     std::fprintf(stderr, "%s\n", line.dump().c_str());
     return;
   }
-  if (style_ == Style::kLines) {
+  if (style_ == ProgressStyle::kLines) {
     std::fprintf(stderr, "tessera: %s\n", describe(progress).c_str());
     return;
   }
@@ -103,9 +110,53 @@ void ProgressReporter::show(const GenerateProgress& progress) {
 
 void ProgressReporter::clear() {
   if (!bar_open_) return;
-  std::fprintf(stderr, "\r\033[K");
-  std::fflush(stderr);
+  clear_line();
   bar_open_ = false;
+}
+
+CountProgress::CountProgress(const Session& session)
+    : style_(style_of(session)), started_(monotonic_seconds()) {
+  if (style_ == ProgressStyle::kLines) last_shown_ = started_;
+}
+
+void CountProgress::show(std::uint64_t done, std::uint64_t failed) {
+  if (style_ == ProgressStyle::kNone) return;
+  const double now = monotonic_seconds();
+  const double interval = style_ == ProgressStyle::kBar ? kBarSeconds : kLineSeconds;
+  if (now - last_shown_ >= interval) print(done, failed, now);
+}
+
+void CountProgress::print(std::uint64_t done, std::uint64_t failed, double now) {
+  last_shown_ = now;
+  const double seconds = now - started_;
+  if (style_ == ProgressStyle::kJson) {
+    const nlohmann::ordered_json line = {
+        {"progress", {{"done", done}, {"failed", failed}, {"seconds", seconds}}}};
+    std::fprintf(stderr, "%s\n", line.dump().c_str());
+    return;
+  }
+  char text[120];
+  std::snprintf(text, sizeof text, "%llu described, %llu failed, %.1f pictures/s, %s",
+                static_cast<unsigned long long>(done), static_cast<unsigned long long>(failed),
+                seconds > 0 ? static_cast<double>(done) / seconds : 0, clock_text(seconds).c_str());
+  if (style_ == ProgressStyle::kLines) {
+    std::fprintf(stderr, "tessera: %s\n", text);
+    return;
+  }
+  std::fprintf(stderr, "\r\033[K%s", text);
+  std::fflush(stderr);
+  line_open_ = true;
+}
+
+void CountProgress::clear() {
+  if (!line_open_) return;
+  clear_line();
+  line_open_ = false;
+}
+
+void CountProgress::finish(std::uint64_t done, std::uint64_t failed) {
+  clear();
+  if (style_ == ProgressStyle::kJson) print(done, failed, monotonic_seconds());
 }
 
 }  // namespace tessera

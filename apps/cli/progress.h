@@ -9,6 +9,8 @@
 
 namespace tessera {
 
+enum class ProgressStyle : std::uint8_t { kNone, kBar, kLines, kJson };
+
 class ProgressReporter {
  public:
   ProgressReporter(const Session& session, std::size_t pictures);
@@ -17,15 +19,31 @@ class ProgressReporter {
   void clear();
 
  private:
-  enum class Style : std::uint8_t { kNone, kBar, kLines, kJson };
   std::string describe(const GenerateProgress& progress) const;
 
   const Session& session_;
-  Style style_ = Style::kNone;
+  ProgressStyle style_ = ProgressStyle::kNone;
   std::size_t pictures_ = 0;
   double last_shown_ = -1e9;
   double started_ = 0;
   bool bar_open_ = false;
+};
+
+// Progress of a job whose length nobody knows: how many pictures so far, and how fast.
+class CountProgress {
+ public:
+  explicit CountProgress(const Session& session);
+  void show(std::uint64_t done, std::uint64_t failed);
+  void clear();
+  // The last count, where lines are JSON.
+  void finish(std::uint64_t done, std::uint64_t failed);
+
+ private:
+  void print(std::uint64_t done, std::uint64_t failed, double now);
+
+  ProgressStyle style_;
+  double started_ = 0, last_shown_ = -1e9;
+  bool line_open_ = false;
 };
 
 }  // namespace tessera

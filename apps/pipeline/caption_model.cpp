@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/checkpoint/non_finite.h"
+#include "apps/pipeline/caption_memory.h"
+#include "apps/pipeline/caption_weights.h"
+#include "apps/pipeline/made_up_captioner.h"
 #include "engine/core/io.h"
+#include "engine/families/test_models.h"
 
 namespace tessera {
 
@@ -23,12 +26,23 @@ namespace fs = std::filesystem;
                .found = std::move(found)});
 }
 
+[[noreturn]] void refuse_made_up(const std::string& name) {
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_MODEL_MISSING",
+               .file = name,
+               .expected = "test:tiny, the one made-up model that describes pictures",
+               .found = "another"});
+}
+
 // eos_token_id of the generation configuration, or of the model's: one id or several.
-std::vector<std::int32_t> read_stops(const fs::path& folder, const TextTokenizer& tokenizer) {
+std::vector<std::int32_t> read_stops(const CaptionSpec& spec, const TextTokenizer& tokenizer) {
+  const fs::path& folder = spec.folder;
   for (const char* name : {"generation_config.json", "config.json"}) {
     const fs::path path = folder / name;
-    if (!file_exists(path)) continue;
-    const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
+    const bool own = std::string_view(name) == "config.json";
+    if (!own && !file_exists(path)) continue;
+    const Json json =
+        own ? *spec.config : parse_json(read_file(path, std::size_t{1} << 20), path.string());
     if (!json.is_object()) continue;
     std::vector<const Json*> places = {&json};
     for (const char* key : {"text_config", "language_config"}) {
@@ -76,23 +90,6 @@ std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& 
     }
   }
   return out;
-}
-
-// Newer files put everything under "model.".
-void locate_newline(CaptionSpec& spec, const Checkpoint& checkpoint) {
-  if (spec.newline_name.empty()) return;
-  for (const std::string& name : {spec.newline_name, "model." + spec.newline_name}) {
-    const ConstTensorView* view = checkpoint.find(name);
-    if (view == nullptr) continue;
-    spec.newline_name = name;
-    const Shape wanted{spec.text.model.transformer.width};
-    const bool real =
-        view->dtype == DType::kF32 || view->dtype == DType::kBF16 || view->dtype == DType::kF16;
-    if (view->shape == wanted && real) return;
-    refuse(checkpoint.file_of(name), name, wanted.to_string() + " of f32, f16 or bf16",
-           view->shape.to_string() + " " + std::string(dtype_name(view->dtype)));
-  }
-  refuse(spec.folder, spec.newline_name, "a tensor of that name", "none");
 }
 
 std::int64_t checked_id(const CaptionSpec& spec, std::int64_t id, const char* what) {
@@ -170,23 +167,25 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
 std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   std::unique_ptr<CaptionModel> out(new CaptionModel());
   CaptionSpec& spec = out->spec_;
-  spec = read_caption_spec(folder);
-  out->tokenizer_.emplace(TextTokenizer::from_file(folder / "tokenizer.json"));
-  out->weights_ = std::make_shared<const Checkpoint>(Checkpoint::open(folder));
-  const Checkpoint& weights = *out->weights_;
-  locate_text(spec.text, weights);
-  if (weights.find(spec.text.layouts.front().head) == nullptr) spec.text.model.tied_head = true;
-  locate_tower(spec.tower, weights);
-  locate_newline(spec, weights);
-  check_tensors(spec.text.tensors(), weights, folder.string());
-  check_tower_tensors(spec.tower, weights);
+  if (is_made_up_captioner(folder.string())) {
+    spec = parse_caption_spec(made_up_captioner_config(), std::nullopt, folder);
+    out->tokenizer_.emplace(
+        TextTokenizer::from_json(made_up_captioner_tokenizer(), folder.string()));
+    out->weights_ = made_up_captioner_weights(spec);
+  } else {
+    if (is_made_up_model(folder.string())) refuse_made_up(folder.string());
+    spec = read_caption_spec(folder);
+    out->tokenizer_.emplace(TextTokenizer::from_file(folder / "tokenizer.json"));
+    out->weights_ = std::make_shared<const Checkpoint>(Checkpoint::open(folder));
+  }
+  settle_caption_weights(spec, *out->weights_);
   if (spec.image_id < 0) {
     const auto id = out->tokenizer_->id_of(spec.image_token);
     if (!id) refuse(folder / "tokenizer.json", spec.image_token, "this token", "none");
     spec.image_id = *id;
   }
   checked_id(spec, spec.image_id, "image_token_id");
-  spec.stops = read_stops(folder, *out->tokenizer_);
+  spec.stops = read_stops(spec, *out->tokenizer_);
   out->chat_ = chat_of(spec, *out->tokenizer_);
   const std::string_view placeholder = image_token(out->chat_);
   if (out->tokenizer_->id_of(placeholder) != spec.image_id) {
@@ -204,10 +203,8 @@ DType CaptionModel::stored() const {
 
 void CaptionModel::load(Backend& backend, DType storage) {
   if (loaded()) return;
-  // The rotary table covers what prompts and texts of this program need, not all that was trained.
-  constexpr std::int64_t kMostPlaces = 16384;
   CaptionSpec& spec = spec_;
-  spec.text.model.transformer.rope.positions = std::min(spec.text.model.max_positions, kMostPlaces);
+  spec.text.model.transformer.rope.positions = rotary_places(spec);
   const auto source = source_of(weights_);
   text_ = std::make_unique<TextModel>(load_text_model(spec.text, *source, backend, storage));
   std::vector<float> newline;

@@ -17,8 +17,8 @@ namespace tessera {
 
 class CaptionModel {
  public:
-  // Reads configuration, tokenizer, names and shapes of the weights. Error kModel; E_FAMILY for a
-  // model that describes no pictures.
+  // Reads configuration, tokenizer, names and shapes of the weights; "test:tiny" is made in memory.
+  // Error kModel; E_FAMILY for a model that describes no pictures.
   static std::unique_ptr<CaptionModel> open(const std::filesystem::path& folder);
 
   // Reads the weights; once. Error kModel, kMemory.

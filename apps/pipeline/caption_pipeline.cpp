@@ -1,16 +1,18 @@
 // One thread reads and prepares pictures; this one encodes, prefills and writes. Between two passes
-// at most one picture is encoded, so that texts at work wait for no more than that.
+// pictures of four views in all are encoded, or one picture, and texts at work wait for no more.
 #include "apps/pipeline/caption_pipeline.h"
 
 #include <algorithm>
 #include <chrono>
 #include <deque>
 #include <map>
+#include <new>
 
 #include "apps/pipeline/caption_model.h"
-#include "apps/pipeline/caption_prompt.h"
 #include "apps/pipeline/model_catalog.h"
+#include "apps/pipeline/picture_prompt.h"
 #include "apps/pipeline/picture_queue.h"
+#include "apps/pipeline/text_stream.h"
 #include "engine/decoding/method_parts.h"
 
 namespace tessera {
@@ -32,10 +34,16 @@ double since(Clock::time_point start) {
 // What can draft a text: it has no rows above and no code table.
 DecodeMethod settle_text_method(DecodeMethod method, const DecodeAids& aids, std::int64_t tokens) {
   if (method.drafter == kBestDrafter) method.drafter = "lookup";
-  constexpr std::string_view kDrafters[] = {"none", "left", "uniform", "lookup", "recycling"};
+  constexpr std::string_view kDrafters[] = {"none",   "left",      "uniform",
+                                            "lookup", "recycling", kModelDrafter};
   if (std::find(std::begin(kDrafters), std::end(kDrafters), method.drafter) ==
       std::end(kDrafters)) {
-    refuse("E_DECODE_CAPTION", "--drafter", "none, lookup or recycling for texts", method.drafter);
+    refuse("E_DECODE_CAPTION", "--drafter", "none, lookup, recycling or model for texts",
+           method.drafter);
+  }
+  if (aids.draft_model && method.drafter != kModelDrafter) {
+    refuse("E_DECODE_CONFLICT", "--model-draft", "the drafter \"model\"",
+           "drafter " + method.drafter);
   }
   if (method.shape() != PassShape::kLine) {
     refuse("E_DECODE_CAPTION", "--decode", "a method whose guesses stand in a line", method.name);
@@ -48,29 +56,15 @@ DecodeMethod settle_text_method(DecodeMethod method, const DecodeAids& aids, std
   return method;
 }
 
-// A text that grows: what of it can be shown, its last characters being whole.
-class TextStream {
- public:
-  explicit TextStream(const TextTokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  std::string add(std::span<const std::int32_t> tokens, std::span<const std::int32_t> stops) {
-    for (const std::int32_t token : tokens) {
-      if (std::find(stops.begin(), stops.end(), token) == stops.end()) tokens_.push_back(token);
-    }
-    std::string text = tokenizer_.decode(tokens_);
-    constexpr std::string_view kBroken = "\xef\xbf\xbd";
-    while (text.ends_with(kBroken)) text.resize(text.size() - kBroken.size());
-    if (text.size() <= shown_.size() || !text.starts_with(shown_)) return {};
-    std::string more = text.substr(shown_.size());
-    shown_ = std::move(text);
-    return more;
-  }
-  std::string whole() const { return tokenizer_.decode(tokens_); }
-
- private:
-  const TextTokenizer& tokenizer_;
-  std::vector<std::int32_t> tokens_;
-  std::string shown_;
-};
+TextTimes sum_of(TextTimes sum, const TextTimes& more) {
+  sum.tokens += more.tokens;
+  sum.prompts += more.prompts;
+  sum.judge += more.judge;
+  sum.token_passes += more.token_passes;
+  sum.prompt_passes += more.prompt_passes;
+  sum.tokens_written += more.tokens_written;
+  return sum;
+}
 
 std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r\n");
@@ -84,22 +78,39 @@ struct CaptionPipeline::State final : TextListener {
   // A text at work or on its way there.
   struct Work {
     Caption caption;
-    std::vector<std::unique_ptr<PruneSession>> sessions;
-    std::unique_ptr<LlmPruning> cuts;
-    std::vector<VisualBlock> blocks;
+    PicturePrompt prompt;  // its rows are in the item
     TextItem item;
+    std::unique_ptr<PreparedDraft> draft;  // null = it is written without drafts of a model
+    // Rows of the draft's prompt, 1 without one.
+    std::int64_t draft_rows() const { return draft ? draft->text.rows.shape()[0] : 1; }
     std::optional<TextStream> stream;
     Clock::time_point start;
   };
 
+  // Pictures that are read, on their way to the encoder.
+  struct Arrival {
+    PreparedPictures prepared;
+    std::uint64_t number = 0;
+    std::vector<EncodedPicture> seen;  // of its pictures, if they ran together with others
+    double seconds = 0;                // its share of that run
+  };
+
   State(const CaptionOptions& given, const ModelReference& reference);
 
-  PrunedModel pruned_model(std::int64_t views) const;
+  PromptPruning pruning(std::uint64_t number) const {
+    return {pruner.get(), options.prune.budget, options.seed, number};
+  }
   void check_settings() const;
-  void fit_loop(std::int64_t rows);
+  bool has_room(const Work& work) const;
+  bool make_loop(const TextLimits& limits, std::int64_t draft_rows);
+  void fit_loop(std::int64_t rows, std::int64_t draft_rows);
   void make_room(std::int64_t rows);
-  void admit(PreparedPictures prepared, std::uint64_t number);
-  std::unique_ptr<Work> prepare(PreparedPictures& prepared, std::uint64_t number);
+  void arrive(PictureQueue& queue, bool wait);
+  void look_at_arrived();
+  bool can_look(const Arrival& arrival) const;
+  void admit();
+  std::unique_ptr<Work> prepare(Arrival& arrival);
+  void prepare_draft(const PreparedPictures& prepared, Work& work) const;
   void start(std::unique_ptr<Work> work);
   void fail(Caption caption, const ErrorInfo& error);
   void on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) override;
@@ -112,11 +123,15 @@ struct CaptionPipeline::State final : TextListener {
   DType storage;
   DecodeAids aids;
   std::unique_ptr<Pruner> pruner;
+  std::unique_ptr<CaptionDraft> draft;
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
   std::optional<WindowController> controller;
   LawSettings law;
   std::unique_ptr<TextLoop> loop;
-  TextTimes past;  // of loops that were replaced
+  std::int64_t batch = 1;      // texts at once: as asked for, or what memory lasts for
+  TextTimes past;              // of loops that were replaced
+  std::uint64_t arrivals = 0;  // in the run so far
+  std::deque<Arrival> arrived;
   std::map<std::size_t, std::unique_ptr<Work>> at_work;
   std::deque<std::unique_ptr<Work>> waiting;  // encoded, but the loop has no room for their rows
   CaptionListener* listener = nullptr;
@@ -131,6 +146,10 @@ CaptionPipeline::State::State(const CaptionOptions& given, const ModelReference&
   expects(options.batch_size >= 1 && options.most_tokens >= 1, "texts at once, tokens of a text");
   const auto vocab = static_cast<std::size_t>(model->spec().text.model.vocab);
   aids.grammar = VocabularyGrammar::line(vocab, static_cast<std::size_t>(options.most_tokens));
+  if (options.draft.on()) {
+    draft = CaptionDraft::open(options.draft, *model, name, options.most_tokens);
+    aids.draft_model = true;
+  }
   options.method = settle_text_method(options.method, aids, options.most_tokens);
   if (options.method.adaptive) controller.emplace(options.method.window);
   if (options.prune.on()) {
@@ -148,14 +167,6 @@ CaptionPipeline::State::State(const CaptionOptions& given, const ModelReference&
   parts = std::make_unique<OwnedParts<float, KeyedRandom>>(options.method, aids);
 }
 
-PrunedModel CaptionPipeline::State::pruned_model(std::int64_t views) const {
-  const ModelConfig& language = model->spec().text.model.transformer;
-  PrunedModel out = pruned_model_of(model->spec().tower, views);
-  out.llm_layers = static_cast<int>(language.layers);
-  out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
-  return out;
-}
-
 // What no picture can make good, before weights are read and outputs begun.
 void CaptionPipeline::State::check_settings() const {
   const std::int64_t positions = model->spec().text.model.max_positions;
@@ -164,40 +175,85 @@ void CaptionPipeline::State::check_settings() const {
            "fewer than the " + std::to_string(positions) + " positions of the model",
            std::to_string(options.most_tokens));
   }
-  if (pruner == nullptr) return;
-  const PruneSession session(*pruner, pruned_model(1), options.prune.budget, options.seed, 0);
-  check_patch_method(model->spec().tower, session);
+  check_pruning(*model, pruning(0));
 }
 
-// A loop with room for prompts of so many rows; the old one is idle.
-void CaptionPipeline::State::fit_loop(std::int64_t rows) {
-  if (loop != nullptr && loop->limits().prompt_rows >= rows) return;
+bool CaptionPipeline::State::has_room(const Work& work) const {
+  return work.item.rows.shape()[0] <= loop->limits().prompt_rows &&
+         (!draft || work.draft_rows() <= draft->drafter_rows());
+}
+
+// Whether there was memory for the loop and the drafter of a draft model.
+bool CaptionPipeline::State::make_loop(const TextLimits& limits, std::int64_t draft_rows) {
+  try {
+    if (draft) {
+      parts->set_drafter(nullptr);  // before the new one: both together may not fit
+      parts->set_drafter(draft->make_drafter(limits, draft_rows));
+    }
+    loop = std::make_unique<TextLoop>(model->text(), limits, parts->parts(),
+                                      controller ? &*controller : nullptr);
+    return true;
+  } catch (const Error& error) {  // the boundary of one attempt
+    if (error.info().kind != ErrorKind::kMemory) throw;
+  } catch (const std::bad_alloc&) {
+  }
+  if (draft) parts->set_drafter(nullptr);
+  return false;
+}
+
+// A loop with room for prompts of so many rows, and of so many in a draft model; the old one is
+// idle. Where memory does not last, one with no more rows than needed, then one of half as many
+// texts at once, down to one. Fewer at once is for the rest of the run. Error kMemory when there is
+// no room for one text.
+void CaptionPipeline::State::fit_loop(std::int64_t rows, std::int64_t draft_rows) {
+  const std::int64_t had = loop == nullptr ? 0 : loop->limits().prompt_rows;
+  const std::int64_t draft_had = loop == nullptr || !draft ? 0 : draft->drafter_rows();
+  if (loop != nullptr && had >= rows && (!draft || draft_had >= draft_rows)) return;
+  TextLimits limits{.items = batch,
+                    .prompt_rows = std::max(rows, options.prompt_rows),
+                    .tokens = options.most_tokens,
+                    .window = options.method.window,
+                    .kv = storage,
+                    .laws = keeps_laws(options.method)};
+  std::int64_t draft_room = draft_rows;
   if (loop != nullptr) {
     expects(loop->idle(), "an idle loop is replaced");
-    const TextTimes& times = loop->times();
-    past.tokens += times.tokens;
-    past.prompts += times.prompts;
-    past.judge += times.judge;
-    past.token_passes += times.token_passes;
-    past.prompt_passes += times.prompt_passes;
-    past.tokens_written += times.tokens_written;
-    rows += rows / 4;
+    past = sum_of(past, loop->times());
+    const auto grown = [](std::int64_t old, std::int64_t now) {
+      return old >= now ? old : now + now / 4;
+    };
+    limits.prompt_rows = std::max(limits.prompt_rows, grown(had, rows));
+    draft_room = grown(draft_had, draft_rows);
     loop.reset();  // before the new one: both together may not fit
   }
-  loop = std::make_unique<TextLoop>(model->text(),
-                                    TextLimits{.items = options.batch_size,
-                                               .prompt_rows = std::max(rows, options.prompt_rows),
-                                               .tokens = options.most_tokens,
-                                               .window = options.method.window,
-                                               .kv = storage,
-                                               .laws = keeps_laws(options.method)},
-                                    parts->parts(), controller ? &*controller : nullptr);
+  while (!make_loop(limits, draft_room)) {
+    if (limits.prompt_rows > rows || draft_room > draft_rows) {
+      limits.prompt_rows = rows;
+      draft_room = draft_rows;
+    } else if (limits.items > 1) {
+      limits.items /= 2;
+    } else {
+      const TextModelConfig& config = model->spec().text.model;
+      const std::size_t bytes = TextLoop::bytes(config, *backend, limits) +
+                                (draft ? draft->bytes(*backend, limits, draft_rows) : 0);
+      throw Error({.kind = ErrorKind::kMemory,
+                   .code = "E_TEXT_MEMORY",
+                   .where = "one text at a time, a prompt of " + std::to_string(rows) + " rows",
+                   .expected = std::to_string(bytes) + " bytes",
+                   .found = "allocation refused",
+                   .hint = "try --dtype bf16, a smaller --max-tokens or --prune"});
+    }
+  }
+  if (limits.items == batch) return;
+  listener->on_notice("not enough memory for " + std::to_string(batch) +
+                      " texts at once: " + std::to_string(limits.items) + " from here on");
+  batch = limits.items;
 }
 
 // Room for the text that waits, or its failure.
 void CaptionPipeline::State::make_room(std::int64_t rows) {
   try {
-    fit_loop(rows);
+    fit_loop(rows, waiting.front()->draft_rows());
   } catch (const Error& error) {  // the boundary of one item
     if (error.info().kind != ErrorKind::kMemory) throw;
     const std::unique_ptr<Work> work = std::move(waiting.front());
@@ -206,53 +262,90 @@ void CaptionPipeline::State::make_room(std::int64_t rows) {
   }
 }
 
-std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(
-    PreparedPictures& prepared, std::uint64_t number) {
+// Takes what is ready, so much that the encoder is well filled; waits for the first if asked to.
+void CaptionPipeline::State::arrive(PictureQueue& queue, bool wait) {
+  constexpr std::size_t kViews = 4;
+  std::size_t views = 0;
+  while (views < kViews && arrived.size() < static_cast<std::size_t>(batch)) {
+    auto prepared = queue.take(wait && arrived.empty());
+    if (!prepared) break;
+    const std::uint64_t place = arrivals++;
+    const std::uint64_t number = prepared->request.number.value_or(place);
+    for (const PreprocessedPicture& picture : prepared->pictures) views += picture.views.size();
+    arrived.push_back({std::move(*prepared), number, {}, 0});
+  }
+  if (arrived.size() > 1) look_at_arrived();
+}
+
+// Whether the encoder may run for it beside others: it will be needed, and nobody watches.
+bool CaptionPipeline::State::can_look(const Arrival& arrival) const {
+  if (arrival.prepared.error || arrival.prepared.pictures.empty()) return false;
+  try {
+    std::vector<PreprocessPlan> plans;
+    for (const PreprocessedPicture& picture : arrival.prepared.pictures) {
+      plans.push_back(picture.plan);
+    }
+    model->prompt_ids(arrival.prepared.request.prompt, plans);
+    return pruner == nullptr ||
+           !VisualEncoder::watched({*pruner, pruned_model_of(*model, 1), options.prune.budget,
+                                    options.seed, arrival.number});
+  } catch (const Error&) {  // said when it is admitted
+    return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+// One run of the encoder for the pictures that arrived together.
+void CaptionPipeline::State::look_at_arrived() {
+  std::vector<const PreprocessedPicture*> pictures;
+  std::vector<Arrival*> those;
+  for (Arrival& arrival : arrived) {
+    if (!can_look(arrival)) continue;
+    those.push_back(&arrival);
+    for (const PreprocessedPicture& picture : arrival.prepared.pictures) {
+      pictures.push_back(&picture);
+    }
+  }
+  if (those.size() < 2) return;
+  const Clock::time_point begin = Clock::now();
+  std::vector<EncodedPicture> seen;
+  try {
+    seen = model->pictures().look(pictures);
+  } catch (const Error&) {  // each alone then, so that the one at fault is known
+    return;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  auto next = std::make_move_iterator(seen.begin());
+  for (Arrival* arrival : those) {
+    const auto end = next + static_cast<std::ptrdiff_t>(arrival->prepared.pictures.size());
+    arrival->seen.assign(next, end);
+    arrival->seconds = since(begin) / static_cast<double>(those.size());
+    next = end;
+  }
+}
+
+std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(Arrival& arrival) {
+  const PreparedPictures& prepared = arrival.prepared;
+  const std::uint64_t number = arrival.number;
   auto work = std::make_unique<Work>();
   Caption& caption = work->caption;
   caption.id = prepared.request.id;
   caption.sizes = prepared.sizes;
   caption.notes = prepared.notes;
   caption.seconds.read = prepared.seconds;
-  work->start = Clock::now();
+  work->start = Clock::now() - std::chrono::duration_cast<Clock::duration>(
+                                   std::chrono::duration<double>(arrival.seconds));
   if (prepared.error) throw Error(*prepared.error);
-  const VisualEncoder& encoder = model->pictures();
-  const TextModel& text = model->text();
-  const ModelConfig& language = text.config().transformer;
-  std::vector<PromptPicture> pictures;
-  std::vector<PreprocessPlan> plans;
-  for (const PreprocessedPicture& picture : prepared.pictures) plans.push_back(picture.plan);
-  // First: it refuses what no prompt can hold.
-  const std::vector<std::int32_t> ids = model->prompt_ids(prepared.request.prompt, plans);
-  for (const PreprocessedPicture& picture : prepared.pictures) {
-    PromptPicture& out = pictures.emplace_back();
-    if (pruner != nullptr) {
-      const PrunedModel facts = pruned_model(static_cast<std::int64_t>(picture.views.size()));
-      work->sessions.push_back(std::make_unique<PruneSession>(*pruner, facts, options.prune.budget,
-                                                              options.seed, number));
-      out.session = work->sessions.back().get();
-    }
-    out.visual = encoder.encode(picture, model->spec().three_axes(), out.session);
-    caption.visual_tokens += out.visual.total;
-  }
-  PromptRows rows = build_prompt(text, ids, model->spec().image_id, std::move(pictures));
-  caption.seconds.encode = since(work->start);
-  for (const auto& session : work->sessions) caption.seconds.select += session->seconds();
+  work->prompt = make_picture_prompt(*model, prepared.request.prompt, prepared.pictures,
+                                     pruning(number), options.most_tokens, arrival.seen);
+  PromptRows& rows = work->prompt.rows;
+  caption.visual_tokens = work->prompt.visual_tokens;
+  caption.seconds.select = work->prompt.select_seconds();
   caption.prompt_tokens = rows.rows.shape()[0];
-  const std::int64_t most = language.rope.positions;
-  const std::int64_t length = std::max(rows.next_place, caption.prompt_tokens);
-  if (length + options.most_tokens > most) {
-    throw Error({.kind = ErrorKind::kGeneral,
-                 .code = "E_PROMPT_LENGTH",
-                 .where = "prompt",
-                 .expected = "at most " + std::to_string(most - options.most_tokens) +
-                             " rows of prompt beside " + std::to_string(options.most_tokens) +
-                             " tokens of text",
-                 .found = std::to_string(length)});
-  }
-  caption.kept = std::move(rows.kept);
-  for (const VisualBlock& block : caption.kept) caption.kept_tokens += block.count();
-  work->cuts = std::move(rows.cuts);
+  caption.kept = rows.kept;
+  caption.kept_tokens = count_tokens(caption.kept);
   work->item.rows = std::move(rows.rows);
   work->item.places = std::move(rows.places);
   work->item.next_place = rows.next_place;
@@ -262,9 +355,27 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(
   work->item.law = law;
   work->item.seed = options.seed;
   work->item.item = number;
-  work->item.cuts = work->cuts.get();
+  work->item.cuts = rows.cuts.get();
   work->stream.emplace(model->tokenizer());
+  if (draft) prepare_draft(prepared, *work);
+  caption.seconds.encode = since(work->start);
   return work;
+}
+
+// What the draft cannot take, the text does without.
+void CaptionPipeline::State::prepare_draft(const PreparedPictures& prepared, Work& work) const {
+  Caption& caption = work.caption;
+  const bool own = !prepared.draft_pictures.empty();
+  try {
+    if (prepared.draft_error) throw Error(*prepared.draft_error);
+    work.draft = draft->prepare(prepared.request.prompt,
+                                own ? prepared.draft_pictures : prepared.pictures, work.item);
+    caption.draft = draft->name();
+    caption.seconds.draft = work.draft->seconds;
+  } catch (const Error& error) {
+    if (error.info().kind != ErrorKind::kGeneral) throw;
+    caption.notes.push_back("written without the draft model: " + format_error(error.info()));
+  }
 }
 
 void CaptionPipeline::State::fail(Caption caption, const ErrorInfo& error) {
@@ -273,21 +384,35 @@ void CaptionPipeline::State::fail(Caption caption, const ErrorInfo& error) {
   listener->on_caption(std::move(caption));
 }
 
-void CaptionPipeline::State::admit(PreparedPictures prepared, std::uint64_t number) {
+// The next of those that arrived, to be written or failed.
+void CaptionPipeline::State::admit() {
+  Arrival arrival = std::move(arrived.front());
+  arrived.pop_front();
+  const PreparedPictures& prepared = arrival.prepared;
+  ErrorInfo why;
   try {
-    waiting.push_back(prepare(prepared, number));
+    waiting.push_back(prepare(arrival));
+    return;
   } catch (const Error& error) {  // the boundary of one item
-    Caption caption;
-    caption.id = prepared.request.id;
-    caption.sizes = prepared.sizes;
-    caption.notes = prepared.notes;
-    caption.seconds.read = prepared.seconds;
-    fail(std::move(caption), error.info());
+    why = error.info();
+  } catch (const std::bad_alloc&) {
+    why = {.kind = ErrorKind::kMemory,
+           .code = "E_PICTURE_MEMORY",
+           .where = "encoding",
+           .expected = "memory for the picture's rows",
+           .found = "none left"};
   }
+  Caption caption;
+  caption.id = prepared.request.id;
+  caption.sizes = prepared.sizes;
+  caption.notes = prepared.notes;
+  caption.seconds.read = prepared.seconds;
+  fail(std::move(caption), why);
 }
 
 void CaptionPipeline::State::start(std::unique_ptr<Work> work) {
   const std::size_t slot = loop->add(std::move(work->item));
+  if (work->draft) draft->set_text(slot, *work->draft);
   at_work[slot] = std::move(work);
 }
 
@@ -306,16 +431,11 @@ void CaptionPipeline::State::on_done(std::size_t slot, TextResult&& result) {
   caption.passes = result.passes;
   caption.meters = std::move(result.meters);
   caption.seconds.total = since(work->start);
-  caption.seconds.select = 0;
-  for (const auto& session : work->sessions) {
-    caption.seconds.select += session->seconds();
-    if (session->source() != RowSource::kNone) caption.prune_source = session->source();
-  }
-  if (work->cuts != nullptr) {
-    caption.kept = work->cuts->blocks();
-    caption.kept_tokens = 0;
-    for (const VisualBlock& block : caption.kept) caption.kept_tokens += block.count();
-  }
+  caption.seconds.select = work->prompt.select_seconds();
+  caption.prune_source = work->prompt.source();
+  caption.kept = work->prompt.kept();
+  caption.kept_tokens = count_tokens(caption.kept);
+  if (work->draft) caption.draft_kept_tokens = work->draft->kept_tokens();
   if (result.status == DecodeStatus::kFailed) {
     return fail(std::move(caption), result.error);
   }
@@ -338,23 +458,17 @@ DType CaptionPipeline::storage() const { return state_->storage; }
 const Backend& CaptionPipeline::backend() const { return *state_->backend; }
 
 TextTimes CaptionPipeline::times() const {
-  TextTimes out = state_->past;
-  if (state_->loop == nullptr) return out;
-  const TextTimes& now = state_->loop->times();
-  out.tokens += now.tokens;
-  out.prompts += now.prompts;
-  out.judge += now.judge;
-  out.token_passes += now.token_passes;
-  out.prompt_passes += now.prompt_passes;
-  out.tokens_written += now.tokens_written;
-  return out;
+  return state_->loop == nullptr ? state_->past : sum_of(state_->past, state_->loop->times());
 }
 
 std::string CaptionPipeline::window_report() const {
   return state_->controller ? state_->controller->why() : std::string();
 }
 
-void CaptionPipeline::load() { state_->model->load(*state_->backend, state_->storage); }
+void CaptionPipeline::load() {
+  state_->model->load(*state_->backend, state_->storage);
+  if (state_->draft) state_->draft->load(*state_->backend, state_->options.storage);
+}
 
 bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& next,
                           CaptionListener& listener) {
@@ -364,38 +478,39 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
   state.loop.reset();
   state.at_work.clear();
   state.waiting.clear();
+  state.arrived.clear();
+  state.arrivals = 0;
   state.past = {};
-  PictureQueue queue(next, state.model->spec().policy, {.helper = state.options.helper},
-                     static_cast<std::size_t>(std::max<std::int64_t>(state.options.batch_size, 2)));
-  std::uint64_t number = 0;
+  state.batch = state.options.batch_size;
+  PictureQueue queue(next, state.model->spec(), {.helper = state.options.helper},
+                     static_cast<std::size_t>(std::max<std::int64_t>(state.options.batch_size, 2)),
+                     state.draft ? state.draft->picture_spec() : nullptr);
   bool stopped = false;
   while (true) {
     const bool idle = state.loop == nullptr || state.loop->idle();
     if (state.waiting.empty() && (state.loop == nullptr || !state.loop->full()) && !stopped) {
       // Waits only when there is nothing else to do.
-      if (auto prepared = queue.take(idle)) {
-        const std::uint64_t place = number++;
-        const std::uint64_t key = prepared->request.number.value_or(place);
-        state.admit(std::move(*prepared), key);
-      }
+      if (state.arrived.empty()) state.arrive(queue, idle);
+      if (!state.arrived.empty()) state.admit();
     }
     if (!state.waiting.empty()) {
       const std::int64_t rows = state.waiting.front()->item.rows.shape()[0];
       if (idle) state.make_room(rows);
       if (state.waiting.empty()) continue;  // there was none for it
-      if (!state.loop->full() && rows <= state.loop->limits().prompt_rows) {
+      if (!state.loop->full() && state.has_room(*state.waiting.front())) {
         state.start(std::move(state.waiting.front()));
         state.waiting.pop_front();
       }
     }
     if (state.loop != nullptr && !state.loop->idle()) {
       state.loop->step(state);
-    } else if (state.waiting.empty() && (stopped || queue.over())) {
+    } else if (state.waiting.empty() && (stopped || (state.arrived.empty() && queue.over()))) {
       // Whoever reads the inputs may have ended them for a stop.
       return !stopped && listener.on_pass() != Flow::kStop;
     }
     if (!stopped && listener.on_pass() == Flow::kStop) {
       stopped = true;
+      state.arrived.clear();
       queue.stop();
     }
   }

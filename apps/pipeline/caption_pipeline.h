@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/pipeline/caption_draft.h"
 #include "apps/pipeline/generate_pipeline.h"
 #include "apps/pipeline/prune_session.h"
 #include "engine/core/error.h"
@@ -24,11 +25,12 @@ struct CaptionOptions {
   std::string device = "auto";
   int threads = 0;               // 0 = one per core
   std::optional<DType> storage;  // empty = as the checkpoint stores it
-  std::int64_t batch_size = 1;   // texts at once
+  std::int64_t batch_size = 1;   // texts at once; fewer where memory does not last
   std::int64_t most_tokens = 256;
   std::int64_t prompt_rows = 0;  // room for a prompt; 0 = grows with the prompts
   DecodeMethod method;           // texts keep their law: rules that bend it are refused
   PruneChoice prune;
+  DraftChoice draft;        // for methods of the drafter "model"
   SamplingChoice sampling;  // greedy unless a temperature is given
   std::uint64_t seed = 0;
   std::filesystem::path helper;  // the picture reader; empty = beside the program
@@ -57,6 +59,7 @@ struct CaptionSeconds {
   double select = 0;  // selections
   double first = 0;   // from encoding to the first token
   double total = 0;   // from encoding to the last one
+  double draft = 0;   // the draft model's part of encode: its own encoder, selections, prompt
 };
 
 struct Caption {
@@ -69,9 +72,11 @@ struct Caption {
   std::int64_t prompt_tokens = 0;                   // rows of the prompt as it entered layer 0
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // kept_tokens: behind the last cut
   RowSource prune_source = RowSource::kNone;
+  std::string draft;                   // name of the model that drafted; empty = none
+  std::int64_t draft_kept_tokens = 0;  // visual tokens behind the last cut of its own prompt
   std::vector<std::array<std::int64_t, 2>> sizes;  // pixels of each picture, width and height
-  std::vector<std::string> notes;                  // of the picture reader
-  std::vector<VisualBlock> kept;  // of each picture, in front of the LLM or behind it
+  std::vector<std::string> notes;  // of the picture reader; why a text had no draft model
+  std::vector<VisualBlock> kept;   // of each picture, in front of the LLM or behind it
   DecodeMeters meters;
   CaptionSeconds seconds;
 };
@@ -82,6 +87,8 @@ class CaptionListener {
   // More of a text; called as tokens come to stand.
   virtual void on_text(const std::string& /*id*/, std::string_view /*more*/) {}
   virtual void on_caption(Caption&& caption) = 0;
+  // What the run's owner should hear of, once: fewer texts at once than asked for.
+  virtual void on_notice(std::string_view /*text*/) {}
   // Asked between passes. kStop: no new pictures, texts at work are finished.
   virtual Flow on_pass() { return Flow::kContinue; }
 };

@@ -79,15 +79,14 @@ void prune_behind_projector(const TextModel& model, std::span<const std::int32_t
   }
 }
 
-// Number of a token in its whole picture. Tokens of three axes are found by their place.
-std::map<std::size_t, std::size_t> row_of_number(
-    const VisualBlock& block, const std::vector<std::array<std::int32_t, 3>>& grid) {
-  std::map<std::size_t, std::size_t> out;
+// The number in its whole picture of each token of the block. Tokens of three axes are found by
+// their place.
+std::vector<std::size_t> numbers_of(const VisualBlock& block,
+                                    const std::vector<std::array<std::int32_t, 3>>& grid) {
   std::map<std::array<std::int32_t, 3>, std::size_t> number;
   for (std::size_t i = 0; i < grid.size(); ++i) number[grid[i]] = i;
-  for (std::size_t row = 0; row < block.tokens.size(); ++row) {
-    out[number.at(block.tokens[row].position)] = row;
-  }
+  std::vector<std::size_t> out;
+  for (const VisualToken& token : block.tokens) out.push_back(number.at(token.position));
   return out;
 }
 
@@ -124,26 +123,33 @@ PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> id
   std::vector<Source> sources;
   std::vector<std::int64_t> text_rows;
   std::size_t picture = 0, token = 0;
-  std::map<std::size_t, std::size_t> rows;
+  std::vector<std::size_t> numbers;
   const auto behind_last = static_cast<std::size_t>(behind - ids.begin());
   std::vector<std::vector<std::size_t>> order(pictures.size());  // rows in the order of the prompt
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto row = static_cast<std::int64_t>(sources.size());
+  for (std::size_t i = 0; i < ids.size();) {
     if (ids[i] != image_id) {
-      if (i >= behind_last) text_rows.push_back(row);
+      if (i >= behind_last) text_rows.push_back(static_cast<std::int64_t>(sources.size()));
       sources.push_back({-1, out.text.size()});
       out.text.push_back(ids[i]);
       out.places.push_back(whole.of_id[i]);
+      ++i;
       continue;
     }
-    if (token == 0) rows = row_of_number(pictures[picture].visual.block, grids[picture]);
-    if (const auto found = rows.find(token); found != rows.end()) {
-      sources.push_back({static_cast<std::int64_t>(picture), found->second});
-      out.places.push_back(whole.of_id[i]);
-      placed[picture].rows.push_back(row);
-      order[picture].push_back(found->second);
+    // Placeholders side by side take their rows in the order of the block, which a method may have
+    // changed.
+    if (token == 0) numbers = numbers_of(pictures[picture].visual.block, grids[picture]);
+    std::size_t end = token + 1;
+    while (end < grids[picture].size() && ids[i + end - token] == image_id) ++end;
+    for (std::size_t row = 0; row < numbers.size(); ++row) {
+      if (numbers[row] < token || numbers[row] >= end) continue;
+      placed[picture].rows.push_back(static_cast<std::int64_t>(sources.size()));
+      sources.push_back({static_cast<std::int64_t>(picture), row});
+      out.places.push_back(whole.of_id[i + numbers[row] - token]);
+      order[picture].push_back(row);
     }
-    if (++token == grids[picture].size()) {
+    i += end - token;
+    token = end;
+    if (token == grids[picture].size()) {
       token = 0;
       ++picture;
     }

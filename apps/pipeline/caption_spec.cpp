@@ -197,8 +197,8 @@ ResampleFilter filter_of(const JsonReader& reader, ResampleFilter fallback) {
 
 // The family's published policy with the sizes and constants of these files.
 PreprocessPolicy read_policy(const FamilyRow& row, const JsonReader& config,
-                             const VisionTower& tower, const fs::path& folder) {
-  const std::optional<Json> json = read_json(folder / "preprocessor_config.json");
+                             const VisionTower& tower, const std::optional<Json>& json,
+                             const fs::path& folder) {
   static const Json kEmpty = Json::object();
   const std::string file = (folder / "preprocessor_config.json").string();
   const JsonReader own(json ? *json : kEmpty, file);
@@ -228,6 +228,7 @@ PreprocessPolicy read_policy(const FamilyRow& row, const JsonReader& config,
   if (policy.mode == ResizeMode::kTiles) {
     const JsonReader size = sub_config(own, "size");
     policy.longest = size.integer_or("longest_edge", policy.longest, 1, kMaxSide);
+    policy.split = own.boolean_or("do_image_splitting", policy.split);
   }
   if (policy.mode == ResizeMode::kPinpoints && config.has("image_grid_pinpoints")) {
     policy.pinpoints = read_pinpoints(config, policy.side);
@@ -235,35 +236,59 @@ PreprocessPolicy read_policy(const FamilyRow& row, const JsonReader& config,
   return policy;
 }
 
-}  // namespace
+// LLaVA-OneVision cuts no tiles of pictures that share a prompt: each is padded to a square with
+// the mean colour, one view, one newline behind it.
+PreprocessPolicy whole_views(PreprocessPolicy policy) {
+  policy.mode = ResizeMode::kPadToSquare;
+  policy.newline_at_end = true;
+  for (std::size_t i = 0; i < 3; ++i) {
+    policy.background[i] =
+        static_cast<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
+  }
+  return policy;
+}
 
-bool is_caption_model(const fs::path& folder) {
-  const fs::path path = folder / "config.json";
-  if (!file_exists(path)) return false;
-  const Json config = parse_json(read_file(path, std::size_t{1} << 20), path.string());
+bool describes(const Json& config) {
   if (!config.is_object() || row_of(type_of(config)) == nullptr) return false;
   // A Janus that only paints has no understanding half.
   const auto vision = config.find("vision_config");
   return vision != config.end() && !vision->is_null();
 }
 
+}  // namespace
+
+std::string caption_families() {
+  std::string list;
+  for (const FamilyRow& known : family_rows()) {
+    list += (list.empty() ? "" : ", ") + std::string(known.type);
+  }
+  return list;
+}
+
+bool is_caption_model(const fs::path& folder) {
+  const std::optional<Json> config = read_json(folder / "config.json");
+  return config && describes(*config);
+}
+
 CaptionSpec read_caption_spec(const fs::path& folder) {
   const fs::path path = folder / "config.json";
-  const std::string file = path.string();
-  const auto whole =
-      std::make_shared<const Json>(parse_json(read_file(path, std::size_t{1} << 20), file));
+  auto config = std::make_shared<const Json>(
+      parse_json(read_file(path, std::size_t{1} << 20), path.string()));
+  return parse_caption_spec(std::move(config), read_json(folder / "preprocessor_config.json"),
+                            folder);
+}
+
+CaptionSpec parse_caption_spec(std::shared_ptr<const Json> whole,
+                               const std::optional<Json>& preprocessor, const fs::path& folder) {
+  const std::string file = (folder / "config.json").string();
   const Json& config = *whole;
   const FamilyRow* row = config.is_object() ? row_of(type_of(config)) : nullptr;
-  if (row == nullptr || !is_caption_model(folder)) {
-    std::string list;
-    for (const FamilyRow& known : family_rows()) {
-      list += (list.empty() ? "" : ", ") + std::string(known.type);
-    }
+  if (row == nullptr || !describes(config)) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_FAMILY",
                  .file = file,
                  .where = "model_type",
-                 .expected = "a family that describes pictures: " + list,
+                 .expected = "a family that describes pictures: " + caption_families(),
                  .found = !config.is_object() ? "no object"
                           : row != nullptr
                               ? type_of(config) + ", which has no vision_config: it only paints"
@@ -297,7 +322,8 @@ CaptionSpec read_caption_spec(const fs::path& folder) {
          .expected = std::to_string(spec.tower.projector.out_width()) + ", the projector's width",
          .found = std::to_string(language.model.width)});
   }
-  spec.policy = read_policy(*row, reader, spec.tower, folder);
+  spec.policy = read_policy(*row, reader, spec.tower, preprocessor, folder);
+  if (spec.family == "llava_onevision") spec.together = whole_views(spec.policy);
   spec.title = std::string(row->title) + " " + std::to_string(language.model.layers) + "x" +
                std::to_string(language.model.width);
   const std::int64_t wanted = reader.integer_or(

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,17 +22,26 @@ struct CaptionSpec {
   TextSpec text;
   VisionTower tower;
   PreprocessPolicy policy;
-  std::int32_t image_id = -1;  // the id that stands for a visual token
-  std::string image_token;     // the same as it is written
-  std::string newline_name;    // tensor behind each row of tiles; empty = none
+  std::optional<PreprocessPolicy> together;  // of pictures that share a prompt; none = the same
+  std::int32_t image_id = -1;                // the id that stands for a visual token
+  std::string image_token;                   // the same as it is written
+  std::string newline_name;                  // tensor behind each row of tiles; empty = none
   std::vector<std::int32_t> stops;
   std::shared_ptr<const Json> config;  // config.json
 
+  const PreprocessPolicy& policy_of(std::size_t pictures) const {
+    return pictures > 1 && together ? *together : policy;
+  }
   bool three_axes() const { return text.model.transformer.rope.three_axes(); }
 };
 
 // Reads config.json and preprocessor_config.json alone. Error kModel.
 CaptionSpec read_caption_spec(const std::filesystem::path& folder);
+// The same from what these files hold; `folder` is their place in messages.
+CaptionSpec parse_caption_spec(std::shared_ptr<const Json> config,
+                               const std::optional<Json>& preprocessor,
+                               const std::filesystem::path& folder);
+std::string caption_families();  // "llava, llava_next, ..."
 // Whether the folder's config.json names a family that describes pictures.
 bool is_caption_model(const std::filesystem::path& folder);
 

@@ -78,6 +78,15 @@ class Evaluation {
   Scene scene(SceneSplit split, std::int64_t index) const {
     return sample_scene(request_.scene_seed, split, static_cast<std::uint64_t>(index));
   }
+  // Scenes that are held out, and those of the prompts: a judge may know some less well.
+  std::vector<SceneSplit> ceiling_splits() const {
+    if (request_.ceiling < 2) return {};
+    std::vector<SceneSplit> out = {SceneSplit::kVal};
+    for (const SceneSplit split : request_.splits) {
+      if (std::find(out.begin(), out.end(), split) == out.end()) out.push_back(split);
+    }
+    return out;
+  }
   Flow progress(const std::string& what, std::int64_t done, std::int64_t of) {
     const Flow flow =
         listener_.on_progress ? listener_.on_progress(what, done, of) : Flow::kContinue;
@@ -96,7 +105,8 @@ class Evaluation {
   // could not be painted (no pixels) has nothing right.
   bool judge(std::span<const Image> pictures, const std::string& what);
 
-  void judge_true_renders(int side);
+  std::vector<SceneAttributes> judge_true_renders(SceneSplit split, int side);
+  void judge_mismatches(std::span<const SceneAttributes> truths);
   void judge_reconstructions(const OpenedModel& model);
   // Of the pictures judged last.
   std::vector<Marks> marks_of(std::span<const SceneAttributes> truths) const {
@@ -139,18 +149,22 @@ bool Evaluation::judge(std::span<const Image> pictures, const std::string& what)
   return true;
 }
 
-void Evaluation::judge_true_renders(int side) {
+std::vector<SceneAttributes> Evaluation::judge_true_renders(SceneSplit split, int side) {
   std::vector<SceneAttributes> truths;
   std::vector<Image> pictures;
   for (std::int64_t i = 0; i < request_.ceiling; ++i) {
-    const Scene truth = scene(SceneSplit::kVal, i);
+    const Scene truth = scene(split, i);
     truths.push_back(attributes_of(truth));
     pictures.push_back(to_image(render_scene(truth, side)));
   }
-  if (!judge(pictures, "true renders")) return;
-  add_row("true renders (ceiling)", marks_of(truths));
+  std::string name = "true renders";
+  if (split != SceneSplit::kVal) name = std::string(name_of(split)) + " " + name;
+  if (judge(pictures, name)) add_row(name + " (ceiling)", marks_of(truths));
+  return truths;
+}
 
-  // Each picture against the caption of the next scene that differs from its own.
+// Each picture judged last against the caption of the next scene that differs from its own.
+void Evaluation::judge_mismatches(std::span<const SceneAttributes> truths) {
   std::vector<double> accepted;
   for (std::size_t i = 0; i < truths.size(); ++i) {
     for (std::size_t step = 1; step < truths.size(); ++step) {
@@ -255,7 +269,12 @@ EvalScenesReport Evaluation::run() {
     const OpenedModel model = open_model(reference.open_name);
     check_fit(model.spec, reference.shown_name, *judge_);
     report_.model = reference.shown_name;
-    if (request_.ceiling > 1) judge_true_renders(static_cast<int>(model.spec.image_width()));
+    const auto side = static_cast<int>(model.spec.image_width());
+    for (const SceneSplit split : ceiling_splits()) {
+      const std::vector<SceneAttributes> truths = judge_true_renders(split, side);
+      if (report_.stopped) return std::move(report_);
+      if (split == SceneSplit::kVal) judge_mismatches(truths);
+    }
     if (!report_.stopped && request_.reconstructions > 0) judge_reconstructions(model);
   }
   if (report_.stopped) return std::move(report_);

@@ -22,7 +22,7 @@ struct EvalScenesRequest {
   std::uint64_t scene_seed = 1000;  // of the prompts: scenes 0, 1, ... of each split
   std::vector<SceneSplit> splits = {SceneSplit::kVal, SceneSplit::kHoldout};
   std::int64_t prompts = 200;          // of each split
-  std::int64_t ceiling = 1000;         // true renders, and mismatched pairs of them
+  std::int64_t ceiling = 1000;         // true renders of val and of each split; mismatched pairs
   std::int64_t reconstructions = 200;  // renders through the tokenizer
   std::int64_t floor = 100;            // prompts painted by the untrained model; 0 = leave it out
 };

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "apps/pipeline/caption_model.h"
+#include "apps/pipeline/caption_weights.h"
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
 #include "engine/families/open_model.h"
@@ -204,11 +205,7 @@ void note_captioner(FoundModel& model) {
     model.family = opened->spec().family;
     model.title = opened->spec().title;
     model.licence = "as its card says";
-    for (const auto& list : {opened->spec().text.tensors(), tower_tensors(opened->spec().tower)}) {
-      for (const TensorSpec& tensor : list) {
-        model.parameters += static_cast<std::uint64_t>(tensor.shape.elements());
-      }
-    }
+    model.parameters = static_cast<std::uint64_t>(parameter_count(opened->spec()));
   } catch (const Error& error) {  // part of the result, as above
     model.problem = error.what();
   }

@@ -12,8 +12,10 @@ constexpr std::size_t kAheadBytes = std::size_t{512} << 20;
 
 std::size_t bytes_of(const PreparedPictures& prepared) {
   std::size_t sum = 0;
-  for (const PreprocessedPicture& picture : prepared.pictures) {
-    for (const EncoderView& view : picture.views) sum += view.values.size() * sizeof(float);
+  for (const auto* pictures : {&prepared.pictures, &prepared.draft_pictures}) {
+    for (const PreprocessedPicture& picture : *pictures) {
+      for (const EncoderView& view : picture.views) sum += view.values.size() * sizeof(float);
+    }
   }
   return sum;
 }
@@ -27,10 +29,11 @@ Picture as_picture(const Image& image) {
 }  // namespace
 
 PictureQueue::PictureQueue(std::function<std::optional<CaptionRequest>()> next,
-                           const PreprocessPolicy& policy, PictureReaderOptions reader,
-                           std::size_t ahead)
+                           const CaptionSpec& spec, PictureReaderOptions reader, std::size_t ahead,
+                           const CaptionSpec* draft)
     : next_(std::move(next)),
-      policy_(policy),
+      spec_(spec),
+      draft_(draft),
       reader_options_(std::move(reader)),
       ahead_(ahead),
       thread_([this] { work(); }) {}
@@ -51,24 +54,43 @@ bool PictureQueue::over() const {
   return ended_ && ready_.empty() && !thrown_;  // take() tells of what was thrown
 }
 
+// Where the draft's policy is another one. A picture that it cannot take costs drafts, not the
+// text.
+void PictureQueue::prepare_for_draft(const PreprocessPolicy& policy, const Picture& picture,
+                                     PreparedPictures& out) const {
+  if (draft_ == nullptr || out.draft_error) return;
+  const PreprocessPolicy& own = draft_->policy_of(out.request.pictures.size());
+  if (own == policy) return;
+  try {
+    out.draft_pictures.push_back(preprocess(own, picture));
+  } catch (const Error& error) {
+    out.draft_error = error.info();
+    out.draft_pictures.clear();
+  }
+}
+
 PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& reader) const {
   PreparedPictures out;
   const auto start = std::chrono::steady_clock::now();
   out.request = std::move(request);
   try {
+    const PreprocessPolicy& policy = spec_.policy_of(out.request.pictures.size());
     for (const PictureSource& source : out.request.pictures) {
       const Picture picture = source.image          ? as_picture(*source.image)
                               : source.file.empty() ? reader.decode(source.bytes, source.name)
                                                     : reader.read(source.file);
       out.sizes.push_back({picture.width, picture.height});
       for (const std::string& note : picture.notes) out.notes.push_back(note);
-      out.pictures.push_back(preprocess(policy_, picture));
+      out.pictures.push_back(preprocess(policy, picture));
+      prepare_for_draft(policy, picture, out);
     }
   } catch (const Error& error) {  // the boundary of one item
     out.error = error.info();
     out.pictures.clear();
+    out.draft_pictures.clear();
   } catch (const std::bad_alloc&) {
     out.pictures.clear();
+    out.draft_pictures.clear();
     out.error = ErrorInfo{.kind = ErrorKind::kMemory,
                           .code = "E_PICTURE_MEMORY",
                           .where = out.request.id,

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "apps/pipeline/caption_pipeline.h"
+#include "apps/pipeline/caption_spec.h"
 #include "vision/image/picture_reader.h"
 #include "vision/image/preprocess.h"
 
@@ -23,14 +24,18 @@ struct PreparedPictures {
   std::vector<std::string> notes;
   std::optional<ErrorInfo> error;
   double seconds = 0;
+  // As a draft model's policy has them; none when it sees the same ones or no pictures at all.
+  std::vector<PreprocessedPicture> draft_pictures;
+  std::optional<ErrorInfo> draft_error;  // that policy cannot take them
 };
 
 class PictureQueue {
  public:
   // `next` is called on the queue's thread, one call at a time; what it throws ends the queue and
-  // comes out of take().
-  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const PreprocessPolicy& policy,
-               PictureReaderOptions reader, std::size_t ahead);
+  // comes out of take(). `spec` says how pictures are prepared, `draft` how they are for a draft
+  // model, null if for none; both are borrowed.
+  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const CaptionSpec& spec,
+               PictureReaderOptions reader, std::size_t ahead, const CaptionSpec* draft = nullptr);
   ~PictureQueue();
   PictureQueue(const PictureQueue&) = delete;
   PictureQueue& operator=(const PictureQueue&) = delete;
@@ -45,9 +50,12 @@ class PictureQueue {
  private:
   void work();
   PreparedPictures prepare(CaptionRequest request, PictureReader& reader) const;
+  void prepare_for_draft(const PreprocessPolicy& policy, const Picture& picture,
+                         PreparedPictures& out) const;
 
   std::function<std::optional<CaptionRequest>()> next_;
-  PreprocessPolicy policy_;
+  const CaptionSpec& spec_;
+  const CaptionSpec* draft_;
   PictureReaderOptions reader_options_;
   std::size_t ahead_;
   mutable std::mutex mutex_;

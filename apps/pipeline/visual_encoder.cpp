@@ -17,6 +17,15 @@ bool works_on_patches(const Hook& hook) {
          hook.point == HookPoint::kAfterEncoder;
 }
 
+std::vector<EncoderInput> inputs_of(const PreprocessedPicture& picture) {
+  std::vector<EncoderInput> inputs;
+  for (const EncoderView& view : picture.views) {
+    const Shape shape{3, view.height, view.width};
+    inputs.push_back({.pixels = {DType::kF32, shape, view.values.data(), Device{}}});
+  }
+  return inputs;
+}
+
 // Methods that look at patches need patches that become tokens as they are.
 void refuse_patch_methods(const PruneSession& session, const std::string& family, bool always) {
   for (const Hook& hook : session.hooks()) {
@@ -70,8 +79,31 @@ std::vector<float> VisualEncoder::host_floats(const Tensor& tensor) const {
   return {data, data + host.shape().elements()};
 }
 
+bool VisualEncoder::watched(const PruneSession& session) {
+  return std::any_of(session.hooks().begin(), session.hooks().end(), works_on_patches);
+}
+
+std::vector<EncodedPicture> VisualEncoder::look(
+    std::span<const PreprocessedPicture* const> pictures) const {
+  constexpr std::size_t kViewsAtOnce = 4;
+  std::vector<EncoderInput> inputs;
+  for (const PreprocessedPicture* picture : pictures) {
+    const std::vector<EncoderInput> own = inputs_of(*picture);
+    inputs.insert(inputs.end(), own.begin(), own.end());
+  }
+  EncodedPicture all = encoder_.encode(inputs, {.at_once = kViewsAtOnce});
+  std::vector<EncodedPicture> out;
+  auto next = std::make_move_iterator(all.tiles.begin());
+  for (const PreprocessedPicture* picture : pictures) {
+    const auto end = next + static_cast<std::ptrdiff_t>(picture->views.size());
+    out.emplace_back().tiles.assign(next, end);
+    next = end;
+  }
+  return out;
+}
+
 VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_axes,
-                                 PruneSession* session) const {
+                                 PruneSession* session, std::optional<EncodedPicture> seen) const {
   const VitSpec& vit = encoder_.spec();
   const std::int64_t cell = encoder_.tower().projector.cell;
   const VisualLayout layout =
@@ -83,11 +115,6 @@ VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_
   if (whole && session != nullptr) {
     refuse_patch_methods(*session, encoder_.tower().family, always);
   }
-  std::vector<EncoderInput> inputs;
-  for (const EncoderView& view : picture.views) {
-    const Shape shape{3, view.height, view.width};
-    inputs.push_back({.pixels = {DType::kF32, shape, view.values.data(), Device{}}});
-  }
   VisualRows out;
   out.block = layout.block;
   out.total = layout.block.count();
@@ -96,20 +123,21 @@ VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_
   std::unique_ptr<EncoderPruning> pruning;
   TowerObserver* observer = nullptr;
   PictureOptions options;
-  if (session != nullptr && !whole) {
+  if (session != nullptr && !whole && watched(*session)) {
+    expects(!seen, "a method that works in the encoder sees it run");
     pruning = std::make_unique<EncoderPruning>(*session, vit, layout.encoder);
     observer = pruning.get();
     options.observers = {&observer, 1};
     options.proportional_attention = pruning->merges();
   }
-  EncodedPicture images = encoder_.encode(inputs, options);
+  EncodedPicture images = seen ? std::move(*seen) : encoder_.encode(inputs_of(picture), options);
   if (whole) {
     out.rows = project_whole(std::move(images), picture.plan, layout);
   } else {
     std::vector<float> features = joined_features(images.tiles, out.block);
     const Hook behind{HookPoint::kAfterEncoder};
     const std::int64_t width = vit.feature_width();
-    if (session != nullptr && session->asks(behind)) {
+    if (pruning != nullptr && session->asks(behind)) {
       const PrunePlan plan = pruning->select_behind(behind, out.block);
       PrunedBlock pruned = apply(plan, out.block, {features.data(), out.block.count(), width});
       out.block = std::move(pruned.block);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -34,10 +35,17 @@ class VisualEncoder {
   VisualEncoder(Backend& backend, const Json& config, const std::string& config_file,
                 const Checkpoint& checkpoint, std::vector<float> newline, DType storage);
 
-  // A picture's tokens; `session` null prunes nothing. Error kUsage (E_PRUNE_FAMILY) when the
-  // method works in or behind an encoder whose patches are no tokens.
-  VisualRows encode(const PreprocessedPicture& picture, bool three_axes,
-                    PruneSession* session) const;
+  // A picture's tokens; `session` null prunes nothing. `seen` is the picture's part of look(), if
+  // that was called. Error kUsage (E_PRUNE_FAMILY) when the method works in or behind an encoder
+  // whose patches are no tokens.
+  VisualRows encode(const PreprocessedPicture& picture, bool three_axes, PruneSession* session,
+                    std::optional<EncodedPicture> seen = {}) const;
+
+  // The encoder's part for several pictures, whose views run together; each picture's result is
+  // what it would be alone. Not for pictures that `watched()` says yes to.
+  std::vector<EncodedPicture> look(std::span<const PreprocessedPicture* const> pictures) const;
+  // Whether a method works in or right behind the encoder, which then runs under its eyes.
+  static bool watched(const PruneSession& session);
 
   PrunedModel pruned_model(std::int64_t views) const {
     return pruned_model_of(encoder_.tower(), views);

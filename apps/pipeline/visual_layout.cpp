@@ -11,6 +11,12 @@ namespace {
 
 std::int32_t small(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
+VisualToken newline() {
+  VisualToken out;
+  out.kind = TokenKind::kNewline;
+  return out;
+}
+
 VisualToken patch(std::int64_t tile, std::int64_t row, std::int64_t column) {
   VisualToken token;
   token.tile = small(tile);
@@ -43,9 +49,7 @@ void append_map(VisualLayout& layout, const PreprocessPlan& plan) {
       token.map_column = small(layout.resampled ? x : column);
       block.tokens.push_back(token);
     }
-    VisualToken newline;
-    newline.kind = TokenKind::kNewline;
-    block.tokens.push_back(newline);
+    block.tokens.push_back(newline());
   }
 }
 
@@ -62,6 +66,7 @@ VisualLayout layout_of(const PreprocessPlan& plan, const LayoutFacts& facts) {
     append_map(out, plan);
   } else {
     for (std::int64_t view = 0; view < plan.views; ++view) append_view(block, plan, view);
+    for (std::int64_t i = 0; i < plan.newlines; ++i) block.tokens.push_back(newline());
   }
   expects(block.count() == plan.tokens, "the plan counted the same tokens");
   if (plan.base != BaseView::kOnly && !out.resampled) block.grid = tile_grid_of(plan);

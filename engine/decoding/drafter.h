@@ -60,6 +60,8 @@ class Drafter {
   virtual std::string_view name() const = 0;
   // Before the first pass of a run over `items` pictures.
   virtual void start(std::size_t /*items*/) {}
+  // A place goes to another stream than before; nothing of the old one holds for it.
+  virtual void renew(std::size_t /*item*/) {}
   // Appends drafts until each window holds what is wanted; may stop short.
   virtual void extend(std::span<DraftJob<Real, Random>> jobs) = 0;
   // Called for every token that comes to stand, in order; items in any order, from any thread.

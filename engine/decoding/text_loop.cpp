@@ -272,6 +272,7 @@ std::size_t TextLoop::add(TextItem item) {
   slot.sequence->stop_behind(slot.item.stops);
   slot.sequence->stand_behind(slot.item.before);
   state.pass.cache().truncate(static_cast<std::int64_t>(number), 0);
+  if (state.parts.drafter != nullptr) state.parts.drafter->renew(number);
   state.waiting.push_back(number);
   return number;
 }

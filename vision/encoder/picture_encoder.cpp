@@ -32,7 +32,8 @@ EncodedPicture PictureEncoder::encode(std::span<const EncoderInput> tiles,
   const EncodeOptions encode{.observers = observers,
                              .proportional_attention = options.proportional_attention,
                              .keep_class_token = options.keep_class_token};
-  const std::size_t at_once = observers.empty() ? 1 : std::max(tiles.size(), std::size_t{1});
+  const std::size_t at_once =
+      std::max(observers.empty() ? options.at_once : tiles.size(), std::size_t{1});
   EncodedPicture out;
   for (std::size_t first = 0; first < tiles.size(); first += at_once) {
     const auto part = tiles.subspan(first, std::min(at_once, tiles.size() - first));

@@ -18,6 +18,8 @@ struct PictureOptions {
   std::span<TowerObserver* const> observers = {};  // called after signals were taken
   bool proportional_attention = false;             // see EncodeOptions
   bool keep_class_token = false;
+  // Tiles that run together, which takes memory; all of them when signals or observers are there.
+  std::size_t at_once = 1;
 };
 
 struct EncodedPicture {
@@ -49,8 +51,9 @@ class PictureEncoder {
                  const Checkpoint& checkpoint, DType storage);
 
   // Rows and signals of each tile depend on that tile alone, bit for bit, whatever stands beside
-  // it. Without signals and observers tiles run one by one, so that memory does not grow with them.
-  // Error kUsage (E_VIT_PIXELS) for pixels that the encoder cannot take; no tiles: no rows.
+  // it. Without signals and observers tiles run `at_once` by `at_once`, so that memory does not
+  // grow with them. Error kUsage (E_VIT_PIXELS) for pixels that the encoder cannot take; no tiles:
+  // no rows.
   PictureFeatures run(std::span<const EncoderInput> tiles,
                       const PictureOptions& options = {}) const;
 

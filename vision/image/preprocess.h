@@ -51,11 +51,15 @@ struct PreprocessPolicy {
   std::int64_t most_map_tiles = 0;  // kPinpoints: a larger token map is shrunk to this; 0: never
   std::int64_t longest = 0;         // kTiles: pixels
   std::int64_t longest_cap = 4096;  // kTiles: pixels
+  bool split = true;                // kTiles; false: the base view alone
+  bool newline_at_end = false;      // one more token behind a single view (LLaVA-OneVision)
   std::int64_t min_pixels = 0, max_pixels = 0;  // kMultiples
   double max_aspect = 200;                      // long side over short side
   double rescale = 1.0 / 255.0;
   std::array<double, 3> mean = {0.5, 0.5, 0.5};
   std::array<double, 3> std = {0.5, 0.5, 0.5};
+
+  bool operator==(const PreprocessPolicy&) const = default;
 };
 
 // Policies of published families by name: "llava-1.5" (authors: pad), "llava-1.5-hf" (crop),
@@ -86,7 +90,7 @@ struct PreprocessPlan {
   // shrinking; every row of it ends with one more token.
   std::int64_t map_top = 0, map_left = 0, map_rows = 0, map_cols = 0;
   std::int64_t packed_rows = 0, packed_cols = 0;
-  std::int64_t newlines = 0;  // those one-more tokens, counted in `tokens`
+  std::int64_t newlines = 0;  // one-more tokens, of rows or of the view, counted in `tokens`
   std::int64_t tokens = 0;    // visual tokens in the language model's sequence
 };
 

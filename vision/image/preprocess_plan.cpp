@@ -174,6 +174,12 @@ void plan_tiles(const PreprocessPolicy& policy, PreprocessPlan& plan) {
   const Size base = tiled_base_size(policy, plan.width, plan.height);
   plan.first_width = base.width;
   plan.first_height = base.height;
+  plan.view_width = plan.view_height = policy.side;
+  if (!policy.split) {
+    set_resized(plan, policy.side, policy.side);
+    set_canvas(plan, policy.side, policy.side);
+    return;
+  }
   const double aspect = real(base.width) / real(base.height);
   const auto whole = [&](std::int64_t length) {
     return std::max<std::int64_t>(ceiled(real(length) / real(policy.side)), 1) * policy.side;
@@ -188,7 +194,6 @@ void plan_tiles(const PreprocessPolicy& policy, PreprocessPlan& plan) {
   }
   set_resized(plan, size.width, size.height);
   set_canvas(plan, size.width, size.height);
-  plan.view_width = plan.view_height = policy.side;
   if (size.width > policy.side || size.height > policy.side) {
     plan.tiles = {size.height / policy.side, size.width / policy.side};
     plan.base = BaseView::kLast;
@@ -208,7 +213,8 @@ void count_tokens(const PreprocessPolicy& policy, PreprocessPlan& plan) {
     if (plant("map_newline_off_by_one") && plan.map_top > 0) plan.tokens -= 1;
     return;
   }
-  plan.tokens = plan.views * plan.view_rows * plan.view_cols;
+  plan.newlines = policy.newline_at_end ? 1 : 0;
+  plan.tokens = plan.views * plan.view_rows * plan.view_cols + plan.newlines;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/decoding/drafters/draft_stream.h"
 #include "engine/decoding/model_pass.h"
 
 namespace tessera {
@@ -33,13 +34,11 @@ struct ModelDrafter::State {
   struct Slot {
     DraftItem item;
     std::optional<LawPipeline<float>> law;
-    std::vector<std::int32_t> fed;    // picture tokens in the cache, tree nodes apart
-    std::vector<std::int32_t> fresh;  // tokens that a pass feeds
-    std::int64_t first_row = 0;       // of the conditional branch in the pass
-    std::int64_t new_rows = 0;        // of each branch
+    DraftStream stream;          // picture tokens in the cache, tree nodes apart
+    std::int64_t first_row = 0;  // of the conditional branch in the pass
+    std::int64_t new_rows = 0;   // of each branch
     bool prefilled = false;
-    bool caught_up = false;  // the last row speaks of the next draft
-    // Of a tree: the row of each node behind `fed`, and how many there are.
+    // Of a tree: the row of each node behind the stream, and how many there are.
     std::vector<std::int32_t> node_row;
     std::int32_t node_rows = 0;
     int branches() const { return item.law.guided() ? 2 : 1; }
@@ -87,8 +86,8 @@ ModelDrafter::State::State(const ImageModel& draft_model, const DraftLimits& dra
   open.reserve(slots.size());
   ancestors.reserve(static_cast<std::size_t>(limits.window));
   for (Slot& slot : slots) {
-    slot.fed.reserve(static_cast<std::size_t>(model.image_token_count()));
-    slot.fresh.reserve(static_cast<std::size_t>(most_new_rows(limits)));
+    slot.stream.reserve(static_cast<std::size_t>(model.image_token_count()),
+                        static_cast<std::size_t>(most_new_rows(limits)));
     slot.node_row.resize(static_cast<std::size_t>(limits.window));
   }
 }
@@ -103,33 +102,24 @@ void ModelDrafter::State::prefill(std::size_t item) {
   slot.prefilled = true;
 }
 
-// Cuts the cache to what is still true of a picture of `known` tokens and notes what it lacks; the
-// newest token is always fed again, since its row is wanted.
+// Cuts the cache to what is still true of a picture of `known` tokens and notes what it lacks.
 template <typename TokenAt>
 void ModelDrafter::State::cut(std::size_t item, std::size_t known, TokenAt token) {
   Slot& slot = slots[item];
-  std::size_t same = 0;
-  while (same < slot.fed.size() && same + 1 < known && slot.fed[same] == token(same)) ++same;
-  slot.fed.resize(same);
+  const std::size_t same =
+      slot.stream.follow(known, static_cast<std::size_t>(most_new_rows(limits)), token);
   for (int branch = 0; branch < slot.branches(); ++branch) {
     const std::size_t prompt = slot.prompt_rows(branch);
     pass.cache().truncate(sequence(item, branch), static_cast<std::int64_t>(prompt + same));
   }
-  const std::size_t most = static_cast<std::size_t>(most_new_rows(limits));
-  slot.fresh.clear();
-  while (slot.fed.size() < known && slot.fresh.size() < most) {
-    slot.fresh.push_back(token(slot.fed.size()));
-    slot.fed.push_back(slot.fresh.back());
-  }
-  slot.caught_up = slot.fed.size() == known;
 }
 
 void ModelDrafter::State::add_fresh(std::size_t item) {
   Slot& slot = slots[item];
   slot.first_row = pass.rows();
-  slot.new_rows = static_cast<std::int64_t>(slot.fresh.size());
+  slot.new_rows = static_cast<std::int64_t>(slot.stream.fresh().size());
   for (int branch = 0; branch < slot.branches(); ++branch) {
-    pass.add_tokens(sequence(item, branch), slot.fresh);
+    pass.add_tokens(sequence(item, branch), slot.stream.fresh());
   }
 }
 
@@ -151,32 +141,23 @@ bool ModelDrafter::State::read_law(Slot& slot, std::size_t position, std::int64_
 
 // A broken row of the draft model fails nothing: the window stays short.
 void ModelDrafter::State::draw(Job& job, Slot& slot) {
-  const std::size_t position = job.next_position();
-  if (!read_law(slot, position, slot.first_row + slot.new_rows - 1)) {
+  if (!read_law(slot, job.next_position(), slot.first_row + slot.new_rows - 1)) {
     job.want = job.window->size();
     return;
   }
-  const std::int32_t token =
-      job.random->race(static_cast<std::uint32_t>(position),
-                       LogitRow<float>{slot.law->support(), slot.law->support_logits()});
-  if (job.window->keeps_laws()) {
-    job.window->append_dense(token, slot.law->probabilities());
-  } else {
-    job.window->append_point(token);
-  }
+  append_drawn(job, *slot.law);
 }
 
 // Feeds what a picture gained while nobody asked, all but what one pass can take.
 void ModelDrafter::State::catch_up(const TreeJob<float>& job) {
-  for (cut(job); !slots[job.item].caught_up; cut(job)) {
+  for (cut(job); !slots[job.item].stream.caught_up(); cut(job)) {
     pass.begin();
     add_fresh(job.item);
     pass.run_layers();
     ++passes;
   }
   // What the last cut noted is fed with the others.
-  Slot& slot = slots[job.item];
-  slot.fed.resize(slot.fed.size() - slot.fresh.size());
+  slots[job.item].stream.take_back();
 }
 
 // The rows of the wanted nodes of one picture, on both branches.
@@ -185,7 +166,7 @@ void ModelDrafter::State::add_nodes(const TreeJob<float>& job) {
   const DraftTree<float>& tree = *job.tree;
   if (job.wanted[0] == 0) {
     cut(job);
-    expects(slot.caught_up, "caught up before");
+    expects(slot.stream.caught_up(), "caught up before");
     slot.node_rows = 0;
     add_fresh(job.item);
     return;
@@ -197,7 +178,7 @@ void ModelDrafter::State::add_nodes(const TreeJob<float>& job) {
     for (const std::int32_t node : job.wanted) {
       ancestors.clear();
       const std::int32_t token = tree.token(node);
-      const std::size_t shared = prompt + slot.fed.size();
+      const std::size_t shared = prompt + slot.stream.fed();
       for (std::int32_t a = tree.parent(node); a != 0; a = tree.parent(a)) {
         ancestors.push_back(static_cast<std::int32_t>(shared) +
                             slot.node_row[static_cast<std::size_t>(a)]);
@@ -260,7 +241,7 @@ void ModelDrafter::start(std::size_t items) {
   expects(items <= state.slots.size(), "pictures fit the drafter's limits");
   state.passes = 0;
   for (std::size_t i = 0; i < items; ++i) {
-    state.slots[i].fed.clear();
+    state.slots[i].stream.clear();
     state.slots[i].prefilled = false;
     for (int branch = 0; branch < state.branches; ++branch) {
       state.pass.cache().truncate(state.sequence(i, branch), 0);
@@ -289,7 +270,7 @@ void ModelDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
     state.run();
     for (DraftJob<float, KeyedRandom>* job : state.open) {
       State::Slot& slot = state.slots[job->item];
-      if (slot.caught_up) state.draw(*job, slot);
+      if (slot.stream.caught_up()) state.draw(*job, slot);
     }
   }
 }

@@ -57,8 +57,10 @@ std::vector<std::string> believed(const std::string& journal) {
 void check_changed_journal(std::string_view input) {
   static const std::vector<std::string> truth = believed(whole_journal());
   require(truth.size() == 6, "a whole journal is believed");
+  static constexpr std::size_t kEnough = 16384;  // bytes: lines that are doubled again and again
   std::string journal = whole_journal();
-  for (std::size_t i = 0; i + 3 <= input.size() && !journal.empty(); i += 3) {
+  for (std::size_t i = 0; i + 3 <= input.size(); i += 3) {
+    if (journal.empty() || journal.size() > kEnough) break;
     const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(input[i + at]); };
     const std::size_t at = (byte(0) * 256u + byte(1)) % journal.size();
     const std::size_t line = journal.find('\n', at);

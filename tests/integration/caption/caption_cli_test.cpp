@@ -245,5 +245,33 @@ TEST_F(CaptionCli, DrawnTextsDoNotMindTheirNeighbours) {
   EXPECT_NE(texts_of("c.jsonl", {"in", "--temp", "1.5", "-s", "5"}), all);
 }
 
+// Log and progress are on stderr: nothing, lines of JSON whose last one has the whole count, or,
+// off a terminal, a line every five seconds.
+TEST_F(CaptionTest, ProgressIsWhatItIsAskedToBe) {
+  put_pictures("in", 5);
+  put("in/bad.png", "no picture");
+  for (const char* mode : {"none", "json", "auto"}) {
+    const ProgramResult result =
+        caption({"in", "-o", std::string(mode) + ".jsonl", "--progress", mode}, 3);
+    std::vector<Json> lines;
+    std::istringstream in(result.err);
+    for (std::string line; std::getline(in, line);) {
+      if (line.starts_with("{")) lines.push_back(Json::parse(line));
+    }
+    if (std::string_view(mode) != "json") {
+      EXPECT_TRUE(lines.empty());
+      // One of the bad picture; a slow machine's lines come beside it.
+      EXPECT_GE(result.error_lines(), 1u) << result.err;
+      if (std::string_view(mode) == "none") {
+        EXPECT_EQ(result.error_lines(), 1u) << result.err;
+      }
+      continue;
+    }
+    ASSERT_FALSE(lines.empty());
+    EXPECT_EQ(lines.back().at("progress").at("done"), 5);
+    EXPECT_EQ(lines.back().at("progress").at("failed"), 1);
+  }
+}
+
 }  // namespace
 }  // namespace tessera

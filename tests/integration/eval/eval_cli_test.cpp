@@ -62,7 +62,9 @@ TEST(EvalCli, ReportsRowsCeilingAndFloor) {
   }
   ASSERT_TRUE(rows.contains("true renders (ceiling)"));
   EXPECT_EQ(rows["true renders (ceiling)"]["pictures"], 60);
-  EXPECT_GE(rows["true renders (ceiling)"]["scene"]["mean"].get<double>(), 0.85);
+  EXPECT_GE(rows["true renders (ceiling)"]["scene"]["mean"].get<double>(), 0.95);
+  ASSERT_TRUE(rows.contains("holdout true renders (ceiling)"));
+  EXPECT_GE(rows["holdout true renders (ceiling)"]["scene"]["mean"].get<double>(), 0.7);
   EXPECT_EQ(rows["tokenizer reconstructions"]["pictures"], 4);
   EXPECT_EQ(rows["val prompts"]["pictures"], 3);
   EXPECT_EQ(rows["holdout prompts"]["pictures"], 3);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/text_loop.h"
@@ -25,11 +26,14 @@ PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
   return out;
 }
 
-Pruned prune(const TinyLmm& tiny, const Pruner* pruner, const Budget& budget) {
+// `together`: the way of pictures that share a prompt, where the reference recorded one.
+Pruned prune(const TinyLmm& tiny, const Pruner* pruner, const Budget& budget,
+             bool together = false) {
   Pruned out;
+  const PreprocessPolicy& policy = together ? tiny.spec.policy_of(2) : tiny.spec.policy;
   std::vector<PromptPicture> pictures;
   for (int i = 0; i < 2; ++i) {
-    const PreprocessedPicture picture = preprocess(tiny.spec.policy, tiny.picture(i));
+    const PreprocessedPicture picture = preprocess(policy, tiny.picture(i));
     PromptPicture& visual = pictures.emplace_back();
     if (pruner != nullptr) {
       out.sessions.push_back(std::make_unique<PruneSession>(
@@ -38,8 +42,8 @@ Pruned prune(const TinyLmm& tiny, const Pruner* pruner, const Budget& budget) {
     }
     visual.visual = tiny.pictures->encode(picture, tiny.spec.three_axes(), visual.session);
   }
-  out.rows =
-      build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.image_id, std::move(pictures));
+  out.rows = build_prompt(*tiny.text, tiny.ints(together ? "multi.input_ids" : "input_ids"),
+                          tiny.spec.image_id, std::move(pictures));
   return out;
 }
 
@@ -192,6 +196,68 @@ TEST_P(PrunedPrompt, PlacesFollowThePolicy) {
   for (const auto& place : kept.rows.places) {
     EXPECT_NE(std::find(whole.rows.places.begin(), whole.rows.places.end(), place),
               whole.rows.places.end());
+  }
+}
+
+// VisionZip's code puts merged tokens behind the others; on request the prompt does too.
+TEST(VisionZipOrder, DominantTokensComeFirstWhenAsked) {
+  const TinyLmm tiny("llava-1.5");
+  Budget half;
+  half.ratio = 0.5;
+  const auto raster = make_pruner("visionzip", std::vector<PruneOption>{{"contexts", 3}});
+  const auto ordered =
+      make_pruner("visionzip", std::vector<PruneOption>{{"contexts", 3}, {"dominant_first", 1}});
+  const Pruned a = prune(tiny, raster.get(), half), b = prune(tiny, ordered.get(), half);
+  ASSERT_EQ(a.rows.rows.shape(), b.rows.rows.shape());
+  EXPECT_EQ(a.rows.places, b.rows.places);  // one after the other in both
+  const std::vector<float> rows_a = values(a.rows.rows), rows_b = values(b.rows.rows);
+  const auto width = static_cast<std::size_t>(tiny.text->width());
+  const auto row = [&](const std::vector<float>& rows, std::size_t at) {
+    return std::vector<float>(rows.begin() + static_cast<std::ptrdiff_t>(at * width),
+                              rows.begin() + static_cast<std::ptrdiff_t>((at + 1) * width));
+  };
+  // The picture stands where its placeholders stood, and every other row where it was.
+  const std::vector<std::int32_t> ids = tiny.ints("input_ids");
+  const auto first =
+      static_cast<std::size_t>(std::find(ids.begin(), ids.end(), tiny.spec.image_id) - ids.begin());
+  for (std::size_t i = 0; i < first; ++i) EXPECT_EQ(row(rows_a, i), row(rows_b, i));
+  // Blocks hold the ids of the prompt: where a row went is seen by its values.
+  const std::size_t kept = a.rows.kept[0].tokens.size();
+  ASSERT_EQ(kept, 8u);
+  std::vector<std::size_t> from;  // of each row of b, its number among a's
+  for (std::size_t i = 0; i < kept; ++i) {
+    for (std::size_t k = 0; k < kept; ++k) {
+      if (row(rows_b, first + i) == row(rows_a, first + k)) from.push_back(k);
+    }
+  }
+  ASSERT_EQ(from.size(), kept);
+  EXPECT_FALSE(std::is_sorted(from.begin(), from.end()));
+  EXPECT_TRUE(std::is_sorted(from.begin(), from.end() - 3));
+  EXPECT_TRUE(std::is_sorted(from.end() - 3, from.end()));
+  EXPECT_EQ(std::set<std::size_t>(from.begin(), from.end()).size(), kept);
+}
+
+// LLaVA-OneVision's whole views with a newline behind each: everything kept is the model as it is,
+// half keeps the newlines.
+TEST(PicturesOfOnePrompt, ArePrunedInFrontOfTheirNewlines) {
+  const TinyLmm tiny("llava-onevision");
+  const Pruned whole = prune(tiny, nullptr, {}, true);
+  Budget half;
+  half.ratio = 0.5;
+  for (const PrunerRow& row : pruner_table()) {
+    const std::string method(row.name);
+    SCOPED_TRACE(method);
+    if (method == "sparsevlm") continue;  // three cuts need four layers
+    const auto pruner = make_pruner(method, options_for(method));
+    EXPECT_EQ(values(prune(tiny, pruner.get(), {}, true).rows.rows), values(whole.rows.rows));
+    Pruned pruned = prune(tiny, pruner.get(), half, true);
+    const bool inside = pruned.rows.cuts != nullptr;
+    EXPECT_LT(write(tiny, std::move(pruned), "none", 1).left, 10);
+    if (inside) continue;  // gone inside the model, with the rows
+    const Pruned again = prune(tiny, pruner.get(), half, true);
+    for (const VisualBlock& block : again.rows.kept) {
+      EXPECT_EQ(block.tokens.back().kind, TokenKind::kNewline);
+    }
   }
 }
 

@@ -2,7 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <fstream>
+#include <memory>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "engine/core/checked.h"
 #include "engine/core/dtype.h"
@@ -196,6 +201,58 @@ TEST(Tensor, HostMemoryThatCannotBeHadIsAnErrorOfKindMemory) {
   } catch (const Error& error) {
     EXPECT_EQ(error.exit_code(), 5);
   }
+}
+
+std::int64_t resident_bytes() {
+  std::ifstream in("/proc/self/statm");
+  std::int64_t size = 0, resident = 0;
+  in >> size >> resident;
+  return resident * 4096;
+}
+
+TEST(HostMemory, IsAlignedAndAllOfItIsThere) {
+  constexpr std::size_t kHuge = std::size_t{2} << 20;
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{4096}, kHuge - 1, kHuge,
+        kHuge + 1, 3 * kHuge + 4095}) {
+    std::vector<Buffer> held;
+    for (int i = 0; i < 5; ++i) {
+      const Buffer& buffer = held.emplace_back(allocate_host(bytes));
+      const auto address = reinterpret_cast<std::uintptr_t>(buffer.get());
+      EXPECT_EQ(address % (bytes >= kHuge ? kHuge : 64), 0u) << bytes;
+      std::memset(buffer.get(), i + 1, bytes);
+    }
+    for (int i = 0; i < 5; ++i) {  // none lies over another
+      const auto* data = static_cast<const unsigned char*>(held[static_cast<std::size_t>(i)].get());
+      for (std::size_t at : {std::size_t{0}, bytes / 2, bytes - 1}) {
+        if (bytes == 0) continue;
+        EXPECT_EQ(data[at], i + 1) << bytes << " at " << at;
+      }
+    }
+  }
+}
+
+// Tensors that come and go beside small things that stay: memory must not grow with their number.
+TEST(HostMemory, ComingAndGoingTakesNoMoreThanWhatIsThere) {
+  std::vector<Buffer> live;
+  for (int i = 0; i < 8; ++i) live.push_back(allocate_host(1));
+  std::vector<std::unique_ptr<std::string>> lasting;
+  std::uint32_t state = 1;
+  const auto next = [&] { return (state = state * 1103515245u + 12345u) >> 16; };
+  const std::int64_t before = resident_bytes();
+  for (int i = 0; i < 1500; ++i) {
+    Buffer& slot = live[next() % live.size()];
+    const bool huge = i % 3 == 0;
+    const std::size_t bytes =
+        huge ? (std::size_t{2} << 20) + next() % 64 * 65536 : 4096 + next() % 512 * 64;
+    slot = Buffer(
+        nullptr, +[](void*) {});
+    slot = allocate_host(bytes);
+    static_cast<char*>(slot.get())[bytes - 1] = 1;
+    if (huge) std::memset(slot.get(), 1, bytes);
+    lasting.push_back(std::make_unique<std::string>(40 + next() % 50, 'x'));
+  }
+  EXPECT_LT(resident_bytes() - before, std::int64_t{8 * 6 + 4} << 20);
 }
 
 }  // namespace

@@ -11,50 +11,10 @@
 
 #include "engine/decoding/decode_method.h"
 #include "engine/decoding/method_parts.h"
-#include "tests/support/text_models.h"
+#include "tests/unit/decoding/text_run.h"
 
 namespace tessera {
 namespace {
-
-using Tokens = std::vector<std::int32_t>;
-
-struct Question {
-  Tokens prompt;
-  LawSettings law;
-  std::int64_t most_tokens = 24;
-  Tokens stops;
-  std::uint64_t item = 0;
-};
-
-// Short and long prompts, greedy and drawn, with stops and without.
-std::vector<Question> questions(const TextModel& model, int count) {
-  std::vector<Question> out;
-  for (int i = 0; i < count; ++i) {
-    Question q;
-    q.prompt = small_prompt(model, 3 + 13 * (i % 5), static_cast<std::uint32_t>(i + 1));
-    q.law.temperature = i % 3 == 0 ? 0.0 : 0.7;
-    q.law.top_k = i % 4 == 1 ? 12 : 0;
-    q.most_tokens = 8 + 7 * (i % 4);
-    if (i % 2 == 1) q.stops = {3, 17, 25};
-    q.item = static_cast<std::uint64_t>(i);
-    out.push_back(q);
-  }
-  return out;
-}
-
-TextItem item_of(const TextModel& model, const Question& q) {
-  TextItem item;
-  item.rows = embedded(model, q.prompt);
-  item.places = places_in_line(q.prompt.size());
-  item.next_place = static_cast<std::int64_t>(q.prompt.size());
-  item.before = q.prompt;
-  item.stops = q.stops;
-  item.most_tokens = q.most_tokens;
-  item.law = q.law;
-  item.seed = 5;
-  item.item = q.item;
-  return item;
-}
 
 // Everything anew for each token, without a cache that outlives it.
 Tokens by_hand(const TextModel& model, const Question& q) {
@@ -64,46 +24,13 @@ Tokens by_hand(const TextModel& model, const Question& q) {
   while (static_cast<std::int64_t>(out.size()) < q.most_tokens) {
     Tokens all = q.prompt;
     all.insert(all.end(), out.begin(), out.end());
-    const auto count = static_cast<std::int64_t>(all.size());
-    const ModelConfig& config = model.transformer().config();
-    KvCache cache(model.backend(), {config.layers, config.kv_heads, config.head_dim, count, 1});
-    Arena arena(model.scratch_bytes(count) + 4096);
-    const Tensor rows = embedded(model, all);
-    Tensor hidden = Tensor::host(DType::kF32, rows.shape());
-    std::vector<std::int64_t> positions(all.size());
-    std::iota(positions.begin(), positions.end(), 0);
-    const std::vector<std::int32_t> sequences(all.size(), 0);
-    const auto places = places_in_line(all.size());
-    model.transformer().forward(
-        {.rows = rows.view(), .sequences = sequences, .positions = positions, .places = places},
-        cache, arena, hidden.view());
-    Tensor logits = Tensor::host(DType::kF32, Shape{1, model.config().vocab});
-    model.logits({DType::kF32, Shape{1, model.width()},
-                  hidden.view().f32() + (count - 1) * model.width(), Device{}},
-                 arena, logits.view());
-    law.process({logits.view().f32(), static_cast<std::size_t>(model.config().vocab)}, {});
+    law.process(logits_behind(model, all), {});
     out.push_back(random.race(static_cast<std::uint32_t>(out.size()),
                               LogitRow<float>{law.support(), law.support_logits()}));
     if (std::find(q.stops.begin(), q.stops.end(), out.back()) != q.stops.end()) break;
   }
   return out;
 }
-
-struct Gatherer final : TextListener {
-  std::map<std::size_t, Tokens> streamed;  // by slot
-  std::map<std::uint64_t, TextResult> done;
-  std::map<std::size_t, std::uint64_t> item_of_slot;
-  void on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) override {
-    streamed[slot].insert(streamed[slot].end(), tokens.begin(), tokens.end());
-  }
-  void on_done(std::size_t slot, TextResult&& result) override {
-    if (result.status == DecodeStatus::kDone) {
-      EXPECT_EQ(streamed[slot], result.tokens);
-    }
-    streamed[slot].clear();
-    done[item_of_slot.at(slot)] = std::move(result);
-  }
-};
 
 struct Setting {
   std::int64_t items = 1, window = 1, chunk = 256;
@@ -302,26 +229,6 @@ TEST(TextLoop, PlacesOfThreeAxesAreFollowed) {
         << i;
   }
 }
-
-// Keeps the rows it is told to, before the layers it is told.
-struct PlannedCuts final : PromptCuts {
-  std::map<std::int64_t, std::vector<std::int64_t>> keeps;  // by layer: rows of the prompt
-  std::vector<std::int64_t> layers() const override {
-    std::vector<std::int64_t> out;
-    for (const auto& [layer, unused] : keeps) out.push_back(layer);
-    return out;
-  }
-  std::vector<std::int64_t> keep(const PromptPause& pause) override {
-    std::vector<std::int64_t> out;
-    const auto& wanted = keeps.at(pause.layer);
-    for (std::size_t i = 0; i < pause.rows.size(); ++i) {
-      if (std::find(wanted.begin(), wanted.end(), pause.rows[i]) != wanted.end()) {
-        out.push_back(static_cast<std::int64_t>(i));
-      }
-    }
-    return out;
-  }
-};
 
 TEST(TextLoop, CutsThatKeepEverythingChangeNothing) {
   const SmallText small = small_text();

@@ -1,0 +1,108 @@
+// Opens a captioning model without its weights and says what it is.
+#include "apps/cli/inspect_captioner.h"
+
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/decode_flags.h"
+#include "apps/cli/devices.h"
+#include "apps/pipeline/caption_memory.h"
+#include "apps/pipeline/caption_model.h"
+#include "apps/pipeline/caption_pipeline.h"
+#include "apps/pipeline/caption_weights.h"
+#include "apps/pipeline/made_up_captioner.h"
+
+namespace tessera {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kUsualTokens = 256;  // as `tessera caption` writes at most
+
+CaptionPipeline open_pipeline(const CaptionerQuestion& question) {
+  CaptionOptions options;
+  options.model = question.model;
+  options.device = question.device.device;
+  options.threads = static_cast<int>(question.device.threads);
+  options.storage = storage_choice(question.device);
+  options.batch_size = question.batch_size;
+  options.most_tokens = kUsualTokens;
+  options.method = text_method("auto");
+  return CaptionPipeline(options);
+}
+
+Json memory_json(const CaptionPipeline& pipeline, const PreprocessPlan& picture,
+                 std::int64_t prompt_rows, std::int64_t batch) {
+  const CaptionMemoryPlan plan =
+      plan_captioning(pipeline.model().spec(), pipeline.backend(), pipeline.storage(),
+                      {.items = batch,
+                       .prompt_rows = prompt_rows,
+                       .tokens = kUsualTokens,
+                       .window = pipeline.method().window,
+                       .kv = pipeline.storage(),
+                       .laws = keeps_laws(pipeline.method())},
+                      picture);
+  return {{"language", plan.language}, {"tower", plan.tower},       {"texts", plan.texts},
+          {"encoding", plan.encoding}, {"pictures", plan.pictures}, {"process", plan.process},
+          {"total", plan.total()}};
+}
+
+}  // namespace
+
+bool describes_pictures(const ModelReference& model) {
+  if (model.origin == ModelOrigin::kMadeUp) return is_made_up_captioner(model.open_name);
+  return is_caption_model(model.open_name);
+}
+
+Json captioner_json(const CaptionerQuestion& question) {
+  const CaptionPipeline pipeline = open_pipeline(question);
+  const CaptionModel& model = pipeline.model();
+  const CaptionSpec& spec = model.spec();
+  const ModelConfig& lm = spec.text.model.transformer;
+  const VitSpec& vit = spec.tower.vit;
+  const PreprocessPlan picture =
+      plan_preprocess(spec.policy, question.width > 0 ? question.width : 640,
+                      question.height > 0 ? question.height : 480);
+  const auto prompt = static_cast<std::int64_t>(
+      model.prompt_ids(question.prompt.value_or("Describe the picture."), {&picture, 1}).size());
+  Json out = {
+      {"model", pipeline.model_name()},
+      {"family", spec.family},
+      {"title", spec.title},
+      {"licence", "as its card says"},
+      {"parameters", parameter_count(spec)},
+      {"stored_as", dtype_name(pipeline.storage())},
+      {"chat", chat_template_name(model.chat())},
+      {"preprocessing", spec.policy.name},
+      {"picture", std::to_string(picture.width) + "x" + std::to_string(picture.height)},
+      {"views", picture.views},
+      {"view", std::to_string(picture.view_width) + "x" + std::to_string(picture.view_height)},
+      {"visual_tokens", picture.tokens + (vit.class_token_feature ? 1 : 0)},
+      {"prompt_tokens", prompt},
+      {"encoder_layers", vit.layers},
+      {"encoder_width", vit.width},
+      {"patch", vit.patch},
+      {"layers", lm.layers},
+      {"hidden", lm.width},
+      {"heads", lm.heads},
+      {"kv_heads", lm.kv_heads},
+      {"head_dim", lm.head_dim},
+      {"ffn", lm.ffn_width},
+      {"vocab", spec.text.model.vocab},
+      {"positions", rotary_places(spec)}};
+  if (question.memory) out["memory"] = memory_json(pipeline, picture, prompt, question.batch_size);
+  return out;
+}
+
+std::vector<TensorSpec> captioner_tensors(const CaptionerQuestion& question) {
+  const CaptionPipeline pipeline = open_pipeline(question);
+  const CaptionSpec& spec = pipeline.model().spec();
+  std::vector<TensorSpec> out = spec.text.tensors();
+  for (TensorSpec& tensor : tower_tensors(spec.tower)) out.push_back(std::move(tensor));
+  if (!spec.newline_name.empty()) {
+    out.push_back({spec.newline_name, Shape{spec.text.model.transformer.width}});
+  }
+  return out;
+}
+
+}  // namespace tessera

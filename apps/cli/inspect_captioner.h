@@ -1,0 +1,32 @@
+// The part of `tessera inspect` that shows what a model needs to describe pictures.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/cli/flags.h"
+#include "apps/pipeline/model_catalog.h"
+#include "engine/families/family_spec.h"
+
+namespace tessera {
+
+struct CaptionerQuestion {
+  std::string model;
+  std::int64_t batch_size = 1;         // texts at once
+  std::int64_t width = 0, height = 0;  // pixels of a picture; 0 = 640x480
+  std::optional<std::string> prompt;
+  bool memory = false;
+  DeviceFlags device;
+};
+
+// Whether the model reads pictures.
+bool describes_pictures(const ModelReference& model);
+// Fields of the model, with "memory" when it was asked for. Error kModel.
+nlohmann::ordered_json captioner_json(const CaptionerQuestion& question);
+// Every tensor of its two halves.
+std::vector<TensorSpec> captioner_tensors(const CaptionerQuestion& question);
+
+}  // namespace tessera

@@ -1,0 +1,129 @@
+#include "apps/pipeline/caption_draft.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "apps/pipeline/model_catalog.h"
+
+namespace tessera {
+
+namespace {
+
+[[noreturn]] void refuse(const char* code, const std::string& draft, std::string expected,
+                         std::string found, std::string hint) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = code,
+               .file = draft,
+               .where = "--model-draft",
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = std::move(hint)});
+}
+
+// Ids mean the same to both, or a draft would be another word than it was meant to be.
+void check_one_vocabulary(const CaptionModel& target, const std::string& target_name,
+                          const CaptionModel& draft, const std::string& draft_name) {
+  const auto differs = [&](std::string expected, std::string found) {
+    refuse("E_DRAFT_VOCABULARY", draft_name, expected + ", as " + target_name + " has",
+           std::move(found), "draft and target need one vocabulary");
+  };
+  const auto same = [&](std::int64_t wanted, std::int64_t found, const char* what) {
+    if (wanted != found) differs(std::to_string(wanted) + what, std::to_string(found));
+  };
+  same(target.spec().text.model.vocab, draft.spec().text.model.vocab, " ids of logits");
+  const TextTokenizer &wanted = target.tokenizer(), &found = draft.tokenizer();
+  same(wanted.vocab_size(), found.vocab_size(), " tokens");
+  for (std::int32_t id = 0; id < wanted.vocab_size(); ++id) {
+    const std::string at = "token " + std::to_string(id) + " ";
+    if (wanted.token(id) != found.token(id)) {
+      differs(at + "\"" + std::string(wanted.token(id)) + "\"",
+              "\"" + std::string(found.token(id)) + "\"");
+    }
+    const auto kind = [](bool special) { return special ? "special" : "ordinary"; };
+    if (wanted.is_special(id) != found.is_special(id)) {
+      differs(at + "\"" + std::string(wanted.token(id)) + "\" " + kind(wanted.is_special(id)),
+              kind(found.is_special(id)));
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, CaptionModel& target,
+                                                 const std::string& target_name,
+                                                 std::int64_t most_tokens) {
+  expects(choice.on(), "a draft model");
+  const ModelReference reference = resolve_model(choice.model);
+  std::unique_ptr<CaptionDraft> out(new CaptionDraft());
+  out->name_ = reference.shown_name;
+  out->choice_ = choice;
+  if (std::filesystem::path(reference.open_name) != target.spec().folder) {
+    out->opened_ = CaptionModel::open(reference.open_name);
+  }
+  out->model_ = out->opened_ ? out->opened_.get() : &target;
+  const CaptionModel& model = *out->model_;
+  check_one_vocabulary(target, target_name, model, out->name_);
+  const std::int64_t positions = model.spec().text.model.max_positions;
+  if (most_tokens >= positions) {
+    refuse("E_TEXT_LENGTH", out->name_,
+           "more than the " + std::to_string(most_tokens) + " positions of --max-tokens",
+           std::to_string(positions), "choose a smaller --max-tokens or another draft");
+  }
+  if (choice.prune.on() && !choice.blind) {
+    out->pruner_ = make_pruner(choice.prune.method, choice.prune.options);
+    check_pruning(model, {out->pruner_.get(), choice.prune.budget});
+  }
+  return out;
+}
+
+void CaptionDraft::load(Backend& backend, std::optional<DType> storage) {
+  storage_ = storage.value_or(model_->stored());
+  model_->load(backend, storage_);
+}
+
+std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question,
+                                                     std::span<const PreprocessedPicture> pictures,
+                                                     const TextItem& text) const {
+  const auto start = std::chrono::steady_clock::now();
+  auto out = std::make_unique<PreparedDraft>();
+  if (choice_.blind) pictures = {};
+  out->prompt = make_picture_prompt(*model_, question, pictures,
+                                    {pruner_.get(), choice_.prune.budget, text.seed, text.item},
+                                    text.most_tokens);
+  PromptRows& rows = out->prompt.rows;
+  out->text = {.rows = std::move(rows.rows),
+               .places = std::move(rows.places),
+               .next_place = rows.next_place,
+               .law = text.law,
+               .stops = text.stops,
+               .cuts = rows.cuts.get()};
+  out->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+TextLimits CaptionDraft::own_limits(TextLimits limits, std::int64_t prompt_rows) const {
+  limits.prompt_rows = prompt_rows;
+  limits.kv = storage_;
+  return limits;
+}
+
+std::unique_ptr<TextDrafter> CaptionDraft::make_drafter(const TextLimits& limits,
+                                                        std::int64_t prompt_rows) {
+  drafter_ = nullptr;
+  auto made = std::make_unique<TextDrafter>(model_->text(), own_limits(limits, prompt_rows));
+  drafter_rows_ = prompt_rows;
+  drafter_ = made.get();
+  return made;
+}
+
+std::size_t CaptionDraft::bytes(const Backend& backend, const TextLimits& limits,
+                                std::int64_t prompt_rows) const {
+  return TextDrafter::bytes(model_->spec().text.model, backend, own_limits(limits, prompt_rows));
+}
+
+void CaptionDraft::set_text(std::size_t slot, PreparedDraft& prepared) {
+  expects(drafter_ != nullptr, "a drafter was made");
+  drafter_->set_text(slot, std::move(prepared.text));
+}
+
+}  // namespace tessera

@@ -1,0 +1,81 @@
+// A second captioner that drafts texts for the first: opened and checked against it, asked the same
+// question about the same pictures in its own words, its visual tokens pruned as one likes. The
+// texts stay the first one's: what the second is or sees changes passes alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/pipeline/picture_prompt.h"
+#include "engine/decoding/drafters/text_drafter.h"
+
+namespace tessera {
+
+struct DraftChoice {
+  std::string model;   // as resolve_model() takes it; empty = none
+  PruneChoice prune;   // of its visual tokens alone
+  bool blind = false;  // it reads the question without pictures
+
+  bool on() const { return !model.empty(); }
+};
+
+// The draft's side of one text. Lives until the text is done.
+struct PreparedDraft {
+  PicturePrompt prompt;  // its rows are in the text
+  DraftText text;
+  double seconds = 0;  // that it took to prepare
+  std::int64_t kept_tokens() const { return count_tokens(prompt.kept()); }
+};
+
+class CaptionDraft {
+ public:
+  // Both must outlive the draft. The target itself may be chosen: its weights are shared then.
+  // Error kUsage: E_DRAFT_VOCABULARY, naming both models and the first difference, unless size,
+  // tokens and special tokens of the two vocabularies are the same; E_PRUNE_... for a method that
+  // the draft cannot serve; E_TEXT_LENGTH for texts longer than its positions. kModel for a bad
+  // model.
+  static std::unique_ptr<CaptionDraft> open(const DraftChoice& choice, CaptionModel& target,
+                                            const std::string& target_name,
+                                            std::int64_t most_tokens);
+
+  const std::string& name() const { return name_; }
+  const CaptionModel& model() const { return *model_; }
+  // How pictures are prepared for it; null when it sees none.
+  const CaptionSpec* picture_spec() const { return choice_.blind ? nullptr : &model_->spec(); }
+
+  // Reads the weights; once. Without a storage as the checkpoint has them.
+  void load(Backend& backend, std::optional<DType> storage);
+  // The same question for the draft, to be written as `text` is: its law, stops, length, seed and
+  // number. Error as make_picture_prompt().
+  std::unique_ptr<PreparedDraft> prepare(const std::string& question,
+                                         std::span<const PreprocessedPicture> pictures,
+                                         const TextItem& text) const;
+
+  // A drafter for a loop of these limits, with room for draft prompts of so many rows. Error
+  // kMemory.
+  std::unique_ptr<TextDrafter> make_drafter(const TextLimits& limits, std::int64_t prompt_rows);
+  // That room in the drafter made last.
+  std::int64_t drafter_rows() const { return drafter_rows_; }
+  // Cache and buffers of such a drafter.
+  std::size_t bytes(const Backend& backend, const TextLimits& limits,
+                    std::int64_t prompt_rows) const;
+  // Tells the drafter made last of a text in a place of the loop.
+  void set_text(std::size_t slot, PreparedDraft& prepared);
+
+ private:
+  CaptionDraft() = default;
+  TextLimits own_limits(TextLimits limits, std::int64_t prompt_rows) const;
+
+  std::string name_;
+  std::unique_ptr<CaptionModel> opened_;  // null when the target drafts for itself
+  CaptionModel* model_ = nullptr;
+  DraftChoice choice_;
+  std::unique_ptr<Pruner> pruner_;
+  DType storage_ = DType::kF32;
+  std::int64_t drafter_rows_ = 0;   // of the drafter made last
+  TextDrafter* drafter_ = nullptr;  // the same, owned by who asked for it
+};
+
+}  // namespace tessera

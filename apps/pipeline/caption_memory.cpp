@@ -1,0 +1,65 @@
+// Adds up what a captioning run holds, tensor by tensor from the shapes of the model.
+#include "apps/pipeline/caption_memory.h"
+
+#include <algorithm>
+
+#include "vision/encoder/vision_encoder.h"
+
+namespace tessera {
+
+namespace {
+
+// Program, libraries, tokenizer and small blocks, as measured with test:tiny and the bundled
+// captioner, where it is what remains beside the plan's other parts.
+constexpr std::size_t kProgramBytes = std::size_t{11} << 20;
+
+std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(float); }
+
+// Matrices of layers are packed for the backend, tables stay as they are stored, all else is f32.
+std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType storage) {
+  const Shape& shape = tensor.shape;
+  if (tensor.name.ends_with("embed_tokens.weight")) {
+    return static_cast<std::size_t>(shape.elements()) * dtype_size(storage);
+  }
+  const bool positions = tensor.name.find("pos") != std::string::npos;
+  if (shape.rank() < 2 || positions) return floats(shape.elements());
+  return backend.packed_linear_bytes(shape[0], shape.elements() / shape[0], storage);
+}
+
+}  // namespace
+
+std::int64_t rotary_places(const CaptionSpec& spec) {
+  constexpr std::int64_t kMostPlaces = 16384;
+  return std::min(spec.text.model.max_positions, kMostPlaces);
+}
+
+CaptionMemoryPlan plan_captioning(const CaptionSpec& spec, const Backend& backend, DType storage,
+                                  const TextLimits& limits, const PreprocessPlan& picture) {
+  CaptionMemoryPlan plan;
+  const TextModelConfig& text = spec.text.model;
+  for (const TensorSpec& tensor : spec.text.tensors()) {
+    plan.language += weight_bytes(backend, tensor, storage);
+  }
+  if (text.tied_head) {  // packed beside the table
+    plan.language += backend.packed_linear_bytes(text.vocab, text.transformer.width, storage);
+  }
+  plan.language += floats(rotary_places(spec) * text.transformer.head_dim);
+  for (const TensorSpec& tensor : tower_tensors(spec.tower)) {
+    plan.tower += weight_bytes(backend, tensor, storage);
+  }
+  plan.texts = TextLoop::bytes(text, backend, limits);
+  // One view at a time; its rows, those of the picture, and the prompt's on their way.
+  const VitSpec& vit = spec.tower.vit;
+  const std::int64_t patches = picture.view_width / vit.patch * (picture.view_height / vit.patch);
+  const std::int64_t width = text.transformer.width;
+  plan.encoding = VisionEncoder::scratch_bytes(vit, patches) +
+                  floats(picture.views * patches * vit.feature_width()) +
+                  floats(2 * picture.tokens * width) + floats(2 * limits.prompt_rows * width);
+  const std::int64_t ahead = std::max<std::int64_t>(limits.items, 2) + 1;
+  plan.pictures = floats(ahead * picture.views * 3 * picture.view_width * picture.view_height) +
+                  static_cast<std::size_t>(2 * 3 * picture.width * picture.height);
+  plan.process = kProgramBytes;
+  return plan;
+}
+
+}  // namespace tessera

@@ -1,0 +1,120 @@
+// A run whose memory does not last for as many texts at once as were asked for: fewer at once, the
+// same texts, no item lost, one notice; a prompt too large for one text alone fails by itself.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "apps/pipeline/caption_pipeline.h"
+#include "tests/unit/captioning/scarce_memory.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kItems = 9;
+
+CaptionOptions options_of(std::int64_t batch) {
+  CaptionOptions options;
+  options.model = "test:tiny";
+  options.device = "cpu";
+  options.threads = 1;
+  options.batch_size = batch;
+  options.most_tokens = 8;
+  return options;
+}
+
+CaptionRequest request_of(int number, const std::string& prompt) {
+  auto image = std::make_shared<Image>(24 + number, 20);
+  for (std::size_t i = 0; i < image->rgb.size(); ++i) {
+    image->rgb[i] = static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(number) * 31);
+  }
+  CaptionRequest request;
+  request.id = std::to_string(number);
+  request.pictures.push_back({.image = std::move(image)});
+  request.prompt = prompt;
+  return request;
+}
+
+struct Heard final : CaptionListener {
+  std::map<std::string, Caption> captions;
+  std::vector<std::string> notices;
+  void on_caption(Caption&& caption) override {
+    const std::string id = caption.id;
+    EXPECT_TRUE(captions.emplace(id, std::move(caption)).second) << id << " twice";
+  }
+  void on_notice(std::string_view text) override { notices.emplace_back(text); }
+};
+
+// Items of the same question, about as many rows as it has letters; `long_one` asks another one.
+Heard run(CaptionPipeline& pipeline, std::size_t letters, int long_one = -1) {
+  Heard heard;
+  int number = 0;
+  const bool finished = pipeline.run(
+      [&]() -> std::optional<CaptionRequest> {
+        if (number == kItems) return std::nullopt;
+        const CaptionRequest request =
+            request_of(number, std::string(number == long_one ? 6000 : letters, 'a'));
+        ++number;
+        return request;
+      },
+      heard);
+  EXPECT_TRUE(finished);
+  return heard;
+}
+
+std::map<std::string, std::string> texts(const Heard& heard) {
+  std::map<std::string, std::string> out;
+  for (const auto& [id, caption] : heard.captions) {
+    EXPECT_FALSE(caption.failed) << id << ": " << caption.error.code;
+    out[id] = caption.text;
+  }
+  return out;
+}
+
+TEST(ScarceMemory, HalvesTheBatchAndLosesNothing) {
+  CaptionPipeline pipeline(options_of(8));
+  pipeline.load();
+  const Heard plenty = run(pipeline, 1200);
+  ASSERT_EQ(plenty.captions.size(), static_cast<std::size_t>(kItems));
+  EXPECT_TRUE(plenty.notices.empty());
+  // One layer's keys take about 1,450 rows x 64 x 4 bytes a text: two fit below 1.2 MB, four do
+  // not.
+  const ScarceMemory scarce(1'200'000);
+  const Heard little = run(pipeline, 1200);
+  EXPECT_GE(scarce.refused(), 2);
+  EXPECT_EQ(texts(little), texts(plenty));
+  ASSERT_EQ(little.notices.size(), 1u);
+  EXPECT_NE(little.notices[0].find("8 texts at once: 2 from here on"), std::string::npos)
+      << little.notices[0];
+}
+
+TEST(ScarceMemory, APromptThatFitsNowhereFailsAlone) {
+  CaptionPipeline pipeline(options_of(4));
+  pipeline.load();
+  const ScarceMemory scarce(1'300'000);  // six thousand rows of one text's keys are 1.5 MB
+  const Heard heard = run(pipeline, 13, 4);
+  ASSERT_EQ(heard.captions.size(), static_cast<std::size_t>(kItems));
+  for (const auto& [id, caption] : heard.captions) {
+    EXPECT_EQ(caption.failed, id == "4") << id << " " << caption.error.code;
+  }
+  const ErrorInfo& error = heard.captions.at("4").error;
+  EXPECT_EQ(error.kind, ErrorKind::kMemory);
+  EXPECT_GT(scarce.refused(), 0);
+  // It took no text's company away: the others went on as many at once as before.
+  EXPECT_TRUE(heard.notices.empty()) << heard.notices[0];
+}
+
+// Nothing fits: every item fails by itself, and the program lives.
+TEST(ScarceMemory, WithoutAnyRoomEveryItemFails) {
+  CaptionPipeline pipeline(options_of(4));
+  pipeline.load();
+  const ScarceMemory scarce(20'000);
+  const Heard heard = run(pipeline, 13);
+  ASSERT_EQ(heard.captions.size(), static_cast<std::size_t>(kItems));
+  for (const auto& [id, caption] : heard.captions) {
+    EXPECT_TRUE(caption.failed) << id;
+    EXPECT_EQ(caption.error.kind, ErrorKind::kMemory) << caption.error.code;
+  }
+}
+
+}  // namespace
+}  // namespace tessera

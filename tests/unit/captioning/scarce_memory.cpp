@@ -1,0 +1,44 @@
+// The program's own malloc and mmap, with a limit in front.
+#include "tests/unit/captioning/scarce_memory.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+namespace {
+std::atomic<std::size_t> limit{SIZE_MAX};
+std::atomic<std::int64_t> refusals{0};
+
+bool refuse(std::size_t bytes) {
+  if (bytes < limit.load()) return false;
+  ++refusals;
+  errno = ENOMEM;
+  return true;
+}
+}  // namespace
+
+extern "C" {
+void* __libc_malloc(std::size_t);
+
+void* malloc(std::size_t bytes) { return refuse(bytes) ? nullptr : __libc_malloc(bytes); }
+
+void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) {
+  if (refuse(bytes)) return MAP_FAILED;
+  return reinterpret_cast<void*>(
+      syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
+}
+}
+
+namespace tessera {
+
+ScarceMemory::ScarceMemory(std::size_t bytes) {
+  refusals = 0;
+  limit = bytes;
+}
+ScarceMemory::~ScarceMemory() { limit = SIZE_MAX; }
+std::int64_t ScarceMemory::refused() const { return refusals.load(); }
+
+}  // namespace tessera

@@ -1,0 +1,21 @@
+// Refuses large blocks of memory in this test program while a scope lasts, as a machine without
+// memory would: both kinds that tensors are made of, and operator new, which throws then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tessera {
+
+class ScarceMemory {
+ public:
+  // Blocks of at least so many bytes are refused.
+  explicit ScarceMemory(std::size_t bytes);
+  ~ScarceMemory();
+  ScarceMemory(const ScarceMemory&) = delete;
+  ScarceMemory& operator=(const ScarceMemory&) = delete;
+
+  std::int64_t refused() const;
+};
+
+}  // namespace tessera
