@@ -15,7 +15,6 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
-#include "apps/pipeline/output_names.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -215,13 +214,21 @@ int exit_code_of(const BatchStore::Totals& totals) {
   return totals.done == 0 ? 1 : 3;
 }
 
+// The sheet is one more file of the folder, and must not take the name of a picture.
+void check_sheet(const std::string& sheet, std::span<const SettledItem> items) {
+  OutputTemplate{sheet};
+  for (const SettledItem& item : items) {
+    if (item.name == sheet) refuse("--sheet", "a name that no picture has", "\"" + sheet + "\"");
+  }
+}
+
 int run_job(const Session& session, BatchFlags flags) {
   const fs::path file = flags.arguments.front();
   if (flags.output_dir.empty()) refuse("--output-dir", "a folder for the pictures", "none");
   settle_size(flags.size);
-  if (flags.sheet) NamePattern{*flags.sheet};
   const Shard shard = flags.shard ? shard_from(*flags.shard, process_environment()) : Shard{};
   const std::vector<SettledItem> items = settled_job(session, flags, file);
+  if (flags.sheet) check_sheet(*flags.sheet, items);
 
   GeneratePipeline pipeline(pipeline_options(flags));
   const JobCheck check = check_items(pipeline, items, flags.batch_size, file.string());

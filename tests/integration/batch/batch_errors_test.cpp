@@ -41,6 +41,8 @@ TEST_F(BatchErrors, Flags) {
   expect_refused(batch(job, "out", {"--shard", "4/3"}), 2, "--shard");
   expect_refused(batch(job, "out", {"--shard", "auto"}), 2, "SLURM_ARRAY_TASK_ID");
   expect_refused(batch(job, "out", {"--name", "{id}/x.png"}), 2, "--name");
+  expect_refused(batch(job, "out", {"--name", "{id}.png", "--sheet", "p2.png"}), 2, "--sheet");
+  expect_refused(batch(job, "out", {"--sheet", "../sheet.png"}), 2, "a folder");
   expect_refused(batch(job, "out", {"--name", "x.png"}), 2, "line 2, column 1");
   expect_refused(run({"batch", "status", "nowhere"}), 2, "a job that was begun here");
   expect_refused(run({"batch", "merge"}), 2, "output folders");
