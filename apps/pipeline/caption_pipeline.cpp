@@ -66,6 +66,18 @@ std::string trimmed(const std::string& text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
+// Pictures are read behind fewer walls than meant where the kernel refuses one: once it is known,
+// it is said. Whether it is known.
+bool tell_of_walls(const std::string& confinement, CaptionListener& listener) {
+  if (confinement.empty()) return false;
+  if (confinement != kWholeConfinement) {
+    listener.on_notice("pictures are read behind " + confinement + ", not behind " +
+                       std::string(kWholeConfinement) +
+                       ": the kernel refused; a hostile picture could do more harm");
+  }
+  return true;
+}
+
 }  // namespace
 
 struct CaptionPipeline::State final : TextListener {
@@ -155,7 +167,9 @@ void CaptionPipeline::State::check_settings() const {
            std::to_string(options.most_tokens));
   }
   if (pruner == nullptr) return;
-  const PruneSession session(*pruner, pruned_model(1), options.prune.budget, options.seed, 0);
+  // A picture like most: methods may work at other places of one that is cut into tiles.
+  const std::int64_t views = plan_preprocess(model->spec().policy, 640, 480).views;
+  const PruneSession session(*pruner, pruned_model(views), options.prune.budget, options.seed, 0);
   check_patch_method(model->spec().tower, session);
 }
 
@@ -385,12 +399,13 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
   PictureQueue queue(next, state.model->spec(), {.helper = state.options.helper},
                      static_cast<std::size_t>(std::max<std::int64_t>(state.options.batch_size, 2)));
   std::uint64_t number = 0;
-  bool stopped = false;
+  bool stopped = false, walls_known = false;
   while (true) {
     const bool idle = state.loop == nullptr || state.loop->idle();
     if (state.waiting.empty() && (state.loop == nullptr || !state.loop->full()) && !stopped) {
       // Waits only when there is nothing else to do.
       if (auto prepared = queue.take(idle)) {
+        walls_known = walls_known || tell_of_walls(queue.confinement(), listener);
         const std::uint64_t place = number++;
         const std::uint64_t key = prepared->request.number.value_or(place);
         state.admit(std::move(*prepared), key);

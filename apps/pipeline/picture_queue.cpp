@@ -50,6 +50,11 @@ bool PictureQueue::over() const {
   return ended_ && ready_.empty() && !thrown_;  // take() tells of what was thrown
 }
 
+std::string PictureQueue::confinement() const {
+  const std::lock_guard lock(mutex_);
+  return confinement_;
+}
+
 PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& reader) const {
   PreparedPictures out;
   const auto start = std::chrono::steady_clock::now();
@@ -95,6 +100,7 @@ void PictureQueue::work() {
       if (!request) break;
       PreparedPictures prepared = prepare(std::move(*request), reader);
       const std::lock_guard lock(mutex_);
+      confinement_ = reader.confinement();
       bytes_ += bytes_of(prepared);
       ready_.push_back(std::move(prepared));
       changed_.notify_all();
