@@ -14,6 +14,8 @@
 #include "apps/pipeline/memory.h"
 #include "apps/pipeline/model_catalog.h"
 #include "engine/backend/backend.h"
+#include "engine/core/io.h"
+#include "vision/image/picture_reader.h"
 
 extern char** environ;
 
@@ -85,6 +87,29 @@ void examine_models(std::vector<Finding>& out) {
   }
 }
 
+// Pictures are read by a process of its own: whether it is there, answers, and is walled in.
+void examine_picture_reader(std::vector<Finding>& out) {
+  const std::filesystem::path helper = helper_beside_program();
+  if (!file_exists(helper)) {
+    out.push_back({Health::kMissing, "picture reader", "no " + helper.string(),
+                   "put tessera-helper, which is built with tessera, beside the program"});
+    return;
+  }
+  try {
+    PictureReader reader;
+    reader.start();
+    const bool whole = reader.confinement() == kWholeConfinement;
+    out.push_back({whole ? Health::kGood : Health::kNote, "picture reader",
+                   "confined by " + reader.confinement(),
+                   whole ? ""
+                         : "the kernel refused " + std::string(kWholeConfinement) +
+                               ": describe only pictures that you trust, or allow seccomp"});
+  } catch (const Error& error) {  // part of the result
+    out.push_back({Health::kMissing, "picture reader", format_error(error.info()),
+                   "build tessera-helper anew, from the same sources as tessera"});
+  }
+}
+
 // A misspelt variable does nothing, which is hard to see from outside.
 void examine_environment(const CLI::App& root, std::vector<Finding>& out) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -108,6 +133,7 @@ int run_doctor(const Session& session, const CLI::App& root) {
   std::vector<Finding> findings;
   examine_machine(findings);
   examine_devices(findings);
+  examine_picture_reader(findings);
   examine_models(findings);
   examine_environment(root, findings);
   bool missing = false;

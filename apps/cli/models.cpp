@@ -38,7 +38,7 @@ void print_model(const Session& session, const FoundModel& model) {
   std::string line = model.reference.shown_name + "  [" + std::string(origin) + "]  ";
   if (model.problem.empty() && model.describes) {
     line += model.title + ", describes pictures, files " + format_bytes(model.file_bytes) +
-            ", licence: " + model.licence;
+            ", memory " + format_bytes(model.memory_bytes) + ", licence: " + model.licence;
   } else if (model.problem.empty()) {
     line += model.title + (model.draft ? ", draft model, " : ", ") + std::to_string(model.width) +
             "x" + std::to_string(model.height) + ", files " + format_bytes(model.file_bytes) +

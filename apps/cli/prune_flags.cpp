@@ -30,23 +30,50 @@ PruneOption option_of(const std::string& text) {
   return out;
 }
 
+template <typename Which>
+std::string names_of(Which which) {
+  std::string names;
+  for (const PrunerRow& row : pruner_table()) {
+    if (which(row)) names += (names.empty() ? "" : ", ") + std::string(row.name);
+  }
+  return names;
+}
+
+std::int64_t token_count(const std::string& text) {
+  if (text == "auto") return kOwnNumber;
+  constexpr std::int64_t kMost = 1 << 20;
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && stop == end && value >= 1 && value <= kMost) return value;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_FLAG_VALUE",
+               .where = "--keep-tokens",
+               .expected = "an integer from 1 to " + std::to_string(kMost) + ", or auto",
+               .found = "'" + text + "'"});
+}
+
 }  // namespace
 
 void add_prune_flags(CLI::App& app, PruneFlags& flags) {
   const std::string group = "Pruning";
-  std::string names;
-  for (const PrunerRow& row : pruner_table()) {
-    names += (names.empty() ? "" : ", ") + std::string(row.name);
-  }
+  const std::string names = names_of([](const PrunerRow&) { return true; });
   text_flag(app, "--prune", flags.method, "drops visual tokens: " + names)->group(group);
   number_flag(app, "--prune-rate", flags.rate, 0, 0.999, "fraction that is dropped; default 0.67")
       ->group(group);
-  integer_flag(app, "--keep-tokens", flags.keep, 1, 1 << 20, "tokens that stay instead")
+  app.add_option_function<std::string>(
+         "--keep-tokens", [&flags](const std::string& text) { flags.keep = token_count(text); },
+         "tokens of each picture that stay instead, row ends aside; auto = the method's own number "
+         "(" +
+             names_of([](const PrunerRow& row) { return row.adaptive; }) + ")")
+      ->type_name("INTEGER|auto")
       ->group(group);
   app.add_option("--prune-option", flags.options, "NAME=NUMBER, a setting of the method")
       ->allow_extra_args(false)  // what follows is a picture
       ->group(group);
-  app.add_flag("--parity", flags.parity, "as the method's published code, where that differs")
+  app.add_flag("--parity", flags.parity,
+               "as the published code of " +
+                   names_of([](const PrunerRow& row) { return !row.code.differs.empty(); }))
       ->group(group);
 }
 
@@ -65,8 +92,11 @@ PruneChoice prune_choice(const PruneFlags& flags) {
   out.method = pruner_row(*flags.method).name;
   for (const std::string& option : flags.options) out.options.push_back(option_of(option));
   if (flags.parity) out.options.push_back({"parity", 1});
-  if (flags.keep) {
+  if (flags.keep == kOwnNumber) {
+    out.budget.adaptive = true;
+  } else if (flags.keep) {
     out.budget.tokens = *flags.keep;
+    out.budget.shared = true;
   } else {
     out.budget.ratio = 1 - flags.rate.value_or(0.67);
   }

@@ -14,10 +14,13 @@ class App;
 
 namespace tessera {
 
+// --keep-tokens auto: as many as the method finds.
+inline constexpr std::int64_t kOwnNumber = -1;
+
 struct PruneFlags {
   std::optional<std::string> method;
   std::optional<double> rate;        // fraction removed
-  std::optional<std::int64_t> keep;  // tokens
+  std::optional<std::int64_t> keep;  // tokens of a picture, or kOwnNumber
   std::vector<std::string> options;  // NAME=VALUE
   bool parity = false;
 };

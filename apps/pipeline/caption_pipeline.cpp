@@ -72,6 +72,18 @@ std::string trimmed(const std::string& text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
+// Pictures are read behind fewer walls than meant where the kernel refuses one: once it is known,
+// it is said. Whether it is known.
+bool tell_of_walls(const std::string& confinement, CaptionListener& listener) {
+  if (confinement.empty()) return false;
+  if (confinement != kWholeConfinement) {
+    listener.on_notice("pictures are read behind " + confinement + ", not behind " +
+                       std::string(kWholeConfinement) +
+                       ": the kernel refused; a hostile picture could do more harm");
+  }
+  return true;
+}
+
 }  // namespace
 
 struct CaptionPipeline::State final : TextListener {
@@ -286,8 +298,9 @@ bool CaptionPipeline::State::can_look(const Arrival& arrival) const {
       plans.push_back(picture.plan);
     }
     model->prompt_ids(arrival.prepared.request.prompt, plans);
+    const auto views = static_cast<std::int64_t>(arrival.prepared.pictures.front().views.size());
     return pruner == nullptr ||
-           !VisualEncoder::watched({*pruner, pruned_model_of(*model, 1), options.prune.budget,
+           !VisualEncoder::watched({*pruner, pruned_model_of(*model, views), options.prune.budget,
                                     options.seed, arrival.number});
   } catch (const Error&) {  // said when it is admitted
     return false;
@@ -485,13 +498,16 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
   PictureQueue queue(next, state.model->spec(), {.helper = state.options.helper},
                      static_cast<std::size_t>(std::max<std::int64_t>(state.options.batch_size, 2)),
                      state.draft ? state.draft->picture_spec() : nullptr);
-  bool stopped = false;
+  bool stopped = false, walls_known = false;
   while (true) {
     const bool idle = state.loop == nullptr || state.loop->idle();
     if (state.waiting.empty() && (state.loop == nullptr || !state.loop->full()) && !stopped) {
       // Waits only when there is nothing else to do.
       if (state.arrived.empty()) state.arrive(queue, idle);
-      if (!state.arrived.empty()) state.admit();
+      if (!state.arrived.empty()) {
+        walls_known = walls_known || tell_of_walls(queue.confinement(), listener);
+        state.admit();
+      }
     }
     if (!state.waiting.empty()) {
       const std::int64_t rows = state.waiting.front()->item.rows.shape()[0];

@@ -14,6 +14,21 @@ bool in_encoder(HookPoint point) {
          point == HookPoint::kAfterEncoder;
 }
 
+// A tile that shows nothing but padding (of a very thin picture) needs a row to run with: its first
+// patch stays, as a marker, which no method scores and which is no token of the picture.
+void anchor_empty_tiles(VisualBlock& rows) {
+  std::map<std::int32_t, VisualToken*> first;
+  std::set<std::int32_t> shown;
+  for (VisualToken& token : rows.tokens) {
+    if (token.kind != TokenKind::kPatch) continue;
+    first.try_emplace(token.tile, &token);
+    if (!token.padded) shown.insert(token.tile);
+  }
+  for (const auto& [tile, token] : first) {
+    if (!shown.contains(tile)) token->kind = TokenKind::kMarker;
+  }
+}
+
 std::vector<float> floats(ConstTensorView view) {
   return {view.f32(), view.f32() + view.shape.elements()};
 }
@@ -26,6 +41,7 @@ EncoderPruning::EncoderPruning(PruneSession& session, const VitSpec& spec, Visua
     if (!in_encoder(hook.point)) continue;
     for (SignalNeed& need : session.needs(hook)) needs_.push_back(std::move(need));
   }
+  anchor_empty_tiles(rows_);
 }
 
 bool EncoderPruning::wanted(SignalKind kind, int layer) const {
@@ -129,7 +145,7 @@ void EncoderPruning::carry_out(const Hook& hook, LayerState& state) {
   std::set<std::int32_t> tiles, left;
   for (std::size_t row = 0; row < before; ++row) {
     const VisualToken& token = rows_.tokens[row];
-    if (token.kind != TokenKind::kPatch) continue;
+    if (token.kind == TokenKind::kCls) continue;
     tiles.insert(token.tile);
     if (stays[row]) left.insert(token.tile);
   }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "apps/pipeline/caption_memory.h"
 #include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/caption_weights.h"
 #include "apps/pipeline/memory.h"
@@ -194,6 +195,16 @@ ModelReference resolve_model(const std::string& name) {
 
 namespace {
 
+// One text of usual length about one picture.
+std::uint64_t captioning_bytes(const CaptionModel& model) {
+  const auto backend = make_backend("cpu", {.threads = 1});
+  const PreprocessPlan picture = plan_preprocess(model.spec().policy, 640, 480);
+  const auto prompt = model.prompt_ids("Describe the picture.", {&picture, 1}).size();
+  const TextLimits limits{
+      .prompt_rows = static_cast<std::int64_t>(prompt), .tokens = 256, .kv = model.stored()};
+  return plan_captioning(model.spec(), *backend, model.stored(), limits, picture).total();
+}
+
 // A model of no family that paints may be one that describes.
 void note_captioner(FoundModel& model) {
   try {
@@ -206,6 +217,7 @@ void note_captioner(FoundModel& model) {
     model.title = opened->spec().title;
     model.licence = "as its card says";
     model.parameters = static_cast<std::uint64_t>(parameter_count(opened->spec()));
+    model.memory_bytes = captioning_bytes(*opened);
   } catch (const Error& error) {  // part of the result, as above
     model.problem = error.what();
   }

@@ -35,15 +35,17 @@ ModelReference resolve_model(const std::string& name);
 struct FoundModel {
   ModelReference reference;
   std::filesystem::path path;
-  std::string problem;      // empty when the model can be used
-  bool other_kind = false;  // readable, but of no family that paints or describes (a judge, for instance)
-  bool draft = false;       // guesses for other models, does not paint
-  bool describes = false;   // reads pictures and writes about them; paints or not
+  std::string problem;  // empty when the model can be used
+  bool other_kind =
+      false;  // readable, but of no family that paints or describes (a judge, for instance)
+  bool draft = false;      // guesses for other models, does not paint
+  bool describes = false;  // reads pictures and writes about them; paints or not
   std::string family, size, title, licence;
   std::int64_t width = 0, height = 0;  // pixels
   std::uint64_t parameters = 0;
-  std::uint64_t file_bytes = 0;    // weight files on disk
-  std::uint64_t memory_bytes = 0;  // one guided picture, as stored
+  std::uint64_t file_bytes = 0;  // weight files on disk
+  // As stored: one guided picture, or one text about a picture of 640 x 480 pixels.
+  std::uint64_t memory_bytes = 0;
 };
 // Bundled models, then the hub cache, by name.
 std::vector<FoundModel> find_models();

@@ -34,7 +34,9 @@ PrunedModel pruned_model_of(const CaptionModel& model, std::int64_t views) {
 
 void check_pruning(const CaptionModel& model, const PromptPruning& pruning) {
   if (pruning.pruner == nullptr) return;
-  const PruneSession session(*pruning.pruner, pruned_model_of(model, 1), pruning.budget,
+  // A picture like most: methods may work at other places of one that is cut into tiles.
+  const std::int64_t views = plan_preprocess(model.spec().policy, 640, 480).views;
+  const PruneSession session(*pruning.pruner, pruned_model_of(model, views), pruning.budget,
                              pruning.seed, 0);
   check_patch_method(model.spec().tower, session);
 }

@@ -69,6 +69,11 @@ void PictureQueue::prepare_for_draft(const PreprocessPolicy& policy, const Pictu
   }
 }
 
+std::string PictureQueue::confinement() const {
+  const std::lock_guard lock(mutex_);
+  return confinement_;
+}
+
 PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& reader) const {
   PreparedPictures out;
   const auto start = std::chrono::steady_clock::now();
@@ -117,6 +122,7 @@ void PictureQueue::work() {
       if (!request) break;
       PreparedPictures prepared = prepare(std::move(*request), reader);
       const std::lock_guard lock(mutex_);
+      confinement_ = reader.confinement();
       bytes_ += bytes_of(prepared);
       ready_.push_back(std::move(prepared));
       changed_.notify_all();

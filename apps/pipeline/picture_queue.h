@@ -46,6 +46,8 @@ class PictureQueue {
   // No new ones; those that are ready can still be taken.
   void stop();
   bool over() const;
+  // As PictureReader::confinement() of the process that reads; empty before it was needed.
+  std::string confinement() const;
 
  private:
   void work();
@@ -62,6 +64,7 @@ class PictureQueue {
   std::condition_variable changed_;
   std::deque<PreparedPictures> ready_;
   std::size_t bytes_ = 0;  // of what is ready
+  std::string confinement_;
   bool ended_ = false, stopping_ = false;
   std::exception_ptr thrown_;
   std::thread thread_;

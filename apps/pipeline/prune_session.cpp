@@ -14,15 +14,22 @@ PruneSession::PruneSession(const Pruner& pruner, const PrunedModel& model, const
       item_(item),
       hooks_(pruner.hooks(model)) {
   check_pruner(pruner.name(), model, budget);
+  const auto check_layer = [&](const char* what, int layer, int layers) {
+    if (layer < layers) return;
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_PRUNE_LAYERS",
+                 .where = "pruner " + std::string(pruner.name()),
+                 .expected = what + (" of more than " + std::to_string(layer)) + " layers",
+                 .found = std::to_string(layers),
+                 .hint = "choose earlier layers with --prune-option"});
+  };
   for (const Hook& hook : hooks_) {
-    if (hook.point == HookPoint::kBeforeLlm && hook.layer >= model.llm_layers) {
-      throw Error(
-          {.kind = ErrorKind::kUsage,
-           .code = "E_PRUNE_LAYERS",
-           .where = "pruner " + std::string(pruner.name()),
-           .expected = "a language model of more than " + std::to_string(hook.layer) + " layers",
-           .found = std::to_string(model.llm_layers),
-           .hint = "choose earlier layers with --prune-option"});
+    if (hook.point == HookPoint::kBeforeLlm) {
+      check_layer("a language model", hook.layer, model.llm_layers);
+    } else if (hook.point != HookPoint::kAfterProjector) {
+      for (const SignalNeed& need : needs(hook)) {
+        check_layer("a picture encoder", need.layer, model.feature_layer + 1);
+      }
     }
   }
 }

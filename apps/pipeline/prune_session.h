@@ -24,7 +24,7 @@ struct PruneChoice {
 class PruneSession {
  public:
   // The pruner must outlive the session. Error kUsage when the model cannot serve the method
-  // (check_pruner), or has fewer layers than it asks for (E_PRUNE_LAYERS).
+  // (check_pruner), or runs fewer layers than it asks for (E_PRUNE_LAYERS).
   PruneSession(const Pruner& pruner, const PrunedModel& model, const Budget& budget,
                std::uint64_t seed, std::uint64_t item);
 

@@ -1,7 +1,9 @@
 // Texts, many at once, each at its own pace: a place that becomes free takes the next prompt while
-// the others go on. Prompts enter a part at a time beside the tokens that are decoded, so that no
-// long prompt makes the others wait (Agrawal et al. 2023, SARATHI). What a text says depends on its
-// prompt, law and seed alone: neither on the texts beside it, nor on parts, drafts, or threads.
+// the others go on. Prompts enter a part at a time beside the tokens that are decoded, so that the
+// others wait for no more than a part (Agrawal et al. 2023, SARATHI). A prompt with cuts inside the
+// model goes through as a whole, one in a pass, and the others wait for all of it: selections look
+// at all rows. What a text says depends on its prompt, law and seed alone: neither on the texts
+// beside it, nor on parts, drafts, or threads.
 #pragma once
 
 #include <array>

@@ -260,5 +260,11 @@ inline Budget keep_tokens(std::int64_t count) {
   budget.tokens = count;
   return budget;
 }
+// The same for all groups together.
+inline Budget keep_shared(std::int64_t count) {
+  Budget budget = keep_tokens(count);
+  budget.shared = true;
+  return budget;
+}
 
 }  // namespace tessera

@@ -160,6 +160,11 @@ Picture PictureReader::read(const std::filesystem::path& file) {
   return decode({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, file.string());
 }
 
+void PictureReader::start() {
+  const double deadline = monotonic_seconds() + state_->options.deadline_seconds;
+  state_->start_if_needed(deadline, state_->options.helper.string());
+}
+
 std::uint64_t PictureReader::processes_started() const { return state_->started; }
 
 std::string PictureReader::confinement() const {

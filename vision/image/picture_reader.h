@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "vision/image/picture.h"
 
@@ -20,6 +21,14 @@ struct PictureReaderOptions {
   std::uint64_t memory_bytes = std::uint64_t{2} << 30;  // address space of the process
   std::uint64_t cpu_seconds = 60;                       // of its life; it is replaced after half
 };
+
+// What confinement() says when all walls stand. Builds with sanitizers stay free: their runtime
+// needs more than the walls leave.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr std::string_view kWholeConfinement = "nothing";
+#else
+inline constexpr std::string_view kWholeConfinement = "limits and system calls";
+#endif
 
 // One process at most, started at the first picture. Not for several threads at once: a reader
 // each.
@@ -40,9 +49,13 @@ class PictureReader {
   // The same for bytes already in memory; `name` stands for the file in messages.
   Picture decode(std::span<const std::uint8_t> bytes, const std::string& name);
 
+  // Starts the process if there is none and hears its greeting. Errors E_PICTURE_HELPER and
+  // E_PICTURE_TIME, which name the helper.
+  void start();
+
   std::uint64_t processes_started() const;
   // What confines the process: "limits and system calls", "limits", "system calls", "nothing".
-  // Empty before the first picture.
+  // Empty before the process was started.
   std::string confinement() const;
 
  private:

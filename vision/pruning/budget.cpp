@@ -38,15 +38,62 @@ namespace {
 
 }  // namespace
 
-std::int64_t Budget::kept_of(std::int64_t candidates, Rounding published) const {
-  if (tokens) {
-    if (*tokens < 0) refuse_budget("at least 0 tokens", std::to_string(*tokens));
-    return std::min(*tokens, candidates);
+namespace {
+
+// The budget of one group by itself.
+std::int64_t rounded(const Budget& budget, std::int64_t candidates, Rounding published) {
+  if (budget.tokens) {
+    if (*budget.tokens < 0) refuse_budget("at least 0 tokens", std::to_string(*budget.tokens));
+    return std::min(*budget.tokens, candidates);
   }
+  const double ratio = budget.ratio;
   if (!(ratio >= 0 && ratio <= 1)) refuse_budget("a ratio from 0 to 1", std::to_string(ratio));
-  const Rounding rule = rounding == Rounding::kPublished ? published : rounding;
+  const Rounding rule = budget.rounding == Rounding::kPublished ? published : budget.rounding;
   return std::clamp(round_by(ratio * static_cast<double>(candidates), rule), std::int64_t{0},
                     candidates);
+}
+
+void share_out(std::int64_t tokens, std::span<const std::int64_t> sizes, std::int64_t all,
+               std::span<std::int64_t> out) {
+  std::int64_t left = tokens;
+  for (std::size_t g = 0; g < sizes.size(); ++g) left -= out[g] = tokens * sizes[g] / all;
+  // The groups that lost the most to rounding, one after the other: they are few.
+  for (; left > 0; --left) {
+    std::size_t best = 0;
+    std::int64_t largest = 0;
+    for (std::size_t g = 0; g < sizes.size(); ++g) {
+      const std::int64_t lost = tokens * sizes[g] - out[g] * all;
+      if (lost > largest) {
+        largest = lost;
+        best = g;
+      }
+    }
+    ++out[best];
+  }
+}
+
+}  // namespace
+
+std::int64_t Budget::kept_of(std::int64_t candidates, Rounding published) const {
+  const std::int64_t kept = rounded(*this, candidates, published);
+  const bool none = kept == 0 && !tokens && ratio > 0;
+  return none ? std::min(candidates, std::int64_t{1}) : kept;
+}
+
+void kept_by_size(const Budget& budget, std::span<const std::int64_t> sizes, Rounding published,
+                  std::span<std::int64_t> out) {
+  expects(sizes.size() == out.size(), "a place for each group");
+  std::int64_t all = 0, kept = 0;
+  for (const std::int64_t size : sizes) all += size;
+  if (budget.shared && budget.tokens) {
+    if (all > 0) share_out(budget.kept_of(all, published), sizes, all, out);
+    return;
+  }
+  for (std::size_t g = 0; g < sizes.size(); ++g) {
+    kept += out[g] = rounded(budget, sizes[g], published);
+  }
+  if (kept > 0 || all == 0 || budget.kept_of(all, published) == 0) return;
+  out[static_cast<std::size_t>(std::max_element(sizes.begin(), sizes.end()) - sizes.begin())] = 1;
 }
 
 Fate fate_of(const VisualToken& token, const Budget& budget) {
@@ -93,6 +140,17 @@ CandidateGroups group_candidates(const VisualBlock& block, const Budget& budget,
     tokens[static_cast<std::size_t>(place++)] = i;
   }
   return {tokens, starts};
+}
+
+std::span<const std::int64_t> kept_by_group(const Budget& budget, const CandidateGroups& groups,
+                                            Rounding published, PruneScratch& scratch) {
+  const auto sizes = scratch.take<std::int64_t>(groups.groups());
+  const auto out = scratch.take<std::int64_t>(groups.groups());
+  for (std::int64_t g = 0; g < groups.groups(); ++g) {
+    sizes[static_cast<std::size_t>(g)] = static_cast<std::int64_t>(groups.group(g).size());
+  }
+  kept_by_size(budget, sizes, published, out);
+  return out;
 }
 
 }  // namespace tessera

@@ -34,6 +34,7 @@ enum class Fate : std::uint8_t {
 struct Budget {
   // Tokens to keep in each group of the scope: a number, or a fraction of the group's candidates.
   std::optional<std::int64_t> tokens;
+  bool shared = false;  // `tokens` is of all groups together, which share it by their sizes
   double ratio = 1;
   Rounding rounding = Rounding::kPublished;
   Scope scope = Scope::kPublished;
@@ -46,10 +47,16 @@ struct Budget {
   std::int64_t least = 1;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
 
-  // Tokens to keep of `candidates`, in [0, candidates]. Error E_PRUNE_BUDGET for a negative number
-  // or a ratio outside [0, 1].
+  // Tokens to keep of `candidates`, in [0, candidates]; a ratio above 0 keeps one of any. Error
+  // E_PRUNE_BUDGET for a negative number or a ratio outside [0, 1].
   std::int64_t kept_of(std::int64_t candidates, Rounding published) const;
 };
+
+// Tokens to keep in groups of these sizes. A shared number is split in proportion to the sizes,
+// rounded down; what is left goes to the largest fractions, the first at a tie. A ratio is rounded
+// group by group; where it comes to none anywhere the largest group keeps one. Errors of kept_of().
+void kept_by_size(const Budget& budget, std::span<const std::int64_t> sizes, Rounding published,
+                  std::span<std::int64_t> out);
 
 Fate fate_of(const VisualToken& token, const Budget& budget);
 
@@ -69,5 +76,8 @@ struct CandidateGroups {
 // `published`: the scope that kPublished stands for; not kPublished itself.
 CandidateGroups group_candidates(const VisualBlock& block, const Budget& budget, Scope published,
                                  PruneScratch& scratch);
+// kept_by_size() of these groups, in the scratch.
+std::span<const std::int64_t> kept_by_group(const Budget& budget, const CandidateGroups& groups,
+                                            Rounding published, PruneScratch& scratch);
 
 }  // namespace tessera

@@ -64,11 +64,13 @@ class Correlation final : public Pruner {
     const auto late_row = column_sums(late.values, scratch);
     const auto early_row = column_sums(early.values, scratch);
     const auto groups = group_candidates(in.block, in.budget, Scope::kPerTile, scratch);
+    const auto keeps = kept_by_group(in.budget, groups, Rounding::kHalfEven, scratch);
     const auto chosen = scratch.take<std::uint8_t>(total);
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
-      const std::int64_t keep = number_of(in.budget, keys, tokens, scratch);
+      const std::int64_t keep = in.budget.adaptive ? own_number(in.budget, keys, tokens, scratch)
+                                                   : keeps[static_cast<std::size_t>(g)];
       take_best(tokens, late_row, (keep + 1) / 2, chosen, scratch);
       take_best(tokens, early_row, keep / 2, chosen, scratch);
     }
@@ -78,10 +80,9 @@ class Correlation final : public Pruner {
   }
 
  private:
-  std::int64_t number_of(const Budget& budget, const Signal& keys,
-                         std::span<const TokenIndex> tokens, PruneScratch& scratch) const {
+  std::int64_t own_number(const Budget& budget, const Signal& keys,
+                          std::span<const TokenIndex> tokens, PruneScratch& scratch) const {
     const auto count = static_cast<std::int64_t>(tokens.size());
-    if (!budget.adaptive) return budget.kept_of(count, Rounding::kHalfEven);
     const MatrixView unit_rows = normalised_rows(keys.values, tokens, scratch);
     const std::int64_t duplicates =
         count_duplicates(unit_rows, static_cast<float>(settings_.alike),

@@ -30,12 +30,13 @@ class DivPrune final : public Pruner {
     const Signal& embeddings =
         in.signals.per_token(name(), SignalKind::kEmbeddings, 0, in.block.count());
     const auto groups = group_candidates(in.block, in.budget, Scope::kGlobal, scratch);
+    const auto keeps = kept_by_group(in.budget, groups, Rounding::kHalfEven, scratch);
     const auto chosen = scratch.take<std::uint8_t>(in.block.count());
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
       const auto count = static_cast<std::int64_t>(tokens.size());
-      const std::int64_t keep = in.budget.kept_of(count, Rounding::kHalfEven);
+      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
       if (keep == count) {  // the traversal would list them all
         for (const TokenIndex i : tokens) chosen[static_cast<std::size_t>(i)] = 1;
         continue;

@@ -40,12 +40,12 @@ class FastV final : public Pruner {
                                               in.block.count());
     const auto attention = column_sums(rows.values, scratch);  // the mean, up to a factor
     const auto groups = group_candidates(in.block, in.budget, Scope::kGlobal, scratch);
+    const auto keeps = kept_by_group(in.budget, groups, Rounding::kHalfEven, scratch);
     const auto chosen = scratch.take<std::uint8_t>(in.block.count());
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const auto tokens = groups.group(g);
-      const auto count = static_cast<std::int64_t>(tokens.size());
       const auto scores = values_at(attention, tokens, scratch);
-      const std::int64_t keep = in.budget.kept_of(count, Rounding::kHalfEven);
+      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
       mark(tokens, ranked(scores, keep, scratch), chosen);
     }
     return plan_of(in.block, in.budget, chosen, PositionPolicy::kOriginal);

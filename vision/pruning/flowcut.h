@@ -88,16 +88,25 @@ class FlowCut final : public Pruner {
                                    : settings_.llm_stage != 0;
   }
 
-  void begin(const PruneInputs& in, const CandidateGroups& groups, PruneState& state) const {
+  void begin(const PruneInputs& in, const CandidateGroups& groups, PruneState& state,
+             PruneScratch& scratch) const {
     const std::int64_t cell = in.block.cell_size;
     const bool two_stages = has_llm_stage(in.model);
+    const auto sizes = scratch.take<std::int64_t>(groups.groups());
+    const auto keeps = scratch.take<std::int64_t>(groups.groups());
+    for (std::size_t g = 0; g < sizes.size(); ++g) {
+      sizes[g] =
+          static_cast<std::int64_t>(groups.group(static_cast<std::int64_t>(g)).size()) / cell;
+    }
+    kept_by_size(in.budget, sizes, Rounding::kHalfEven, keeps);
     // With one stage the budget is a tile's; with two it is the picture's, in merged tokens.
     const std::int64_t merged = static_cast<std::int64_t>(groups.tokens.size()) / cell;
     const std::int64_t final_count = in.budget.kept_of(merged, Rounding::kHalfEven);
     state.numbers = {final_count};
-    for (std::int64_t g = 0; g < groups.groups(); ++g) {
-      const std::int64_t size = static_cast<std::int64_t>(groups.group(g).size()) / cell;
-      std::int64_t target = in.budget.kept_of(size, Rounding::kHalfEven);
+    for (std::size_t g = 0; g < sizes.size(); ++g) {
+      const std::int64_t size = sizes[g];
+      // No tile runs through the encoder without a patch.
+      std::int64_t target = std::max(keeps[g], std::min(final_count, std::int64_t{1}));
       if (two_stages) {
         const bool tiles = groups.groups() > 1;
         target = final_count == merged ? size : tiles ? final_count / 2 : 2 * final_count;
@@ -115,7 +124,7 @@ class FlowCut final : public Pruner {
     budget.scope = Scope::kPerTile;
     const auto groups = group_candidates(block, budget, Scope::kPerTile, scratch);
     const bool fresh = state.numbers.empty();
-    if (fresh) begin(in, groups, state);
+    if (fresh) begin(in, groups, state, scratch);
     expects(static_cast<std::int64_t>(state.values.size()) == block.count() &&
                 static_cast<std::int64_t>(state.numbers.size()) == groups.groups() + 1,
             "the state belongs to the block");

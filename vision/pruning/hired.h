@@ -110,15 +110,28 @@ class Hired final : public Pruner {
       const auto masses = scratch.take<double>(groups.groups());
       std::copy(sizes.begin(), sizes.end(), masses.begin());
       split_budget(wanted, masses, sizes, keep);
-      return keep;
+    } else {
+      split_by_view(in, groups, base, wanted, sizes, keep, scratch);
     }
+    // Floors may leave nothing of a small budget (ours).
+    if (wanted > 0 && std::accumulate(keep.begin(), keep.end(), std::int64_t{0}) == 0) {
+      const auto largest = std::max_element(sizes.begin(), sizes.end()) - sizes.begin();
+      keep[static_cast<std::size_t>(base < 0 ? largest : base)] = 1;
+    }
+    return keep;
+  }
+
+  // The base view's part, and the rest by what it looks at.
+  void split_by_view(const PruneInputs& in, const CandidateGroups& groups, std::int64_t base,
+                     std::int64_t wanted, std::span<const std::int64_t> sizes,
+                     std::span<std::int64_t> keep, PruneScratch& scratch) const {
+    const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
     const auto at_base = static_cast<std::size_t>(base);
     keep[at_base] = std::min(
         round_by(settings_.alpha * static_cast<double>(wanted), Rounding::kFloor), sizes[at_base]);
     const auto masses = masses_of(in, groups, base, scratch);
     const std::int64_t for_tiles = std::min(wanted - keep[at_base], total - sizes[at_base]);
     split_tiles(in.block, groups, base, for_tiles, masses, sizes, keep, scratch);
-    return keep;
   }
 
   // What each tile gets of the base view's layer-0 attention, by place in the grid.

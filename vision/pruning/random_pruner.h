@@ -24,6 +24,7 @@ class RandomPruner final : public Pruner {
     const ScratchScope scope(scratch);
     const auto key = philox_key(in.seed, in.item);
     const auto groups = group_candidates(in.block, in.budget, Scope::kGlobal, scratch);
+    const auto keeps = kept_by_group(in.budget, groups, Rounding::kHalfEven, scratch);
     const auto chosen = scratch.take<std::uint8_t>(in.block.count());
     const auto lots = scratch.take<std::uint64_t>(in.block.count());
     const auto order = scratch.take<TokenIndex>(in.block.count());
@@ -37,8 +38,7 @@ class RandomPruner final : public Pruner {
         lots[static_cast<std::size_t>(tokens[i])] = std::uint64_t{bits[0]} << 32 | bits[1];
         list[i] = tokens[i];
       }
-      const std::int64_t keep =
-          in.budget.kept_of(static_cast<std::int64_t>(tokens.size()), Rounding::kHalfEven);
+      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
       std::sort(list.begin(), list.end(), [&](TokenIndex a, TokenIndex b) {
         const auto lot_a = lots[static_cast<std::size_t>(a)];
         const auto lot_b = lots[static_cast<std::size_t>(b)];

@@ -40,7 +40,7 @@ std::unique_ptr<Pruner> visionzip(OptionReader& options) {
   s.context_ratio = options.number("context_ratio", s.context_ratio, 0, 1);
   s.contexts = options.whole("contexts", s.contexts, -1, kManyWhole);
   s.true_mean = options.flag("true_mean", s.true_mean);
-  s.dominant_first = options.flag("dominant_first", s.dominant_first);
+  s.dominant_first = options.flag("dominant_first", options.flag("parity", false));
   return std::make_unique<VisionZip>(s);
 }
 
@@ -100,24 +100,94 @@ std::unique_ptr<Pruner> correlation(OptionReader& options) {
   return std::make_unique<Correlation>(s);
 }
 
+// A method under parity=1, where row ends have another fate.
+class WithRowEnds final : public Pruner {
+ public:
+  WithRowEnds(std::unique_ptr<Pruner> method, Fate fate)
+      : method_(std::move(method)), fate_(fate) {}
+  std::string_view name() const override { return method_->name(); }
+  std::vector<Hook> hooks(const PrunedModel& model) const override { return method_->hooks(model); }
+  std::vector<SignalNeed> needs(const Hook& hook, const PrunedModel& model,
+                                const PruneState& state) const override {
+    return method_->needs(hook, model, state);
+  }
+  PrunePlan select(const PruneInputs& in, PruneState& state, PruneScratch& scratch) const override {
+    Budget budget = in.budget;
+    budget.fate[static_cast<std::size_t>(TokenKind::kNewline)] = fate_;
+    return method_->select({.block = in.block,
+                            .signals = in.signals,
+                            .budget = budget,
+                            .model = in.model,
+                            .hook = in.hook,
+                            .seed = in.seed,
+                            .item = in.item,
+                            .text_positions = in.text_positions},
+                           state, scratch);
+  }
+
+ private:
+  std::unique_ptr<Pruner> method_;
+  Fate fate_;
+};
+
 constexpr PositionPolicy kR = PositionPolicy::kRenumber;
 constexpr PositionPolicy kO = PositionPolicy::kOriginal;
 
-constexpr std::array<PrunerRow, 12> kTable = {{
+constexpr auto kTable = std::to_array<PrunerRow>({
     {"random", "behind the projector", ClsNeed::kNone, false, kR, KeptCount::kExact, false,
      "by lot: the baseline", plain<RandomPruner>},
     {"uniform", "behind the projector", ClsNeed::kNone, false, kR, KeptCount::kExact, false,
      "at even distances: the other baseline", plain<UniformPruner>},
-    {"divprune", "behind the projector", ClsNeed::kNone, false, kR, KeptCount::kExact, false,
-     "the most different embeddings", plain<DivPrune>},
-    {"vispruner", "behind the encoder", ClsNeed::kRow, false, kR, KeptCount::kExact, false,
-     "what CLS looks at, and what is unlike", vispruner},
-    {"visionzip", "behind the encoder", ClsNeed::kRow, false, kR, KeptCount::kExact, false,
-     "what CLS looks at; the rest merged by keys", visionzip},
-    {"hired", "behind the encoder", ClsNeed::kRow, false, kR, KeptCount::kAtMost, false,
-     "budget split over tiles by early attention", hired},
-    {"flowcut", "in the encoder, in large pictures behind LLM layer 1 too", ClsNeed::kRow, true, kR,
-     KeptCount::kExact, false, "layer by layer, scores accumulated", flowcut},
+    {"divprune",
+     "behind the projector",
+     ClsNeed::kNone,
+     false,
+     kR,
+     KeptCount::kExact,
+     false,
+     "the most different embeddings",
+     plain<DivPrune>,
+     {.differs = "row ends compete", .newline = Fate::kCompete}},
+    {"vispruner",
+     "behind the encoder",
+     ClsNeed::kRow,
+     false,
+     kR,
+     KeptCount::kExact,
+     false,
+     "what CLS looks at, and what is unlike",
+     vispruner,
+     {.differs = "row ends go", .newline = Fate::kDrop}},
+    {"visionzip",
+     "behind the encoder",
+     ClsNeed::kRow,
+     false,
+     kR,
+     KeptCount::kExact,
+     false,
+     "what CLS looks at; the rest merged by keys",
+     visionzip,
+     {.differs = "merged tokens stand behind the others, row ends go", .newline = Fate::kDrop}},
+    {"hired",
+     "behind the encoder",
+     ClsNeed::kRow,
+     false,
+     kR,
+     KeptCount::kAtMost,
+     false,
+     "budget split over tiles by early attention",
+     hired,
+     {.differs = "counts of strips for sums of tiles, row ends go", .newline = Fate::kDrop}},
+    {"flowcut",
+     "in the encoder, in large pictures behind LLM layer 1 too",
+     ClsNeed::kRow,
+     true,
+     kR,
+     KeptCount::kExact,
+     false,
+     "layer by layer, scores accumulated",
+     flowcut,
+     {.differs = "row ends go", .newline = Fate::kDrop}},
     {"fastv", "before LLM layer 2", ClsNeed::kNone, true, kO, KeptCount::kExact, false,
      "what the last prompt token looks at", fastv},
     {"sparsevlm", "before LLM layers 3, 7, 16", ClsNeed::kNone, true, kO, KeptCount::kListed, false,
@@ -128,7 +198,7 @@ constexpr std::array<PrunerRow, 12> kTable = {{
      "tokens that share the sentence's core neurons", corematching},
     {"correlation", "behind the encoder", ClsNeed::kRow, false, kR, KeptCount::kExact, true,
      "fewer where keys repeat (our instantiation)", correlation},
-}};
+});
 
 [[noreturn]] void refuse(std::string code, std::string where, std::string expected,
                          std::string found, std::string hint = {}) {
@@ -146,6 +216,15 @@ std::string joined(const std::vector<std::string>& words) {
   return out.empty() ? "none" : out;
 }
 
+template <typename Which>
+std::string names_of(Which which) {
+  std::vector<std::string> names;
+  for (const PrunerRow& row : kTable) {
+    if (which(row)) names.emplace_back(row.name);
+  }
+  return joined(names);
+}
+
 std::string short_number(double value) {
   std::string text = std::to_string(value);
   while (text.back() == '0') text.pop_back();
@@ -161,7 +240,7 @@ std::string_view name_of(KeptCount count) {
 }
 
 double OptionReader::number(std::string_view name, double fallback, double least, double most) {
-  known_.emplace_back(name);
+  if (std::find(known_.begin(), known_.end(), name) == known_.end()) known_.emplace_back(name);
   double value = fallback;
   for (std::size_t i = 0; i < options_.size(); ++i) {
     if (options_[i].name != name) continue;
@@ -198,18 +277,28 @@ void OptionReader::finish() const {
 std::span<const PrunerRow> pruner_table() { return kTable; }
 
 const PrunerRow& pruner_row(std::string_view name) {
-  std::vector<std::string> names;
   for (const PrunerRow& row : kTable) {
     if (row.name == name) return row;
-    names.emplace_back(row.name);
   }
-  refuse("E_PRUNE_METHOD", "pruner", "one of " + joined(names), std::string(name));
+  refuse("E_PRUNE_METHOD", "pruner", "one of " + names_of([](const PrunerRow&) { return true; }),
+         std::string(name));
 }
 
 std::unique_ptr<Pruner> make_pruner(std::string_view name, std::span<const PruneOption> options) {
   const PrunerRow& row = pruner_row(name);
   OptionReader reader(row.name, options);
   auto pruner = row.make(reader);
+  if (!row.code.differs.empty()) {
+    if (reader.flag("parity", false)) {
+      pruner = std::make_unique<WithRowEnds>(std::move(pruner), row.code.newline);
+    }
+  } else if (std::any_of(options.begin(), options.end(),
+                         [](const PruneOption& option) { return option.name == "parity"; })) {
+    refuse("E_PRUNE_PARITY", "pruner " + std::string(name),
+           "a method whose published code differs: " +
+               names_of([](const PrunerRow& other) { return !other.code.differs.empty(); }),
+           std::string(name), "the others do as their code, or have none that can be followed");
+  }
   reader.finish();
   return pruner;
 }
@@ -217,8 +306,10 @@ std::unique_ptr<Pruner> make_pruner(std::string_view name, std::span<const Prune
 RowSource check_pruner(std::string_view name, const PrunedModel& model, const Budget& budget) {
   const PrunerRow& row = pruner_row(name);
   if (budget.adaptive && !row.adaptive) {
-    refuse("E_PRUNE_ADAPTIVE", "pruner " + std::string(name), "a number of tokens or a ratio",
-           "an adaptive budget", "corematching and correlation find their own number");
+    refuse("E_PRUNE_ADAPTIVE", "pruner " + std::string(name),
+           "a method that finds its own number: " +
+               names_of([](const PrunerRow& other) { return other.adaptive; }),
+           std::string(name), "give a number of tokens or a ratio");
   }
   if (row.cls == ClsNeed::kNone) return RowSource::kNone;
   if (model.cls) return RowSource::kCls;

@@ -53,6 +53,13 @@ enum class ClsNeed : std::uint8_t {
   kRow,  // a CLS attention row, or the encoder's substitute for it
 };
 
+// What a method's published code does otherwise than stands here, as far as a plan can follow it:
+// such a method has the option parity=1.
+struct PublishedCode {
+  std::string_view differs;       // in words; empty: in nothing, or there is no code
+  Fate newline = Fate::kProtect;  // of row ends
+};
+
 struct PrunerRow {
   std::string_view name;
   std::string_view where;  // it prunes, in words
@@ -63,12 +70,14 @@ struct PrunerRow {
   bool adaptive;          // honours Budget::adaptive
   std::string_view does;  // for --help
   std::unique_ptr<Pruner> (*make)(OptionReader& options);
+  PublishedCode code = {};
 };
 
 std::span<const PrunerRow> pruner_table();
 // Error E_PRUNE_METHOD naming the choices for an unknown name.
 const PrunerRow& pruner_row(std::string_view name);
-// The method with its settings; Error E_PRUNE_OPTION for options it does not have.
+// The method with its settings; Error E_PRUNE_OPTION for options it does not have, E_PRUNE_PARITY
+// naming the methods whose code differs for parity with another one.
 std::unique_ptr<Pruner> make_pruner(std::string_view name,
                                     std::span<const PruneOption> options = {});
 

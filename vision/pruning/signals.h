@@ -1,6 +1,7 @@
-// What a pruner may ask the runtime for, and how it is handed over: plain fp32 views with one
-// column (attention rows) or one row (features) for each token of the block, in the block's order.
-// Columns and rows of tokens that have no such value (newlines, markers) may hold anything.
+// What a pruner may ask the runtime for, and how it is handed over: plain fp32 views. Attention
+// rows have one column, features one row for each token of the block, in the block's order; those
+// of tokens without such a value (newlines, markers) may hold anything. What belongs to other
+// tokens (CLS, the last one of the prompt, the text) has the sizes that stand beside its kind.
 #pragma once
 
 #include <cstdint>

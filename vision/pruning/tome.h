@@ -48,10 +48,8 @@ class Tome final : public Pruner {
     budget.scope = Scope::kPerTile;
     const auto groups = group_candidates(in.block, budget, Scope::kPerTile, scratch);
     if (state.numbers.empty()) {
-      for (std::int64_t g = 0; g < groups.groups(); ++g) {
-        state.numbers.push_back(
-            budget.kept_of(static_cast<std::int64_t>(groups.group(g).size()), Rounding::kHalfEven));
-      }
+      const auto keeps = kept_by_group(budget, groups, Rounding::kHalfEven, scratch);
+      state.numbers.assign(keeps.begin(), keeps.end());
     }
     expects(static_cast<std::int64_t>(state.numbers.size()) == groups.groups(),
             "the state belongs to the block");

@@ -22,11 +22,12 @@ class UniformPruner final : public Pruner {
     expect_merged_cells(name(), in.block);
     const ScratchScope scope(scratch);
     const auto groups = group_candidates(in.block, in.budget, Scope::kGlobal, scratch);
+    const auto keeps = kept_by_group(in.budget, groups, Rounding::kHalfEven, scratch);
     const auto chosen = scratch.take<std::uint8_t>(in.block.count());
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const auto tokens = groups.group(g);
       const auto count = static_cast<std::int64_t>(tokens.size());
-      const std::int64_t keep = in.budget.kept_of(count, Rounding::kHalfEven);
+      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
       for (std::int64_t i = 0; i < keep; ++i) {
         const std::int64_t place = (2 * i + 1) * count / (2 * keep);
         chosen[static_cast<std::size_t>(tokens[static_cast<std::size_t>(place)])] = 1;

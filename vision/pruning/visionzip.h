@@ -51,14 +51,14 @@ class VisionZip final : public Pruner {
     const Signal& keys = in.signals.per_token(name(), SignalKind::kEncoderKeys, layer, total);
     const auto attention = column_sums(cls.values, scratch);
     const auto groups = group_candidates(in.block, in.budget, Scope::kPerTile, scratch);
+    const auto keeps = kept_by_group(in.budget, groups, Rounding::kHalfEven, scratch);
     const auto chosen = scratch.take<std::uint8_t>(total);
     const auto context = scratch.take<std::uint8_t>(total);
     std::vector<Merge> merges;
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
-      const std::int64_t keep =
-          in.budget.kept_of(static_cast<std::int64_t>(tokens.size()), Rounding::kHalfEven);
+      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
       const std::int64_t contexts = contexts_of(keep);
       mark_dominant(in.block, tokens, attention, keep - contexts, chosen, scratch);
       merge_rest(keys, tokens, contexts, chosen, context, merges, scratch);

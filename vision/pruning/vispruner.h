@@ -81,12 +81,13 @@ class VisPruner final : public Pruner {
     const Signal& hidden = in.signals.per_token(name(), SignalKind::kEncoderHidden, layer, total);
     const auto attention = column_sums(cls.values, scratch);
     const auto groups = group_candidates(in.block, in.budget, Scope::kPerTile, scratch);
+    const auto keeps = kept_by_group(in.budget, groups, Rounding::kHalfEven, scratch);
     const auto chosen = scratch.take<std::uint8_t>(total);
     for (std::int64_t g = 0; g < groups.groups(); ++g) {
       const ScratchScope of_group(scratch);
       const auto tokens = groups.group(g);
       const auto count = static_cast<std::int64_t>(tokens.size());
-      const std::int64_t keep = in.budget.kept_of(count, Rounding::kHalfEven);
+      const std::int64_t keep = keeps[static_cast<std::size_t>(g)];
       const auto important =
           static_cast<std::size_t>(static_cast<double>(keep) * settings_.important_ratio);
       const auto scores = values_at(attention, tokens, scratch);

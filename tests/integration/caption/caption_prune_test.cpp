@@ -84,6 +84,53 @@ TEST_F(CaptionPrune, WhatCannotBePrunedIsRefusedBeforeAnythingIsWritten) {
   refused({"--prune", "divprune", "--prune-option", "nothing=1"}, "nothing");
   refused({"--prune", "fastv", "--prune-option", "layer"}, "NAME=NUMBER");
   refused({"--prune", "fastv", "--prune-option", "layer=40"}, "layers");
+  refused({"--prune", "correlation", "--prune-option", "local_layer=1000"}, "layers");
+  refused({"--prune", "divprune", "--keep-tokens", "auto"}, "corematching, correlation");
+  refused({"--prune", "correlation", "--keep-tokens", "auto", "--prune-rate", "0.5"},
+          "--prune-rate");
+  for (const char* wrong : {"0", "-3", "many", "5.5", ""}) {
+    refused({"--prune", "divprune", "--keep-tokens", wrong}, "auto");
+  }
+  refused({"--prune", "random", "--parity"}, "divprune, vispruner, visionzip, hired, flowcut");
+}
+
+// A method's number hangs on the picture: pictures that differ get different ones, and the same
+// picture the same.
+TEST_F(CaptionPrune, AMethodFindsItsOwnNumber) {
+  for (const PrunerRow& row : pruner_table()) {
+    if (!row.adaptive) continue;
+    const std::string name(row.name);
+    SCOPED_TRACE(name);
+    std::set<int> numbers;
+    for (const int number : {1, 3, 4}) {
+      put("in.png", picture(number));
+      const Json line = ask({"--prune", name, "--keep-tokens", "auto"});
+      const int kept = line.at("kept_tokens");
+      EXPECT_GE(kept, 1);
+      EXPECT_LT(kept, line.at("visual_tokens").get<int>());
+      EXPECT_EQ(ask({"--prune", name, "--keep-tokens", "auto"}).at("kept_tokens"), kept);
+      numbers.insert(kept);
+    }
+    EXPECT_GT(numbers.size(), 1u);
+  }
+}
+
+TEST_F(CaptionPrune, OneTokenStaysAtAnyRate) {
+  put("in.png", picture(3));
+  for (const PrunerRow& row : pruner_table()) {
+    EXPECT_GE(ask({"--prune", std::string(row.name), "--prune-rate", "0.999"}).at("kept_tokens"), 1)
+        << row.name;
+  }
+}
+
+// Every method whose published code differs takes --parity, and no other.
+TEST_F(CaptionPrune, ParityIsTakenWhereCodeDiffers) {
+  put("in.png", picture(3));
+  for (const PrunerRow& row : pruner_table()) {
+    if (row.code.differs.empty()) continue;
+    const std::string name(row.name);
+    EXPECT_EQ(ask({"--prune", name, "--keep-tokens", "30", "--parity"}).at("prune"), name);
+  }
 }
 
 }  // namespace

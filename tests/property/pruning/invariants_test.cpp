@@ -138,6 +138,45 @@ TEST_P(EveryPruner, KeepsItsBudgetOnEveryLayout) {
   }
 }
 
+// A number that groups share is the picture's, in whatever groups a method works.
+TEST_P(EveryPruner, KeepsANumberThatGroupsShare) {
+  for (const Layout& layout : layouts()) {
+    const std::int64_t all = candidates(layout.block);
+    for (const std::int64_t tokens : {1, 2, 9, 30, 31, 100000}) {
+      const ChainResult out = run_chain(*pruner_, layout.block, layout.model, keep_shared(tokens),
+                                        noise_source(16), scratch_);
+      std::int64_t kept = 0;
+      for (const std::uint32_t i : out.survivors) kept += is_candidate(layout.block.tokens[i]);
+      const std::int64_t want = std::min(tokens, all);
+      const std::string what =
+          std::string(row_.name) + ", " + layout.name + ", " + std::to_string(tokens);
+      if (row_.kept == KeptCount::kExact) {
+        EXPECT_EQ(kept, want) << what;
+      } else if (row_.kept == KeptCount::kAtLeast) {  // merging by pairs leaves one token a tile
+        EXPECT_GE(kept, want) << what;
+        EXPECT_LE(kept, std::max(want, std::min(layout.model.tiles, all))) << what;
+      } else {
+        EXPECT_LE(kept, want) << what;
+        EXPECT_GE(kept, std::min<std::int64_t>(want, 1)) << what;
+      }
+    }
+  }
+}
+
+TEST_P(EveryPruner, AnyRatioKeepsAToken) {
+  for (const Layout& layout : layouts()) {
+    Budget budget;
+    budget.ratio = 0.001;
+    const ChainResult out =
+        run_chain(*pruner_, layout.block, layout.model, budget, noise_source(17), scratch_);
+    std::int64_t kept = 0;
+    for (const std::uint32_t i : out.survivors) kept += is_candidate(layout.block.tokens[i]);
+    EXPECT_GE(kept, std::min<std::int64_t>(candidates(layout.block), 1))
+        << row_.name << ", " << layout.name;
+    EXPECT_LE(kept, layout.model.tiles) << row_.name << ", " << layout.name;
+  }
+}
+
 TEST_P(EveryPruner, AllTokensKeptIsTheIdentity) {
   for (const Layout& layout : layouts()) {
     if (std::any_of(layout.block.tokens.begin(), layout.block.tokens.end(),

@@ -261,6 +261,95 @@ TEST(PicturesOfOnePrompt, ArePrunedInFrontOfTheirNewlines) {
   }
 }
 
+// A picture so thin that some of its tiles show nothing but padding.
+TEST(ThinPictures, TilesOfPaddingAloneGoThroughTheEncoder) {
+  const TinyLmm tiny("llava-next");
+  int empty_tiles = 0;
+  for (const auto& [width, height] : {std::pair{200, 1}, std::pair{1, 200}, std::pair{90, 2}}) {
+    Picture thin(width, height, 3, "PNG");
+    for (std::size_t i = 0; i < thin.pixels.size(); ++i) {
+      thin.pixels[i] = static_cast<std::uint8_t>(i * 37 % 251);
+    }
+    const PreprocessedPicture picture = preprocess(tiny.spec.policy, thin);
+    const VisualBlock whole = tiny.pictures->encode(picture, false, nullptr).block;
+    std::set<std::int32_t> shown;
+    std::int64_t patches = 0;
+    for (const VisualToken& token : whole.tokens) {
+      if (token.kind != TokenKind::kPatch) continue;
+      shown.insert(token.tile);
+      ++patches;
+    }
+    empty_tiles += static_cast<int>(picture.plan.views) - static_cast<int>(shown.size());
+    for (const PrunerRow& row : pruner_table()) {
+      SCOPED_TRACE(std::string(row.name) + ", " + std::to_string(width));
+      const auto pruner = make_pruner(row.name, options_for(std::string(row.name)));
+      if (!on_patches(*pruner, facts_of(tiny, picture.views.size()))) continue;
+      Budget half;
+      half.ratio = 0.5;
+      PruneSession session(*pruner, facts_of(tiny, picture.views.size()), half, 1, 0);
+      const VisualRows rows = tiny.pictures->encode(picture, false, &session);
+      std::int64_t left = 0;
+      for (const VisualToken& token : rows.block.tokens) left += token.kind == TokenKind::kPatch;
+      EXPECT_GT(left, 0);
+      if (row.name != "flowcut") {  // which cuts again later
+        EXPECT_LT(left, patches);
+      }
+    }
+  }
+  EXPECT_GT(empty_tiles, 0) << "such pictures were looked at";
+}
+
+// A number of tokens is the whole picture's, however many tiles it has.
+TEST(SharedBudgets, TilesShareANumberOfTokens) {
+  const TinyLmm tiny("llava-next");
+  const PreprocessedPicture picture = preprocess(tiny.spec.policy, tiny.picture(0));
+  ASSERT_GT(picture.views.size(), 2u);
+  const auto patches = [&](PruneSession* session) {
+    std::int64_t count = 0;
+    for (const VisualToken& token : tiny.pictures->encode(picture, false, session).block.tokens) {
+      count += token.kind == TokenKind::kPatch;
+    }
+    return count;
+  };
+  Budget third;
+  third.tokens = patches(nullptr) / 3;
+  third.shared = true;
+  for (const PrunerRow& row : pruner_table()) {
+    SCOPED_TRACE(row.name);
+    const auto pruner = make_pruner(row.name, options_for(std::string(row.name)));
+    const PrunedModel facts = facts_of(tiny, picture.views.size());
+    if (!on_patches(*pruner, facts) || row.name == "flowcut") continue;  // which cuts again later
+    PruneSession session(*pruner, facts, third, 1, 0);
+    const std::int64_t left = patches(&session);
+    if (row.kept == KeptCount::kAtMost) {
+      EXPECT_LE(left, *third.tokens);
+      EXPECT_GT(left, *third.tokens - facts.tiles);
+    } else {
+      EXPECT_EQ(left, *third.tokens);
+    }
+  }
+}
+
+TEST(Refusals, LayersThatAreNotThere) {
+  const TinyLmm tiny("llava-next");
+  const auto code = [&](const std::string& method, std::vector<PruneOption> options,
+                        std::int64_t views) -> std::string {
+    try {
+      const auto pruner = make_pruner(method, options);
+      PruneSession(*pruner, facts_of(tiny, static_cast<std::size_t>(views)), {}, 1, 0);
+    } catch (const Error& error) {
+      return error.info().code;
+    }
+    return "";
+  };
+  const int feature = tiny.pictures->pruned_model(1).feature_layer;
+  EXPECT_EQ(code("correlation", {{"local_layer", feature + 0.0}}, 5), "");
+  EXPECT_EQ(code("correlation", {{"local_layer", feature + 1.0}}, 5), "E_PRUNE_LAYERS");
+  EXPECT_EQ(code("correlation", {{"local_layer", 1000}}, 1), "E_PRUNE_LAYERS");
+  EXPECT_EQ(code("flowcut", {}, 1), "");
+  EXPECT_EQ(code("flowcut", {}, 5), "E_PRUNE_LAYERS") << "its second stage is in the two layers";
+}
+
 INSTANTIATE_TEST_SUITE_P(All, PrunedPrompt, testing::ValuesIn(all_cases()), [](const auto& one) {
   return test_name(one.param.family) + "_" + one.param.method;
 });

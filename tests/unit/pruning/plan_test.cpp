@@ -25,6 +25,52 @@ TEST(Budget, PublishedCounts) {
   EXPECT_EQ(keep_tokens(9).kept_of(5, Rounding::kFloor), 5);
 }
 
+TEST(Budget, ARatioAboveZeroKeepsOne) {
+  Budget budget;
+  budget.ratio = 0.001;
+  EXPECT_EQ(budget.kept_of(144, Rounding::kHalfEven), 1);
+  EXPECT_EQ(budget.kept_of(144, Rounding::kFloor), 1);
+  EXPECT_EQ(budget.kept_of(0, Rounding::kHalfEven), 0);
+  budget.ratio = 0;
+  EXPECT_EQ(budget.kept_of(144, Rounding::kHalfEven), 0);
+}
+
+TEST(Budget, SharesOfGroups) {
+  const auto shares = [](const Budget& budget, std::vector<std::int64_t> sizes) {
+    std::vector<std::int64_t> out(sizes.size());
+    kept_by_size(budget, sizes, Rounding::kHalfEven, out);
+    return out;
+  };
+  using Counts = std::vector<std::int64_t>;
+  // 10 of 36, 12, 4: 6.92, 2.31, 0.77.
+  EXPECT_EQ(shares(keep_shared(10), {36, 12, 4}), (Counts{7, 2, 1}));
+  // 10 of 16, 16, 16, 4: 3.08, 3.08, 3.08, 0.77.
+  EXPECT_EQ(shares(keep_shared(10), {16, 16, 16, 4}), (Counts{3, 3, 3, 1}));
+  // Equal parts go to the first.
+  EXPECT_EQ(shares(keep_shared(2), {5, 5, 5, 5}), (Counts{1, 1, 0, 0}));
+  EXPECT_EQ(shares(keep_shared(99), {5, 0, 7}), (Counts{5, 0, 7}));
+  EXPECT_EQ(shares(keep_shared(0), {5, 7}), (Counts{0, 0}));
+  EXPECT_EQ(shares(keep_tokens(6), {5, 0, 7}), (Counts{5, 0, 6})) << "each group's own";
+  Budget ratio;
+  ratio.ratio = 0.5;
+  EXPECT_EQ(shares(ratio, {5, 0, 7}), (Counts{2, 0, 4})) << "rounded group by group";
+  ratio.ratio = 0.01;
+  EXPECT_EQ(shares(ratio, {5, 9, 9}), (Counts{0, 1, 0})) << "the largest group keeps one";
+  EXPECT_EQ(shares(ratio, {60, 9, 9}), (Counts{1, 0, 0}));
+  EXPECT_THROW(shares(keep_shared(-1), {5, 7}), Error);
+  // Any shares: they sum up, fit, and miss their part by less than one.
+  for (std::int64_t tokens = 0; tokens <= 60; ++tokens) {
+    const Counts sizes = {1, 17, 0, 4, 23, 9}, kept = shares(keep_shared(tokens), sizes);
+    std::int64_t sum = 0;
+    for (std::size_t g = 0; g < sizes.size(); ++g) {
+      EXPECT_LE(kept[g], sizes[g]);
+      EXPECT_LT(std::abs(kept[g] - std::min(tokens, std::int64_t{54}) * sizes[g] / 54.0), 1);
+      sum += kept[g];
+    }
+    EXPECT_EQ(sum, std::min(tokens, std::int64_t{54}));
+  }
+}
+
 TEST(Budget, RefusesNonsense) {
   Budget budget;
   for (const double ratio : {-0.1, 1.1, std::nan("")}) {

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
+#include "tests/support/llava_next_picture.h"
 #include "tests/support/pruning_chain.h"
 
 namespace tessera {
@@ -86,6 +88,45 @@ TEST(Registry, OnlyMethodsWithANumberOfTheirOwnAreAdaptive) {
   EXPECT_EQ(code_of([&] { check_pruner("divprune", {}, budget); }), "E_PRUNE_ADAPTIVE");
   EXPECT_EQ(code_of([&] { check_pruner("corematching", {}, budget); }), "");
   EXPECT_EQ(code_of([&] { check_pruner("correlation", {}, budget); }), "");
+}
+
+TEST(Registry, PublishedCodeIsFollowedWhereItDiffers) {
+  const VisualBlock block = llava_next_picture(640, 480, Padding::kDropped);
+  std::set<std::string_view> differ;
+  for (const PrunerRow& row : pruner_table()) {
+    const std::vector<PruneOption> parity = {{"parity", 1}};
+    std::string message;
+    const std::string code = code_of([&] { make_pruner(row.name, parity); }, &message);
+    if (row.code.differs.empty()) {
+      EXPECT_EQ(code, "E_PRUNE_PARITY") << row.name;
+      EXPECT_NE(message.find("divprune, vispruner, visionzip, hired, flowcut"), std::string::npos)
+          << message;
+      continue;
+    }
+    EXPECT_EQ(code, "") << row.name << message;
+    differ.insert(row.name);
+    // The plans are others, and row ends go or compete.
+    const PrunedModel model{.tiles = 5};
+    PruneScratch scratch;
+    const auto run = [&](const std::vector<PruneOption>& options) {
+      return run_chain(*make_pruner(row.name, options), block, model, keep_shared(400),
+                       noise_source(31), scratch);
+    };
+    const auto newlines = [](const VisualBlock& left) {
+      return std::count_if(left.tokens.begin(), left.tokens.end(), [](const VisualToken& token) {
+        return token.kind == TokenKind::kNewline;
+      });
+    };
+    const auto ours = run({}), theirs = run(parity);
+    EXPECT_EQ(newlines(ours.block), newlines(block)) << row.name;
+    EXPECT_LT(newlines(theirs.block), newlines(block)) << row.name;
+    EXPECT_EQ(newlines(run({{"parity", 0}}).block), newlines(block)) << row.name;
+    if (row.name != "divprune") {
+      EXPECT_EQ(newlines(theirs.block), 0) << row.name;
+    }
+  }
+  EXPECT_EQ(differ,
+            (std::set<std::string_view>{"divprune", "flowcut", "hired", "visionzip", "vispruner"}));
 }
 
 TEST(Registry, MissingSignalsAndWrongSizesAreNamed) {

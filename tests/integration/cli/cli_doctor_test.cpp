@@ -1,0 +1,63 @@
+// `tessera doctor`: the process that reads pictures, and the memory of models.
+#include "tests/integration/cli/program.h"
+#include "tests/support/refused_seccomp.h"
+#include "vision/image/picture_reader.h"
+
+namespace tessera {
+namespace {
+
+class CliDoctor : public ProgramTest {
+ protected:
+  static nlohmann::ordered_json finding(const ProgramResult& result, const std::string& subject) {
+    for (const auto& line : result.json_lines()) {
+      if (line.at("subject") == subject) return line;
+    }
+    ADD_FAILURE() << "nothing about " << subject << ": " << result.out << result.err;
+    return {{"state", ""}, {"text", ""}, {"fix", ""}};
+  }
+};
+
+TEST_F(CliDoctor, TriesTheProcessThatReadsPictures) {
+  const auto whole = finding(run({"doctor", "--json"}), "picture reader");
+  EXPECT_EQ(whole.at("state"), "ok") << whole;
+  EXPECT_EQ(whole.at("text"), "confined by " + std::string(kWholeConfinement));
+  if (kWholeConfinement == "nothing") return;
+  without_seccomp([&] {
+    const auto fewer = finding(run({"doctor", "--json"}), "picture reader");
+    EXPECT_EQ(fewer.at("state"), "note");
+    EXPECT_EQ(fewer.at("text"), "confined by limits");
+    EXPECT_NE(fewer.at("fix"), "");
+  });
+}
+
+TEST_F(CliDoctor, MissesAReaderThatIsNotThereOrSaysNothing) {
+  const std::filesystem::path program = folder_ / "bin/tessera",
+                              helper = folder_ / "bin/tessera-helper";
+  std::filesystem::create_directories(folder_ / "bin");
+  std::filesystem::copy_file(TESSERA_PROGRAM, program);
+  const ProgramResult none = run_program(program.string(), {"doctor", "--json"});
+  EXPECT_EQ(none.exit_code, 4) << none.err;
+  EXPECT_EQ(finding(none, "picture reader").at("state"), "missing");
+  put_file(helper, "#!/bin/sh\necho I am another program >&0\n");
+  std::filesystem::permissions(helper, std::filesystem::perms::owner_all);
+  const ProgramResult other = run_program(program.string(), {"doctor", "--json"});
+  EXPECT_EQ(other.exit_code, 4) << other.err;
+  EXPECT_EQ(finding(other, "picture reader").at("state"), "missing");
+  EXPECT_NE(finding(other, "picture reader").at("text").get<std::string>().find("greeting"),
+            std::string::npos);
+}
+
+TEST_F(CliDoctor, SaysWhatEveryModelNeeds) {
+  int models = 0;
+  for (const auto& line : run({"doctor", "--json"}).json_lines()) {
+    const std::string subject = line.at("subject"), text = line.at("text");
+    if (!subject.starts_with("model ") || line.at("state") != "ok") continue;
+    EXPECT_EQ(text.find("needs 0 B"), std::string::npos) << subject << ": " << text;
+    EXPECT_NE(text.find("needs "), std::string::npos) << subject << ": " << text;
+    ++models;
+  }
+  EXPECT_GT(models, 0);
+}
+
+}  // namespace
+}  // namespace tessera
