@@ -237,7 +237,11 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(
   const ModelConfig& language = text.config().transformer;
   std::vector<PromptPicture> pictures;
   std::vector<PreprocessPlan> plans;
-  for (const PreprocessedPicture& picture : prepared.pictures) plans.push_back(picture.plan);
+  for (const PreprocessedPicture& picture : prepared.pictures) {
+    const PreprocessPlan& plan = plans.emplace_back(picture.plan);
+    caption.seen.push_back({std::min(plan.resized_width, plan.canvas_width),
+                            std::min(plan.resized_height, plan.canvas_height)});
+  }
   // First: it refuses what no prompt can hold.
   const std::vector<std::int32_t> ids = model->prompt_ids(prepared.request.prompt, plans);
   for (const PreprocessedPicture& picture : prepared.pictures) {

@@ -70,8 +70,10 @@ struct Caption {
   std::int64_t visual_tokens = 0, kept_tokens = 0;  // kept_tokens: behind the last cut
   RowSource prune_source = RowSource::kNone;
   std::vector<std::array<std::int64_t, 2>> sizes;  // pixels of each picture, width and height
-  std::vector<std::string> notes;                  // of the picture reader
-  std::vector<VisualBlock> kept;  // of each picture, in front of the LLM or behind it
+  // Pixels of each picture as the model was shown it: resized, before padding and tiles.
+  std::vector<std::array<std::int64_t, 2>> seen;
+  std::vector<std::string> notes;  // of the picture reader
+  std::vector<VisualBlock> kept;   // of each picture, in front of the LLM or behind it
   DecodeMeters meters;
   CaptionSeconds seconds;
 };
