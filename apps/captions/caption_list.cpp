@@ -104,7 +104,7 @@ std::optional<ListEntry> CaptionListReader::next() {
 }
 
 std::string list_item_id(const fs::path& list, const ListEntry& entry) {
-  if (entry.id) return *entry.id;
+  if (entry.id) return listed_id(*entry.id);
   return stable_text((list.parent_path() / entry.image).lexically_normal().string());
 }
 
@@ -133,7 +133,7 @@ ListCheck check_caption_list(const fs::path& list, OutsidePaths outside, IdPlace
                                 .file = list.string(),
                                 .where = "line " + std::to_string(entry->line) + ", column 1",
                                 .expected = "each id once",
-                                .found = "\"" + id + "\" here and in " + before->second,
+                                .found = "\"" + shown_id(id) + "\" here and in " + before->second,
                                 .hint = "give the entries different \"id\" fields"});
       }
       for (const std::string& part : {id, entry->image, entry->prompt.value_or("")}) {

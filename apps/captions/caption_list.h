@@ -59,7 +59,7 @@ struct ListCheck {
 ListCheck check_caption_list(const std::filesystem::path& list, OutsidePaths outside,
                              IdPlaces& places, std::size_t max_errors);
 
-// The id of an entry: its own, or the path of the picture.
+// The id of an entry: its own, kept apart from paths (listed_id), or the path of the picture.
 std::string list_item_id(const std::filesystem::path& list, const ListEntry& entry);
 
 }  // namespace tessera

@@ -1,7 +1,9 @@
 // The stream of items: one open folder walk, shard or list at a time.
 #include "apps/captions/inputs.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "apps/captions/folder_walk.h"
@@ -32,17 +34,36 @@ constexpr std::string_view kind_name(InputKind kind) {
 struct Input {
   InputKind kind;
   fs::path path;
+  std::string prefix;  // of keys; "" or ends in a slash
 };
+
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
 
 InputKind kind_of(const fs::path& path) {
   if (is_folder(path)) return InputKind::kFolder;
-  if (path.extension() == ".tar") return InputKind::kShard;
-  return path.extension() == ".jsonl" ? InputKind::kList : InputKind::kFile;
+  const std::string ending = lower_case(path.extension().string());
+  if (ending == ".tar") return InputKind::kShard;
+  return ending == ".jsonl" ? InputKind::kList : InputKind::kFile;
+}
+
+// "photos/" is "photos".
+fs::path without_end_slash(const fs::path& path) {
+  std::string text = path.string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
 }
 
 // "photos/a.b.jpg" -> "photos/a_b": the key of a sample ends at the first dot of its base name.
-std::string sample_key(const fs::path& relative) {
-  fs::path path = relative.lexically_normal();
+std::string sample_key(const fs::path& given) {
+  fs::path path;
+  for (const fs::path& part : given.lexically_normal().relative_path()) {
+    if (part != "..") path /= part;
+  }
   path.replace_extension();
   std::string base = path.filename().string();
   for (char& c : base) {
@@ -51,6 +72,42 @@ std::string sample_key(const fs::path& relative) {
   path.replace_filename(base);
   std::string key = safe_member_name(stable_text(path.string()));
   return key.empty() ? safe_member_name(stable_text(base)) : key;
+}
+
+// Of an id in a list: no two ids have one key.
+std::string listed_key(std::string_view id) {
+  std::string key;
+  for (const char c : id) key += c == '.' ? std::string("%2E") : std::string(1, c);
+  return key;
+}
+
+// The name of an input without an ending, "photos" or "shard-0".
+std::string input_name(const Input& input) {
+  std::error_code ignored;
+  const fs::path name =
+      without_end_slash(fs::absolute(input.path, ignored).lexically_normal()).filename();
+  const std::string key = input.kind == InputKind::kFolder
+                              ? safe_member_name(stable_text(name.string()))
+                              : sample_key(name);
+  return key.empty() ? "input" : key;
+}
+
+// A link that leads out of the list's folder would have text files written there.
+void check_folder(const fs::path& list, const fs::path& file) {
+  std::error_code missing;
+  const fs::path from = list.parent_path().empty() ? fs::path(".") : list.parent_path();
+  const fs::path root = fs::canonical(from, missing);
+  if (missing) return;
+  const fs::path folder =
+      fs::canonical(file.parent_path().empty() ? from : file.parent_path(), missing);
+  if (missing) return;  // told by whoever opens the picture
+  const fs::path way = folder.lexically_relative(root);
+  if (!way.empty() && *way.begin() != "..") return;
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_LIST_PATH",
+               .file = file.string(),
+               .expected = "a picture below the folder of the list",
+               .found = "a link to a folder elsewhere"});
 }
 
 CaptionItem file_item(const fs::path& file, const fs::path& key_path) {
@@ -85,7 +142,7 @@ struct Shard {
   SampleReader reader;
 };
 
-CaptionItem shard_item(const fs::path& shard, TarSample sample, bool several_shards) {
+CaptionItem shard_item(const fs::path& shard, TarSample sample, const std::string& prefix) {
   const std::string base = stable_text(shard.lexically_normal().string());
   const std::string stem = sample_key(shard.filename());
   CaptionItem item;
@@ -94,7 +151,7 @@ CaptionItem shard_item(const fs::path& shard, TarSample sample, bool several_sha
   if (sample.repeated) item.id += "//" + std::to_string(sample.offset);
   item.path = base + "/" + sample.key;
   if (!sample.failure) item.path += "." + sample.picture.extension;
-  item.key = several_shards ? stem + "/" + sample.key : sample.key;
+  item.key = prefix + sample.key;
   item.name = after_slash(sample.key);
   const std::size_t slash = sample.key.rfind('/');
   item.directory = slash == std::string::npos ? stem : after_slash(sample.key.substr(0, slash));
@@ -111,13 +168,13 @@ struct CaptionInputs::State {
   InputOptions options;
   Json description = Json::array();
   std::size_t at = 0;  // of the input under way
-  std::size_t shards = 0;
   std::optional<FolderWalk> walk;
   std::unique_ptr<Shard> shard;
   std::unique_ptr<CaptionListReader> list;
   InputCounts closed;  // of what was read to its end
 
   const fs::path& path() const { return inputs[at].path; }
+  const std::string& prefix() const { return inputs[at].prefix; }
   void close();
   std::optional<CaptionItem> next_of_folder();
   std::optional<CaptionItem> next_of_shard();
@@ -145,14 +202,16 @@ std::optional<CaptionItem> CaptionInputs::State::next_of_folder() {
   auto step = walk->next();
   if (!step) return std::nullopt;
   if (step->failure) return failed_item(step->path, std::move(*step->failure));
-  return file_item(step->path, step->path.lexically_relative(path()));
+  CaptionItem item = file_item(step->path, step->path.lexically_relative(path()));
+  item.key = prefix() + item.key;
+  return item;
 }
 
 std::optional<CaptionItem> CaptionInputs::State::next_of_shard() {
   if (!shard) shard = std::make_unique<Shard>(path(), options.carry);
   auto sample = shard->reader.next();
   if (!sample) return std::nullopt;
-  return shard_item(path(), std::move(*sample), shards > 1);
+  return shard_item(path(), std::move(*sample), prefix());
 }
 
 std::optional<CaptionItem> CaptionInputs::State::next_of_list() {
@@ -160,10 +219,17 @@ std::optional<CaptionItem> CaptionInputs::State::next_of_list() {
   auto entry = list->next();
   if (!entry) return std::nullopt;
   const fs::path file = path().parent_path() / entry->image;
-  CaptionItem item =
-      file_item(file, entry->id ? fs::path(*entry->id + ".") : fs::path(entry->image));
+  CaptionItem item = file_item(file, entry->image);
+  item.key = prefix() + (entry->id ? listed_key(*entry->id) : item.key);
   item.id = list_item_id(path(), *entry);
   item.prompt = std::move(entry->prompt);
+  if (options.outside == OutsidePaths::kRefused) {
+    try {
+      check_folder(path(), file);
+    } catch (const Error& error) {  // the boundary of one item
+      item.failure = error.info();
+    }
+  }
   return item;
 }
 
@@ -187,7 +253,7 @@ Json CaptionInputs::State::describe(const Input& input, IdPlaces& places,
                                     std::vector<ErrorInfo>& errors) const {
   Json out = Json::object();
   out["kind"] = kind_name(input.kind);
-  out["path"] = stable_text(input.path.lexically_normal().string());
+  out["path"] = stable_text(without_end_slash(input.path.lexically_normal()).string());
   if (input.kind == InputKind::kList) {
     ListCheck check =
         check_caption_list(input.path, options.outside, places, kMaxErrors - errors.size());
@@ -200,7 +266,7 @@ Json CaptionInputs::State::describe(const Input& input, IdPlaces& places,
     std::uint64_t count = 0;
     FolderWalk names(input.path, options.recursive);
     for (auto step = names.next(); step; step = names.next()) {
-      hash.add(step->path.native() + (step->failure ? "?\n" : "\n"));
+      hash.add(step->path.lexically_normal().native() + (step->failure ? "?\n" : "\n"));
       ++count;
     }
     out["entries"] = count;
@@ -220,9 +286,20 @@ CaptionInputs::CaptionInputs(std::vector<fs::path> arguments, const InputOptions
     : state_(std::make_unique<State>()) {
   state_->options = options;
   for (fs::path& argument : arguments) {
+    argument = without_end_slash(argument);
     const InputKind kind = kind_of(argument);
-    if (kind == InputKind::kShard) ++state_->shards;
-    state_->inputs.push_back({kind, std::move(argument)});
+    state_->inputs.push_back({kind, std::move(argument), ""});
+  }
+  if (state_->inputs.size() < 2) return;
+  std::set<std::string> taken;
+  for (Input& input : state_->inputs) {
+    if (input.kind == InputKind::kFile) continue;
+    const std::string name = input_name(input);
+    std::string own = name;
+    for (int number = 2; !taken.insert(own).second; ++number) {
+      own = name + "-" + std::to_string(number);
+    }
+    input.prefix = own + "/";
   }
 }
 
@@ -254,6 +331,11 @@ std::optional<CaptionItem> CaptionInputs::next() {
     }
   }
   return std::nullopt;
+}
+
+bool CaptionInputs::has_shards() const {
+  return std::any_of(state_->inputs.begin(), state_->inputs.end(),
+                     [](const Input& input) { return input.kind == InputKind::kShard; });
 }
 
 InputCounts CaptionInputs::counts() const {

@@ -17,7 +17,8 @@ namespace tessera {
 
 // One picture to describe, or one that cannot be had.
 struct CaptionItem {
-  std::string id;                    // stable over runs; "photos/a.jpg", "shard.tar/0001"
+  // Stable over runs: "photos/a.jpg", "shard.tar/0001", or listed_id() of what a list gave.
+  std::string id;
   std::string path;                  // what the user knows it by: "shard.tar/0001.jpg"
   std::string key;                   // its name in a WebDataset, without ending
   std::string name, directory;       // for prompt templates
@@ -46,7 +47,9 @@ class CaptionInputs {
   static constexpr std::size_t kMaxErrors = 20;
 
   // A folder is walked in natural order (endings of pictures; nothing hidden; its folders too if
-  // recursive, links to folders never), "*.tar" is a shard, "*.jsonl" a list, the rest pictures.
+  // recursive, links to folders never), "*.tar" is a shard, "*.jsonl" a list, the rest pictures;
+  // endings without case. With several arguments the keys of a folder's, a shard's or a list's
+  // items begin with its name, or "name-2" where that is taken.
   CaptionInputs(std::vector<std::filesystem::path> arguments, const InputOptions& options);
   ~CaptionInputs();
   CaptionInputs(CaptionInputs&&) noexcept;
@@ -61,6 +64,7 @@ class CaptionInputs {
   // Items in order, failed ones included; nullopt at the end. Never throws for an input.
   std::optional<CaptionItem> next();
   InputCounts counts() const;
+  bool has_shards() const;
 
  private:
   struct State;

@@ -110,7 +110,7 @@ Journal::Journal(const fs::path& path, const Json& job, Start start, Sync sync,
   if (start == Start::kResume) {
     read(job, replay);
   } else {
-    file_.cut(0);
+    forget();
   }
   if (!resumed_) begin(job);
 }
@@ -122,6 +122,19 @@ void Journal::refuse(const char* code, std::string expected, std::string found) 
                .expected = std::move(expected),
                .found = std::move(found),
                .hint = "begin anew, or choose another output"});
+}
+
+// Cuts away a journal, of whatever job, and no other kind of file.
+void Journal::forget() {
+  if (file_.size() == 0) return;
+  InputFile source(file_.path(), ErrorKind::kStorage);
+  std::string start(kHeaderStart.size(), '\0');
+  start.resize(source.read(start.data(), start.size()));
+  if (!kHeaderStart.starts_with(start)) {
+    refuse("E_JOURNAL", "the journal of a captioning job", "another kind of file");
+  }
+  replaced_ = start == kHeaderStart;
+  file_.cut(0);
 }
 
 // Replays the whole records of the file and cuts off what follows them.
@@ -218,7 +231,7 @@ void Journal::note_state(const Json& record) {
   for (const char* key : {"path", "error"}) {
     if (record.contains(key)) failure[key] = record.at(key);
   }
-  if (!record.contains("path")) failure["id"] = id;
+  if (failure.value("path", std::string()) != shown_id(id)) failure["id"] = shown_id(id);
 }
 
 void Journal::add(const Json& fields) {
@@ -260,7 +273,9 @@ void Journal::add_failure(const std::string& id, const std::string& path, const 
   record["id"] = id;
   record["st"] = "failed";
   const Json failure = failure_json(id, path, info);
-  for (const auto& [key, value] : failure.items()) record[key] = value;
+  for (const char* key : {"path", "error"}) {
+    if (failure.contains(key)) record[key] = failure.at(key);
+  }
   add(record);
 }
 
@@ -274,7 +289,8 @@ Json failure_json(const std::string& id, const std::string& path, const ErrorInf
   error["found"] = escape_for_terminal(info.found, kMost);
   if (!info.hint.empty()) error["hint"] = escape_for_terminal(info.hint, kMost);
   Json out = Json::object();
-  out[path.empty() ? "id" : "path"] = path.empty() ? id : path;
+  if (!path.empty()) out["path"] = path;
+  if (const std::string shown = shown_id(id); shown != path) out["id"] = shown;
   out["error"] = std::move(error);
   return out;
 }

@@ -22,6 +22,10 @@ namespace tessera {
 
 enum class ItemState : std::uint8_t { kPending, kDone, kSkipped, kFailed };
 
+// Whether an item must be worked on: kLater when another item at work has its place, and this one
+// can have it only if that one fails.
+enum class Wanted : std::uint8_t { kNo, kYes, kLater };
+
 enum class Start : std::uint8_t {
   kResume,  // go on with the job of the journal; a journal of another job is refused
   kAnew,    // forget what the journal says
@@ -31,7 +35,8 @@ enum class Sync : std::uint8_t { kOn, kOff };  // off gives up safety against po
 
 class Journal {
  public:
-  // `job` describes options and inputs. `replay` sees every record that is whole, in order; what
+  // `job` describes options and inputs. kAnew forgets a journal, and nothing else. `replay` sees
+  // every record that is whole, in order; what
   // follows the first one that is not is cut off. Errors: kStorage E_IO_LOCKED, E_IO_WRITE; kUsage
   // E_JOURNAL (another kind of file, or its header damaged) and E_JOB_CHANGED, which shows up to 8
   // differences.
@@ -49,6 +54,7 @@ class Journal {
   // Failed items that were not done since: id -> {"path", "error"}.
   const std::map<std::string, Json>& failures() const { return failures_; }
   bool resumed() const { return resumed_; }         // the journal held this job before
+  bool replaced() const { return replaced_; }       // kAnew, and a journal was there
   std::uint64_t cut_bytes() const { return cut_; }  // of a torn end, cut off at the start
 
   // Queues a record {"n", fields..., "prev", "crc"}; nothing is written before commit(). A record
@@ -62,6 +68,7 @@ class Journal {
 
  private:
   void read(const Json& job, const Replay& replay);
+  void forget();
   bool take_line(std::string_view line, const Json& job, const Replay& replay);
   [[noreturn]] void refuse(const char* code, std::string expected, std::string found) const;
   bool believe(const Json& record, const Replay& replay);
@@ -73,14 +80,14 @@ class Journal {
   Sync sync_;
   std::uint64_t count_ = 0, cut_ = 0;
   std::uint32_t last_sum_ = 0;
-  bool resumed_ = false;
+  bool resumed_ = false, replaced_ = false;
   std::string queue_;
   std::size_t queued_ = 0;
   std::unordered_map<std::string, ItemState> states_;
   std::map<std::string, Json> failures_;
 };
 
-// {"path" (or "id" without one), "error": {code, file, where, expected, found, hint}}: a failed
+// {"path", "id" where it is another, "error": {code, file, where, expected, found, hint}}: a failed
 // item as users of JSON lines meet it. Each text is escaped and cut at 512 bytes.
 Json failure_json(const std::string& id, const std::string& path, const ErrorInfo& info);
 

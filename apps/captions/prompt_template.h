@@ -14,6 +14,7 @@ class CaptionPrompt {
  public:
   explicit CaptionPrompt(std::string_view text);
   std::string fill(std::string_view name, std::string_view directory) const;
+  bool has_fields() const { return pieces_.size() > 1; }
 
  private:
   enum class Field : unsigned char { kNone, kName, kDirectory };

@@ -17,6 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kAbsent = "none";
+constexpr std::size_t kMostQueued = 256;  // records that a kill may lose
 
 // Hash of what a name holds, kAbsent for nothing. Links are never followed: text of a file
 // elsewhere must not come into a caption.
@@ -39,13 +40,36 @@ const SidecarOptions& checked(const SidecarOptions& options) {
   return options;
 }
 
+// "17-3", process and number, which end the names of write_file_atomic().
+bool is_temporary_ending(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  return dash != std::string_view::npos && dash > 0 && dash + 1 < text.size() &&
+         text.find_first_not_of("0123456789", dash + 1) == std::string_view::npos &&
+         text.substr(0, dash).find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// What refuses one place alone fails one item; a full or broken disk would fail all.
+template <typename Step>
+void at_place(Step step) {
+  try {
+    step();
+  } catch (const Error& error) {
+    if (error.info().code != "E_IO_PLACE") throw;
+    ErrorInfo info = error.info();
+    info.kind = ErrorKind::kGeneral;
+    throw Error(std::move(info));
+  }
+}
+
 // A killed write leaves its temporary; nobody else's names look like it.
 void remove_temporaries(const fs::path& file) {
   const std::string start = "." + file.filename().string().substr(0, 200) + ".tmp-";
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
   if (!is_folder(folder)) return;
   for (const fs::path& path : list_folder(folder)) {
-    if (path.filename().string().starts_with(start)) remove_durable(path);
+    const std::string name = path.filename().string();
+    const bool ours = name.starts_with(start) && is_temporary_ending(name.substr(start.size()));
+    if (ours && file_type(path) == FileType::kFile) at_place([&] { remove_durable(path); });
   }
 }
 
@@ -78,36 +102,39 @@ SidecarOutput::SidecarOutput(const fs::path& journal, const Json& job,
                              const SidecarOptions& options)
     : options_(checked(options)),
       journal_(journal, job, options.start, options.sync,
-               [this](const Json& record) { replay(record); }) {
-  for (const auto& [id, intent] : std::exchange(intents_, {})) settle(id, intent);
-  journal_.commit();
-}
+               [this](const Json& record) { replay(record); }) {}
 
 void SidecarOutput::replay(const Json& record) {
   const std::string id = record.value("id", std::string());
   const std::string file = name_of_stable(record.value("file", std::string()));
-  if (!file.empty()) owners_[file] = id;
+  if (!file.empty()) owners_[file] = {id, true};
   if (record.contains("new")) {
     intents_[id] = {file, record.value("old", std::string()), record.value("new", std::string())};
-  } else {
-    intents_.erase(id);
+    return;
   }
+  const auto intent = intents_.extract(id);
+  if (!intent || record.value("st", std::string()) != "failed") return;
+  const auto owner = owners_.find(intent.mapped().file);
+  if (owner != owners_.end() && owner->second.id == id) owners_.erase(owner);
 }
 
-void SidecarOutput::settle(const std::string& id, const Intent& intent) {
-  remove_temporaries(intent.file);
+void SidecarOutput::settle(const std::string& id, const std::string& file) {
+  const auto found = intents_.extract(id);
+  if (!found || found.mapped().file != file) return;
+  const Intent& intent = found.mapped();
+  remove_temporaries(file);
   std::string now;
   try {
-    now = hash_at(intent.file);
+    now = hash_at(file);
   } catch (const Error&) {  // a link, a folder: not what was announced
   }
   if (now == intent.new_hash) {
-    record("done", id, intent.file);
+    record("done", id, file);
   } else if (now != intent.old_hash) {
-    journal_.add_failure(id, stable_text(intent.file),
+    journal_.add_failure(id, stable_text(file),
                          {.kind = ErrorKind::kGeneral,
                           .code = "E_SIDECAR_CHANGED",
-                          .file = intent.file,
+                          .file = file,
                           .expected = "the text before or after the caption was written",
                           .found = "a text changed by someone else"});
   }
@@ -119,6 +146,8 @@ void SidecarOutput::record(const char* state, const std::string& id, const std::
   record["st"] = state;
   record["file"] = stable_text(file);
   journal_.add(record);
+  owners_[file] = {id, true};
+  if (journal_.queued() >= kMostQueued) journal_.commit();
 }
 
 fs::path SidecarOutput::path_of(const CaptionItem& item) const {
@@ -134,13 +163,18 @@ fs::path SidecarOutput::path_of(const CaptionItem& item) const {
   return path.replace_extension(options_.extension);
 }
 
-bool SidecarOutput::wants(const CaptionItem& item, bool retry_failed) {
-  if (!journal_.wants(item.id, retry_failed)) return false;
+Wanted SidecarOutput::wants(const CaptionItem& item, bool retry_failed) {
   const fs::path file = path_of(item);
+  settle(item.id, file.string());
+  if (!journal_.wants(item.id, retry_failed)) {
+    const bool failed = journal_.state(item.id) == ItemState::kFailed;
+    if (failed || file_type(file) != FileType::kMissing) return Wanted::kNo;
+  }
   const auto owner = owners_.find(file.string());
-  if (owner != owners_.end() && owner->second != item.id) {
+  if (owner != owners_.end() && owner->second.id != item.id) {
+    if (!owner->second.settled) return Wanted::kLater;
     fail_at(file, "E_SIDECAR_SHARED", "one picture for a text file",
-            owner->second + " and " + item.id);
+            shown_id(owner->second.id) + " and " + shown_id(item.id));
   }
   const FileType type = file_type(file);
   if (type != FileType::kMissing && type != FileType::kFile) {
@@ -148,10 +182,12 @@ bool SidecarOutput::wants(const CaptionItem& item, bool retry_failed) {
             type == FileType::kLink ? "a link" : "something else of that name");
   }
   // From now on: other pictures may be asked about before this one's text is written.
-  owners_[file.string()] = item.id;
-  if (type == FileType::kMissing || options_.existing != ExistingCaption::kSkip) return true;
+  owners_[file.string()] = {item.id, false};
+  if (type == FileType::kMissing || options_.existing != ExistingCaption::kSkip) {
+    return Wanted::kYes;
+  }
   record("skipped", item.id, file.string());
-  return false;
+  return Wanted::kNo;
 }
 
 void SidecarOutput::write(const CaptionItem& item, std::string_view caption) {
@@ -168,7 +204,6 @@ void SidecarOutput::write(const CaptionItem& item, std::string_view caption) {
   }
   // Somebody may have written the file since wants(); a skipped file stays as it is then too.
   const bool keep = options_.existing == ExistingCaption::kSkip && old_hash != kAbsent;
-  owners_[file.string()] = item.id;
   if (keep) return record("skipped", item.id, file.string());
   const std::string text =
       join_captions(old_text, caption,
@@ -185,12 +220,17 @@ void SidecarOutput::write(const CaptionItem& item, std::string_view caption) {
   intent["new"] = content_hash(text);
   journal_.add(intent);
   journal_.commit();
-  write_file_atomic(file, text);
+  at_place([&] { write_file_atomic(file, text); });
   record("done", item.id, file.string());
 }
 
 void SidecarOutput::fail(const CaptionItem& item, const ErrorInfo& info) {
   journal_.add_failure(item.id, item.path, info);
+  if (item.file.empty()) return;
+  // The file is free for another picture of this name.
+  const auto owner = owners_.find(path_of(item).string());
+  const bool held = owner != owners_.end() && owner->second.id == item.id;
+  if (held && !owner->second.settled) owners_.erase(owner);
 }
 
 }  // namespace tessera

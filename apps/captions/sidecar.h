@@ -29,18 +29,20 @@ class SidecarOutput {
  public:
   static constexpr std::size_t kMaxTextBytes = std::size_t{1} << 20;
 
-  // Settles files that a killed run announced: with the new text they are done, with the old text
-  // pending, with any other the item fails (E_SIDECAR_CHANGED). Errors: those of Journal and of
-  // check_caption_extension().
+  // Errors: those of Journal and of check_caption_extension().
   SidecarOutput(const std::filesystem::path& journal, const Json& job,
                 const SidecarOptions& options);
 
   // Whether a caption has to be found for the item; if its file is there under kSkip, it is
-  // recorded as skipped. Error kGeneral: E_SIDECAR_PLACE (a picture inside a shard has no folder),
-  // E_SIDECAR_SHARED (another picture of the same name has this file), E_SIDECAR_LINK.
-  bool wants(const CaptionItem& item, bool retry_failed);
+  // recorded as skipped. First settles what a killed run announced for it: with the new text it is
+  // done, with the old text pending, with any other it fails (E_SIDECAR_CHANGED). A journal may be
+  // anybody's, so only the item's own file is looked at, and a caption whose file is gone is wanted
+  // again. kLater: another picture at work has this file. Error kGeneral: E_SIDECAR_PLACE (a
+  // picture inside a shard has no folder), E_SIDECAR_SHARED (another picture of the same name has
+  // this file), E_SIDECAR_LINK.
+  Wanted wants(const CaptionItem& item, bool retry_failed);
   // Stores the caption (cleaned) and records it. Error kStorage; kGeneral E_SIDECAR_TEXT if the
-  // text to join is not UTF-8 or too long.
+  // text to join is not UTF-8 or too long, E_IO_PLACE if nothing can be written beside the picture.
   void write(const CaptionItem& item, std::string_view caption);
   void fail(const CaptionItem& item, const ErrorInfo& info);
   void commit() { journal_.commit(); }  // call before the end; the records of the last items
@@ -53,12 +55,16 @@ class SidecarOutput {
     std::string file, old_hash, new_hash;
   };
   void replay(const Json& record);
-  void settle(const std::string& id, const Intent& intent);
+  void settle(const std::string& id, const std::string& file);
   void record(const char* state, const std::string& id, const std::string& file);
 
   SidecarOptions options_;
-  std::map<std::string, Intent> intents_;                // announced, not yet settled
-  std::unordered_map<std::string, std::string> owners_;  // file -> id of its item
+  std::map<std::string, Intent> intents_;  // announced, not yet settled
+  struct Owner {
+    std::string id;
+    bool settled = false;  // its text is there; until then the item may still fail
+  };
+  std::unordered_map<std::string, Owner> owners_;  // of files
   Journal journal_;
 };
 

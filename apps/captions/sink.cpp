@@ -1,9 +1,12 @@
 // Sinks of captions.
 #include "apps/captions/sink.h"
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "apps/captions/text_forms.h"
+#include "engine/core/io.h"
 
 namespace tessera {
 
@@ -14,24 +17,28 @@ namespace fs = std::filesystem;
 class SidecarSink final : public CaptionSink {
  public:
   SidecarSink(const fs::path& journal, const Json& job, const SidecarOptions& options, bool retry)
-      : path_(journal), out_(journal, job, options), retry_(retry) {}
-  bool wants(const CaptionItem& item) override { return out_.wants(item, retry_); }
+      : path_(journal), options_(options), out_(journal, job, options), retry_(retry) {}
+  Wanted wants(const CaptionItem& item) override { return out_.wants(item, retry_); }
   void add(const CaptionItem& item, const Json&, const std::string& caption) override {
     out_.write(item, caption);
   }
   void fail(const CaptionItem& item, const ErrorInfo& error) override { out_.fail(item, error); }
   // The journal of a job without failures says nothing that the text files do not. With some it
-  // stays, hidden: it knows what failed, for later runs' exit codes and for --retry-failed.
+  // stays, hidden: it knows what failed, for later runs' exit codes and for --retry-failed. And
+  // where captions were added to texts: no text says that.
   void finish() override {
     out_.commit();
+    const bool joined = options_.existing == ExistingCaption::kAppend ||
+                        options_.existing == ExistingCaption::kPrepend;
     std::error_code ignored;
-    if (out_.journal().failures().empty()) fs::remove(path_, ignored);
+    if (out_.journal().failures().empty() && !joined) fs::remove(path_, ignored);
   }
   void stop() override { out_.commit(); }
   const Journal& journal() const override { return out_.journal(); }
 
  private:
   fs::path path_;
+  SidecarOptions options_;
   SidecarOutput out_;
   bool retry_;
 };
@@ -40,21 +47,52 @@ class FileSink final : public CaptionSink {
  public:
   FileSink(const fs::path& output, const Json& job, const StreamOptions& options, bool retry)
       : out_(output, job, options), retry_(retry) {}
-  bool wants(const CaptionItem& item) override { return out_.wants(item.id, retry_); }
+  Wanted wants(const CaptionItem& item) override {
+    if (!out_.wants(item.id, retry_)) return Wanted::kNo;
+    const Wanted claimed = out_.claim(item.key, item.id);
+    if (claimed != Wanted::kYes || item.picture.bytes.empty()) return claimed;
+    return out_.keep(result_of(item)) ? Wanted::kNo : Wanted::kYes;
+  }
   void add(const CaptionItem& item, const Json& fields, const std::string&) override {
-    out_.add({item.id, item.key, item.picture, item.others}, fields);
+    out_.add(result_of(item), fields);
   }
   void fail(const CaptionItem& item, const ErrorInfo& error) override {
     out_.fail(item.id, item.path, error);
+    out_.release(item.key, item.id);
   }
+  void settle() override { out_.commit_if_late(); }
   void finish() override { out_.finish(); }
   void stop() override { out_.commit(); }
   const Journal& journal() const override { return out_.journal(); }
 
  private:
+  static CaptionResult result_of(const CaptionItem& item) {
+    return {item.id, item.key, item.picture, item.others};
+  }
+
   StreamedOutput out_;
   bool retry_;
 };
+
+// A journal of its own for each job, in the folder of the first input that can be written, or where
+// an earlier run left it. Inputs whose folder is not there are failed items, not the end of a job.
+fs::path journal_place(const std::vector<fs::path>& inputs, const Json& job) {
+  const std::string name = ".tessera-caption-" + content_hash(job.dump()) + ".journal";
+  std::vector<fs::path> folders;
+  for (const fs::path& input : inputs) {
+    fs::path folder = is_folder(input) ? input : input.parent_path();
+    if (folder.empty()) folder = ".";
+    if (is_folder(folder)) folders.push_back(std::move(folder));
+  }
+  if (folders.empty()) return name;
+  for (const fs::path& folder : folders) {
+    if (file_exists(folder / name)) return folder / name;
+  }
+  for (const fs::path& folder : folders) {
+    if (::access(folder.c_str(), W_OK | X_OK) == 0) return folder / name;
+  }
+  return folders.front() / name;
+}
 
 }  // namespace
 
@@ -74,12 +112,8 @@ ExistingCaption existing_caption(const std::string& name) {
 
 std::unique_ptr<CaptionSink> make_caption_sink(const SinkOptions& options, const Json& job) {
   if (options.output.empty()) {
-    // A journal of its own for each job, beside its first input.
-    fs::path folder = options.input;
-    if (!fs::is_directory(folder)) folder = folder.parent_path();
-    const fs::path journal = folder / (".tessera-caption-" + content_hash(job.dump()) + ".journal");
     return std::make_unique<SidecarSink>(
-        journal, job,
+        journal_place(options.inputs, job), job,
         SidecarOptions{.existing = options.existing.value_or(ExistingCaption::kSkip),
                        .extension = options.extension,
                        .start = options.start},

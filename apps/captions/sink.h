@@ -17,20 +17,23 @@ namespace tessera {
 class CaptionSink {
  public:
   virtual ~CaptionSink() = default;
-  // Whether a caption has to be found for the item. Error kGeneral when it has no place.
-  virtual bool wants(const CaptionItem& item) = 0;
+  // Whether a caption has to be found for the item; then its place is kept for it until add() or
+  // fail(). Error kGeneral when it has no place.
+  virtual Wanted wants(const CaptionItem& item) = 0;
   virtual const Journal& journal() const = 0;
   // `fields`: an object with "path" and "caption"; text files take `caption` alone. Error kStorage;
   // kGeneral for what fails this item alone.
   virtual void add(const CaptionItem& item, const Json& fields, const std::string& caption) = 0;
   virtual void fail(const CaptionItem& item, const ErrorInfo& error) = 0;
+  virtual void settle() {}    // to be called now and then: makes durable what has waited for long
   virtual void finish() = 0;  // the job is over
   virtual void stop() = 0;    // it is not; what is done stays done
 };
 
 struct SinkOptions {
-  std::string output;                       // empty = text files
-  std::filesystem::path input;              // the first one: text files' journal stands there
+  std::string output;  // empty = text files
+  // Text files' journal stands in the folder of the first one that can be written.
+  std::vector<std::filesystem::path> inputs;
   std::vector<std::string> columns;         // of a CSV
   bool formula_safe = true;                 // of a CSV
   std::string extension = "txt";            // of text files and of captions in a WebDataset

@@ -2,12 +2,14 @@
 // record "closed" with the length, sync, rename, sync of the folder.
 #include "apps/captions/streamed_output.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "apps/captions/tar_writer.h"
 #include "apps/captions/text_forms.h"
 #include "engine/core/io.h"
+#include "engine/core/utf8.h"
 
 namespace tessera {
 
@@ -41,9 +43,15 @@ StreamedOutput::StreamedOutput(fs::path output, const Json& job, const StreamOpt
   expects(options.form != OutputForm::kCsv || !options.columns.empty(), "a CSV file has columns");
   const bool taken = !journal_.resumed() && options.start == Start::kResume &&
                      file_type(output_) != FileType::kMissing;
-  if (taken) {
+  // A part that nobody knows may be somebody's own.
+  const bool part_taken = !journal_.resumed() && !journal_.replaced() &&
+                          file_type(part_) == FileType::kFile &&
+                          InputFile(part_, ErrorKind::kStorage).size() > 0;
+  if (taken || part_taken) {
     remove_durable(with_ending(output_, ".journal"));  // it was just made
-    refuse("E_OUTPUT_EXISTS", "no file of that name, or the journal of it beside it", "a file");
+    const std::string name = (taken ? output_ : part_).filename().string();
+    refuse("E_OUTPUT_EXISTS", "no file of that name, or the journal of it beside it",
+           "a file " + name);
   }
   go_on();
 }
@@ -65,7 +73,9 @@ void StreamedOutput::replay(const Json& record) {
     end_ = record.value("end", std::uint64_t{0});
     reopened_.reset();  // the part was there to write to
   }
-  if (record.contains("key")) keys_[record.value("key", std::string())] = record.value("id", "");
+  if (record.contains("key")) {
+    keys_[record.value("key", std::string())] = {record.value("id", std::string()), true};
+  }
 }
 
 // Finds the file in the state that the journal describes, whatever step a killed run was in.
@@ -140,17 +150,38 @@ std::string StreamedOutput::csv_of(const Json& fields) const {
   return csv_row(cells, options_.formula_safe);
 }
 
+void StreamedOutput::fail_key(const std::string& key, std::string expected,
+                              std::string found) const {
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_OUTPUT_KEY",
+               .file = output_.string(),
+               .where = "sample " + key,
+               .expected = std::move(expected),
+               .found = std::move(found)});
+}
+
+Wanted StreamedOutput::claim(const std::string& key, const std::string& id) {
+  if (options_.form != OutputForm::kTar) return Wanted::kYes;
+  const bool good = !key.empty() && split_key(key + ".x").key == key &&
+                    safe_member_name(key + ".x") == key + ".x";
+  if (!good) fail_key(key, "a key: a relative path without dots in its last part", "another name");
+  const auto [owner, fresh] = keys_.try_emplace(key, Owner{id, false});
+  if (fresh || owner->second.id == id) return Wanted::kYes;
+  if (!owner->second.settled) return Wanted::kLater;
+  fail_key(key, "each key once in the output", "the same key for " + shown_id(owner->second.id));
+}
+
+void StreamedOutput::release(const std::string& key, const std::string& id) {
+  const auto owner = keys_.find(key);
+  const bool held = owner != keys_.end() && owner->second.id == id;
+  if (held && !owner->second.settled) keys_.erase(owner);
+}
+
 void StreamedOutput::check_key(const CaptionResult& result) const {
-  const auto fail = [&](const char* expected, std::string found) {
-    throw Error({.kind = ErrorKind::kGeneral,
-                 .code = "E_OUTPUT_KEY",
-                 .file = output_.string(),
-                 .where = "sample " + result.key,
-                 .expected = expected,
-                 .found = std::move(found)});
-  };
   const bool good = !result.key.empty() && split_key(result.key + ".x").key == result.key;
-  if (!good) fail("a key: a relative path without dots in its last part", "another name");
+  if (!good) {
+    fail_key(result.key, "a key: a relative path without dots in its last part", "another name");
+  }
   std::vector<std::string> extensions = {result.picture.extension, options_.caption_extension,
                                          std::string(kFactsExtension)};
   for (const SampleMember& member : result.others) extensions.push_back(member.extension);
@@ -158,13 +189,65 @@ void StreamedOutput::check_key(const CaptionResult& result) const {
     const std::string name = result.key + "." + extension;
     const KeyParts parts = split_key(name);
     if (safe_member_name(name) != name || parts.key != result.key) {
-      fail("names that an archive can hold", "the ending " + extension.substr(0, 100));
+      fail_key(result.key, "names that an archive can hold",
+               "the ending " + extension.substr(0, 100));
     }
   }
   const auto owner = keys_.find(result.key);
-  if (owner != keys_.end() && owner->second != result.id) {
-    fail("each key once in the output", "the same key for " + owner->second);
+  if (owner != keys_.end() && owner->second.id != result.id) {
+    fail_key(result.key, "each key once in the output",
+             "the same key for " + shown_id(owner->second.id));
   }
+}
+
+bool StreamedOutput::is_caption(const SampleMember& member) const {
+  return lower_case(member.extension) == lower_case(options_.caption_extension);
+}
+
+// Bytes that are no text would be changed by joining.
+void StreamedOutput::check_join(const CaptionResult& result) const {
+  if (options_.existing == ExistingCaption::kOverwrite) return;
+  for (const SampleMember& member : result.others) {
+    if (!is_caption(member) || is_valid_utf8(member.bytes)) continue;
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = "E_SIDECAR_TEXT",
+                 .file = output_.string(),
+                 .where = "sample " + result.key,
+                 .expected = "UTF-8 to add a caption to",
+                 .found = "other bytes in ." + member.extension});
+  }
+}
+
+// The sample stands at the end of the output, which is recorded.
+void StreamedOutput::note_sample(const CaptionResult& result, const char* state) {
+  Json record = Json::object();
+  record["id"] = result.id;
+  record["st"] = state;
+  if (options_.form == OutputForm::kTar) {
+    keys_[result.key] = {result.id, true};
+    record["key"] = result.key;
+  }
+  record["end"] = file_->size();
+  end_ = file_->size();
+  journal_.add(record);
+  commit_if_due();
+}
+
+bool StreamedOutput::keep(const CaptionResult& result) {
+  const bool wanted = options_.form == OutputForm::kTar &&
+                      options_.existing == ExistingCaption::kSkip &&
+                      std::any_of(result.others.begin(), result.others.end(),
+                                  [&](const SampleMember& member) { return is_caption(member); });
+  if (!wanted) return false;
+  check_key(result);
+  if (!file_) reopen();
+  const auto put = [&](const SampleMember& member) {
+    file_->append(tar_member(result.key + "." + member.extension, member.bytes));
+  };
+  put(result.picture);
+  for (const SampleMember& member : result.others) put(member);
+  note_sample(result, "skipped");
+  return true;
 }
 
 // Picture, other members as they were, caption, facts.
@@ -173,12 +256,11 @@ void StreamedOutput::add_sample(const CaptionResult& result, const Json& fields)
     file_->append(tar_member(result.key + "." + extension, bytes));
   };
   put(result.picture.extension, result.picture.bytes);
-  const std::string own = lower_case(options_.caption_extension);
   std::string caption = fields.at("caption").get<std::string>();
   for (const SampleMember& member : result.others) {
     const std::string extension = lower_case(member.extension);
     if (extension == kFactsExtension) continue;
-    if (extension == own) {
+    if (is_caption(member)) {
       caption = join_captions(member.bytes, caption, options_.existing);
     } else {
       put(member.extension, member.bytes);
@@ -193,22 +275,17 @@ void StreamedOutput::add(const CaptionResult& result, const Json& given) {
           "results have a path and a caption");
   Json fields = given;
   fields["caption"] = clean_caption(fields["caption"].get<std::string>());
-  if (options_.form == OutputForm::kTar) check_key(result);
+  if (options_.form == OutputForm::kTar) {
+    check_key(result);
+    check_join(result);
+  }
   if (!file_) reopen();
-  Json record = Json::object();
-  record["id"] = result.id;
-  record["st"] = "done";
   if (options_.form == OutputForm::kTar) {
     add_sample(result, fields);
-    keys_[result.key] = result.id;
-    record["key"] = result.key;
   } else {
     file_->append(options_.form == OutputForm::kCsv ? csv_of(fields) : json_line(fields) + "\n");
   }
-  record["end"] = file_->size();
-  end_ = file_->size();
-  journal_.add(record);
-  commit_if_due();
+  note_sample(result, "done");
 }
 
 void StreamedOutput::fail(const std::string& id, const std::string& path, const ErrorInfo& info) {
@@ -226,10 +303,13 @@ void StreamedOutput::skip(const std::string& id) {
 
 void StreamedOutput::commit_if_due() {
   if (pending_++ == 0) first_pending_ = monotonic_seconds();
-  if (pending_ >= options_.group_items ||
-      monotonic_seconds() - first_pending_ >= options_.group_seconds) {
-    commit();
-  }
+  if (pending_ >= options_.group_items) return commit();
+  commit_if_late();
+}
+
+void StreamedOutput::commit_if_late() {
+  if (pending_ == 0) return;
+  if (monotonic_seconds() - first_pending_ >= options_.group_seconds) commit();
 }
 
 void StreamedOutput::commit() {

@@ -38,6 +38,7 @@ std::string_view number_at(std::string_view text, std::size_t& at) {
 }
 
 constexpr std::string_view kRaw = "raw:";
+constexpr std::string_view kListed = "//";
 
 }  // namespace
 
@@ -90,6 +91,12 @@ std::string name_of_stable(std::string_view text) {
     if (escape) at += 2;
   }
   return out;
+}
+
+std::string listed_id(std::string_view given) { return std::string(kListed).append(given); }
+
+std::string shown_id(std::string_view id) {
+  return std::string(id.starts_with(kListed) ? id.substr(kListed.size()) : id);
 }
 
 std::string clean_caption(std::string_view text) {

@@ -20,6 +20,12 @@ bool natural_less(std::string_view a, std::string_view b);
 // itself; anything else becomes "raw:" and percent escapes, so that no two names meet.
 std::string stable_text(std::string_view name);
 std::string name_of_stable(std::string_view text);  // the other way
+
+// An id that a list gave to a picture, kept apart from ids that are paths: those never begin with
+// two slashes. shown_id() is what people and programs are shown of any id.
+std::string listed_id(std::string_view given);
+std::string shown_id(std::string_view id);
+
 // Valid UTF-8 without control characters, bidi marks or line breaks.
 bool is_printable(std::string_view text);
 

@@ -5,23 +5,22 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 
-#include "apps/captions/inputs.h"
-#include "apps/captions/prompt_template.h"
-#include "apps/captions/sink.h"
 #include "apps/captions/text_forms.h"
+#include "apps/cli/caption_job.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/draft_flags.h"
 #include "apps/cli/flags.h"
-#include "apps/cli/progress.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/cli/session.h"
 #include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/caption_pipeline.h"
 #include "apps/pipeline/facts.h"
 #include "apps/pipeline/model_catalog.h"
+#include "apps/pipeline/model_digest.h"
 #include "engine/core/io.h"
 #include "vision/image/picture_reader.h"
 
@@ -31,6 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
@@ -38,7 +38,8 @@ struct CaptionFlags {
   std::vector<std::string> inputs, images;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
   std::string existing;  // empty = as the output is used to
-  std::string extension = "txt", decode = "auto";
+  std::optional<std::string> extension;
+  std::string decode = "auto";
   std::optional<std::int64_t> window;
   std::int64_t batch_size = 8, most_tokens = 256, seed = 0;
   SamplingChoice sampling;
@@ -53,7 +54,19 @@ struct CaptionFlags {
                std::move(found), std::move(hint)});
 }
 
-CaptionOptions pipeline_options(const CaptionFlags& flags, std::int64_t batch) {
+bool draws(const CaptionFlags& flags) {
+  return flags.sampling.temperature.value_or(0) > 0 || flags.prune.method == "random";
+}
+
+// Drawn once for -1.
+std::uint64_t settle_seed(const CaptionFlags& flags) {
+  if (flags.seed >= 0) return static_cast<std::uint64_t>(flags.seed);
+  std::random_device device;
+  const std::uint64_t high = device();
+  return (high << 32 | device()) & static_cast<std::uint64_t>(kMaxSeed);
+}
+
+CaptionOptions pipeline_options(const CaptionFlags& flags, std::int64_t batch, std::uint64_t seed) {
   CaptionOptions options;
   options.model = flags.model.value_or("");
   options.device = flags.device.device;
@@ -71,46 +84,37 @@ CaptionOptions pipeline_options(const CaptionFlags& flags, std::int64_t batch) {
   }
   options.prune = prune_choice(flags.prune);
   options.sampling = flags.sampling;
-  options.seed = static_cast<std::uint64_t>(flags.seed);
+  options.seed = seed;
   return options;
-}
-
-Json caption_fields(const Caption& caption, const std::string& path, const std::string& prune) {
-  Json sizes = Json::array();
-  for (const auto& size : caption.sizes) sizes.push_back({size[0], size[1]});
-  Json out = {{"path", path},
-              {"caption", caption.text},
-              {"tokens", caption.tokens},
-              {"passes", caption.passes},
-              {"visual_tokens", caption.visual_tokens},
-              {"kept_tokens", caption.kept_tokens},
-              {"prune", prune.empty() ? "none" : prune},
-              {"seconds", caption.seconds.total},
-              {"encode_seconds", caption.seconds.encode},
-              {"first_token_seconds", caption.seconds.first},
-              {"sizes", sizes},
-              {"cut_short", caption.cut_short}};
-  if (caption.prune_source != RowSource::kNone) {
-    out["prune_source"] = std::string(name_of(caption.prune_source));
-  }
-  if (!caption.draft.empty()) {
-    out["draft"] = caption.draft;
-    out["draft_kept_tokens"] = caption.draft_kept_tokens;
-    out["draft_seconds"] = caption.seconds.draft;
-  }
-  if (!caption.notes.empty()) out["notes"] = caption.notes;
-  return out;
 }
 
 // --- a question ---------------------------------------------------------------------------------
 
+void say_kept(const Session& session, std::int64_t kept, std::int64_t total) {
+  warn(session, std::to_string(kept) + " of " + std::to_string(total) + " visual tokens kept");
+}
+
+// The prompt of a question; fields have a meaning when there is one picture.
+std::string question_of(const CaptionFlags& flags) {
+  const std::string text = flags.prompt.value_or(std::string(kDefaultPrompt));
+  const CaptionPrompt prompt(text);
+  if (prompt.has_fields() && flags.images.size() > 1) {
+    refuse("E_PROMPT_FIELD", "--prompt", "no {name} or {directory} for several pictures", text);
+  }
+  const fs::path image = flags.images.front();
+  return prompt.fill(stable_text(image.stem().string()),
+                     stable_text(image.parent_path().filename().string()));
+}
+
 // Prints an answer as it is written.
 class AnswerPrinter final : public CaptionListener {
  public:
-  AnswerPrinter(const Session& session, std::string prune)
-      : session_(session), prune_(std::move(prune)) {}
+  AnswerPrinter(const Session& session, std::string prune, std::optional<std::uint64_t> seed)
+      : session_(session), prune_(std::move(prune)), seed_(seed) {}
   void on_text(const std::string&, std::string_view more) override {
     if (session_.json) return;
+    if (!streamed_) more.remove_prefix(std::min(more.find_first_not_of(" \t\n"), more.size()));
+    if (more.empty()) return;
     print_text(more);
     streamed_ = true;
   }
@@ -123,11 +127,11 @@ class AnswerPrinter final : public CaptionListener {
       return warn(session_, format_error(caption.error));
     }
     caption.text = clean_caption(caption.text);
-    if (session_.json) return print_json_line(caption_fields(caption, caption.id, prune_));
+    if (session_.json) return print_json_line(caption_fields(caption, caption.id, prune_, seed_));
     if (streamed_) print_line("");
     note(session_, std::to_string(caption.tokens) + " tokens in " + std::to_string(caption.passes) +
-                       " passes, " + std::to_string(caption.kept_tokens) + " of " +
-                       std::to_string(caption.visual_tokens) + " visual tokens kept");
+                       " passes");
+    if (!prune_.empty()) say_kept(session_, caption.kept_tokens, caption.visual_tokens);
   }
   void on_notice(std::string_view text) override { warn(session_, text); }
   Flow on_pass() override { return session_.stop_requested() ? Flow::kStop : Flow::kContinue; }
@@ -136,20 +140,23 @@ class AnswerPrinter final : public CaptionListener {
  private:
   const Session& session_;
   std::string prune_;
+  std::optional<std::uint64_t> seed_;
   bool streamed_ = false, failed_ = false;
 };
 
 int answer(const Session& session, const CaptionFlags& flags) {
-  CaptionPipeline pipeline(pipeline_options(flags, 1));
   CaptionRequest request;
+  request.prompt = question_of(flags);
+  const std::uint64_t seed = settle_seed(flags);
+  const std::optional<std::uint64_t> drawn = draws(flags) ? std::optional(seed) : std::nullopt;
+  CaptionPipeline pipeline(pipeline_options(flags, 1, seed));
   for (const std::string& image : flags.images) {
     PictureSource& source = request.pictures.emplace_back();
     source.file = image;
     source.name = image;
     request.id += (request.id.empty() ? "" : ", ") + image;
   }
-  request.prompt = flags.prompt.value_or(std::string(kDefaultPrompt));
-  AnswerPrinter printer(session, flags.prune.method.value_or(""));
+  AnswerPrinter printer(session, flags.prune.method.value_or(""), drawn);
   bool given = false;
   const bool finished = pipeline.run(
       [&]() -> std::optional<CaptionRequest> {
@@ -163,156 +170,20 @@ int answer(const Session& session, const CaptionFlags& flags) {
 
 // --- many pictures ------------------------------------------------------------------------------
 
-// The run of a job: hands items to the pipeline and captions to the sink.
-class Job final : public CaptionListener {
- public:
-  Job(const Session& session, const CaptionFlags& flags, CaptionInputs& inputs, CaptionSink& sink)
-      : session_(session),
-        inputs_(inputs),
-        sink_(sink),
-        carry_(flags.output && output_form(*flags.output) == OutputForm::kTar),
-        prune_(flags.prune.method.value_or("")),
-        progress_(session),
-        prompt_(flags.prompt.value_or(std::string(kDefaultPrompt))) {}
+Json prune_of(const CaptionFlags& flags) {
+  const PruneChoice choice = prune_choice(flags.prune);
+  if (!choice.on()) return Json::object();
+  Json options = Json::object();
+  for (const PruneOption& option : choice.options) options[option.name] = option.value;
+  Json out = {{"method", choice.method}, {"options", options}};
+  out["keep"] = choice.budget.tokens ? Json(*choice.budget.tokens) : Json(choice.budget.ratio);
+  if (choice.budget.adaptive) out["adaptive"] = true;
+  return out;
+}
 
-  // Called on the reading thread.
-  std::optional<CaptionRequest> next() {
-    while (!session_.stop_requested()) {
-      std::optional<CaptionItem> item = inputs_.next();
-      if (!item) break;
-      const std::lock_guard lock(mutex_);
-      if (item->failure) {
-        failed_at_input_.push_back(std::move(*item));
-        continue;
-      }
-      if (items_.contains(item->id)) {  // given twice, and at work
-        ++skipped_;
-        continue;
-      }
-      try {
-        if (!sink_.wants(*item)) {
-          const bool failed = sink_.journal().state(item->id) == ItemState::kFailed;
-          ++(failed ? failed_before_ : skipped_);
-          continue;
-        }
-        if (carry_) read_picture(*item);
-      } catch (const Error& error) {  // the boundary of one item
-        if (error.info().kind != ErrorKind::kGeneral) throw;
-        item->failure = error.info();
-        failed_at_input_.push_back(std::move(*item));
-        continue;
-      }
-      CaptionRequest request;
-      request.id = item->id;
-      request.number = std::stoull(content_hash(item->id), nullptr, 16);
-      PictureSource& source = request.pictures.emplace_back();
-      source.name = item->path;
-      if (!item->picture.bytes.empty()) {
-        source.bytes.assign(item->picture.bytes.begin(), item->picture.bytes.end());
-      } else {
-        source.file = item->file;
-      }
-      request.prompt = item->prompt ? *item->prompt : prompt_.fill(item->name, item->directory);
-      items_.emplace(item->id, std::move(*item));
-      return request;
-    }
-    return std::nullopt;
-  }
-
-  void on_caption(Caption&& caption) override {
-    CaptionItem item;
-    {
-      const std::lock_guard lock(mutex_);
-      auto node = items_.extract(caption.id);
-      expects(!node.empty(), "a caption of an item");
-      item = std::move(node.mapped());
-    }
-    report_failed_inputs();
-    if (caption.failed) return report(item, caption.error);
-    caption.text = clean_caption(caption.text);  // the same on the terminal and in files
-    const Json fields = caption_fields(caption, item.path, prune_);
-    try {
-      const std::lock_guard lock(mutex_);
-      sink_.add(item, fields, caption.text);
-    } catch (const Error& error) {  // the boundary of one item
-      if (error.info().kind != ErrorKind::kGeneral) throw;
-      return report(item, error.info());
-    }
-    ++done_;
-    progress_.clear();
-    if (session_.json) {
-      print_json_line(fields);
-    } else {
-      print_text(escape_for_terminal(item.path) + ": " + caption.text + "\n");
-    }
-    progress_.show(done_, failed_);
-  }
-  void on_notice(std::string_view text) override {
-    progress_.clear();
-    warn(session_, text);
-  }
-  Flow on_pass() override { return session_.stop_requested() ? Flow::kStop : Flow::kContinue; }
-
-  void report_failed_inputs() {
-    std::vector<CaptionItem> failed;
-    {
-      const std::lock_guard lock(mutex_);
-      failed.swap(failed_at_input_);
-    }
-    for (const CaptionItem& item : failed) report(item, *item.failure);
-  }
-
-  // Before anything else is said on stderr.
-  void end_progress() { progress_.finish(done_, failed_); }
-  std::uint64_t done() const { return done_; }
-  std::uint64_t failed() const { return failed_; }
-  std::uint64_t failed_before() const { return failed_before_; }
-  std::uint64_t skipped() const { return skipped_; }
-
- private:
-  // An archive holds the bytes that were described.
-  static void read_picture(CaptionItem& item) {
-    if (item.file.empty()) return;
-    item.picture = {item.file_extension,
-                    read_file(item.file, SampleReader::kMaxMemberBytes, ErrorKind::kGeneral)};
-  }
-  void report(const CaptionItem& item, ErrorInfo error) {
-    {
-      const std::lock_guard lock(mutex_);
-      sink_.fail(item, error);
-    }
-    ++failed_;
-    progress_.clear();
-    if (session_.json) {
-      print_json_line(failure_json(item.id, item.path, error));
-    }
-    if (error.file.empty()) error.file = item.path;
-    warn(session_, format_error(error));
-    progress_.show(done_, failed_);
-  }
-
-  const Session& session_;
-  CaptionInputs& inputs_;
-  CaptionSink& sink_;
-  bool carry_;  // pictures go into the output
-  std::string prune_;
-  CountProgress progress_;
-  CaptionPrompt prompt_;
-  std::mutex mutex_;  // sink and lists: the reading thread asks whether an item is wanted
-  std::map<std::string, CaptionItem> items_;  // at work
-  std::vector<CaptionItem> failed_at_input_;
-  std::uint64_t done_ = 0, failed_ = 0, failed_before_ = 0, skipped_ = 0;
-};
-
-// What makes a job another job.
+// What makes a job another job: all that a text or a file depends on. Who guesses is no part of it.
 Json job_of(const CaptionFlags& flags, const CaptionPipeline& pipeline,
             const CaptionInputs& inputs) {
-  Json prune = Json::object();
-  if (flags.prune.method) {
-    prune = {{"method", *flags.prune.method}, {"options", flags.prune.options}};
-    if (flags.prune.rate) prune["rate"] = *flags.prune.rate;
-    if (flags.prune.keep) prune["keep"] = *flags.prune.keep;
-  }
   Json sampling = Json::object();
   const SamplingChoice& chosen = flags.sampling;
   if (chosen.temperature) sampling["temperature"] = *chosen.temperature;
@@ -321,25 +192,26 @@ Json job_of(const CaptionFlags& flags, const CaptionPipeline& pipeline,
   if (chosen.min_p) sampling["min_p"] = *chosen.min_p;
   return {{"inputs", inputs.description()},
           {"model", pipeline.model_name()},
+          {"model_files", model_digest(pipeline.model())},
           {"dtype", std::string(dtype_name(pipeline.storage()))},
           {"prompt", flags.prompt.value_or(std::string(kDefaultPrompt))},
           {"max_tokens", flags.most_tokens},
           {"sampling", sampling},
-          {"seed", flags.seed},
-          {"prune", prune},
+          {"seed", flags.seed < 0 ? Json("random") : Json(flags.seed)},
+          {"prune", prune_of(flags)},
           {"output", flags.output ? fs::path(*flags.output).filename().string() : "sidecars"},
           {"existing", flags.existing},
-          {"caption_ext", flags.extension},
+          {"caption_ext", flags.extension.value_or("txt")},
           {"csv_raw", flags.raw_csv}};
 }
 
 SinkOptions sink_options(const CaptionFlags& flags) {
   SinkOptions options{.output = flags.output.value_or(""),
-                      .input = flags.inputs.front(),
+                      .inputs = {flags.inputs.begin(), flags.inputs.end()},
                       .columns = {"path", "caption", "tokens", "passes", "prune", "visual_tokens",
-                                  "kept_tokens", "seconds"},
+                                  "kept_tokens", "seconds", "id", "prompt"},
                       .formula_safe = !flags.raw_csv,
-                      .extension = flags.extension,
+                      .extension = flags.extension.value_or("txt"),
                       .start = flags.anew ? Start::kAnew : Start::kResume,
                       .retry_failed = flags.retry_failed};
   if (!flags.existing.empty()) options.existing = existing_caption(flags.existing);
@@ -359,7 +231,7 @@ void check_output_flags(const CaptionFlags& flags) {
     refuse("E_FLAG_CONFLICT", "--csv-raw", "an output that ends in .csv",
            flags.output.value_or("text files"));
   }
-  check_caption_extension(flags.extension);
+  check_caption_extension(flags.extension.value_or("txt"));
 }
 
 // Without it every picture would fail.
@@ -373,6 +245,36 @@ void check_helper() {
                .found = "none"});
 }
 
+// What inputs held that is no item, and what pruning kept.
+void say_more(const Session& session, const CaptionInputs& inputs, const CaptionJob& job,
+              bool pruned) {
+  const InputCounts counts = inputs.counts();
+  const auto say = [&](std::uint64_t count, const char* what) {
+    if (count > 0) warn(session, std::to_string(count) + what);
+  };
+  say(counts.tar.skipped, " members of archives passed over: links, devices or unsafe names");
+  say(counts.without_key, " members of archives passed over: names without a key or an ending");
+  say(counts.links_skipped, " links to folders not followed");
+  if (pruned && job.visual_tokens() > 0) say_kept(session, job.kept_tokens(), job.visual_tokens());
+}
+
+// Runs until no item is left, or the run was stopped: then false. What was done stays done when
+// nobody reads what is printed.
+bool run_to_end(CaptionPipeline& pipeline, CaptionJob& job, CaptionSink& sink) {
+  try {
+    bool finished = pipeline.run([&] { return job.next(); }, job);
+    job.report_failed_inputs();
+    while (finished && job.again()) {
+      finished = pipeline.run([&] { return job.next(); }, job);
+      job.report_failed_inputs();
+    }
+    return finished;
+  } catch (const Error& error) {
+    if (error.info().file == "stdout") sink.stop();
+    throw;
+  }
+}
+
 int run_job(const Session& session, const CaptionFlags& flags) {
   check_output_flags(flags);
   CaptionPrompt{flags.prompt.value_or("")};
@@ -381,20 +283,33 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   CaptionInputs inputs(
       std::move(arguments),
       {.recursive = flags.recursive, .carry = tar ? Carry::kEverything : Carry::kPictureOnly});
+  if (!flags.output && inputs.has_shards()) {
+    refuse("E_FLAG_MISSING", "--output",
+           "a file for all captions: an archive has no place for text files", "none",
+           "try -o captions.jsonl");
+  }
   if (const std::vector<ErrorInfo> errors = inputs.check(); !errors.empty()) {
     for (std::size_t i = 0; i + 1 < errors.size(); ++i) warn(session, format_error(errors[i]));
     throw Error(errors.back());
   }
-  CaptionPipeline pipeline(pipeline_options(flags, flags.batch_size));
+  const std::uint64_t seed = settle_seed(flags);
+  CaptionPipeline pipeline(pipeline_options(flags, flags.batch_size, seed));
   const Json job = job_of(flags, pipeline, inputs);
   const std::unique_ptr<CaptionSink> sink = make_caption_sink(sink_options(flags), job);
   note(session, pipeline.model().spec().title + " as " +
                     std::string(dtype_name(pipeline.storage())) + " on " +
                     pipeline.backend().name());
-  Job run(session, flags, inputs, *sink);
-  const bool finished = pipeline.run([&] { return run.next(); }, run);
-  run.report_failed_inputs();
+  if (flags.seed < 0 && draws(flags)) warn(session, "seed " + std::to_string(seed));
+  CaptionJob run(session, inputs, *sink,
+                 {.carry = tar,
+                  .output = flags.output.has_value(),
+                  .retry_failed = flags.retry_failed,
+                  .prune = flags.prune.method.value_or(""),
+                  .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
+                  .seed = draws(flags) ? std::optional(seed) : std::nullopt});
+  const bool finished = run_to_end(pipeline, run, *sink);
   run.end_progress();
+  say_more(session, inputs, run, flags.prune.method.has_value());
   if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
   if (!finished) {
     sink->stop();
@@ -412,6 +327,20 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   return run.done() + run.skipped() == 0 ? 1 : 3;
 }
 
+// A question writes no file.
+void check_question_flags(const CaptionFlags& flags) {
+  const std::pair<bool, const char*> of_jobs[] = {{flags.output.has_value(), "--output"},
+                                                  {flags.extension.has_value(), "--caption-ext"},
+                                                  {!flags.existing.empty(), "--existing"},
+                                                  {flags.recursive, "--recursive"},
+                                                  {flags.retry_failed, "--retry-failed"},
+                                                  {flags.anew, "--anew"},
+                                                  {flags.raw_csv, "--csv-raw"}};
+  for (const auto& [given, name] : of_jobs) {
+    if (given) refuse("E_FLAG_CONFLICT", name, "inputs without --image", "both");
+  }
+}
+
 int run_caption(const Session& session, const CaptionFlags& flags) {
   if (flags.images.empty() == flags.inputs.empty()) {
     refuse("E_FLAG_MISSING", "inputs",
@@ -420,9 +349,7 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
   }
   check_helper();
   if (flags.images.empty()) return run_job(session, flags);
-  if (flags.output) {
-    refuse("E_FLAG_CONFLICT", "--output", "inputs without --image", *flags.output);
-  }
+  check_question_flags(flags);
   return answer(session, flags);
 }
 
@@ -462,8 +389,8 @@ void add_caption(CLI::App& root, Session& session) {
   text_flag(*app, "-p,--prompt", flags->prompt,
             "what is asked; {name} and {directory} stand for the picture's");
   integer_flag(*app, "--max-tokens", flags->most_tokens, 1, 4096, "longest text");
-  integer_flag(*app, "-s,--seed", flags->seed, 0, std::numeric_limits<std::int64_t>::max(),
-               "of texts that are drawn");
+  integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed,
+               "of texts that are drawn; -1 = random, and recorded");
   const std::string sampling = "Sampling (default: greedy)";
   number_flag(*app, "--temp", flags->sampling.temperature, 0, 100, "temperature; 0 = greedy")
       ->group(sampling);

@@ -1,12 +1,14 @@
 // The `tessera` program: parses the command line, settles flags, runs one sub-command, and turns
 // what went wrong into one line on stderr (or one JSON object on stdout) and an exit code:
 // 0 done, 1 error, 2 usage, 3 some items failed, 4 model, 5 memory, 6 storage, 130/143 by signal.
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -35,6 +37,18 @@ void install_signal_handlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // A reader of stdout that goes away is an error of the write, not the end of a job.
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &action, nullptr);
+}
+
+// A file opened in the place of a closed stdin, stdout or stderr would take what is printed.
+void open_standard_files() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+    // The lowest free number is this one.
+    if (open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd) _exit(1);
+  }
 }
 
 // Buffers of a megabyte or more are taken from the system one by one and given back when freed. The
@@ -119,6 +133,7 @@ int run_program(int argc, char** argv, Session& session) {
 int main(int argc, char** argv) {
   using tessera::ErrorInfo;
   using tessera::ErrorKind;
+  tessera::open_standard_files();
   tessera::Session session;
   session.stop_signal = &tessera::received_signal;
   tessera::read_report_flags_early(session, argc, argv);

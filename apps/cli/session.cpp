@@ -26,7 +26,7 @@ void write_out(std::string_view text) {
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   if (!ok) {
     throw Error({.kind = ErrorKind::kStorage,
-                 .code = "E_IO_STDOUT",
+                 .code = errno == EPIPE ? "E_IO_PIPE" : "E_IO_STDOUT",
                  .file = "stdout",
                  .expected = "to write " + std::to_string(text.size()) + " bytes",
                  .found = std::strerror(errno)});

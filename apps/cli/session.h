@@ -35,7 +35,8 @@ struct Session {
   bool color_on_stderr() const;
 };
 
-// One line on stdout, flushed. Error kStorage when stdout cannot be written.
+// One line on stdout, flushed. Error kStorage when stdout cannot be written: E_IO_PIPE when whoever
+// read it has gone, E_IO_STDOUT else.
 void print_line(std::string_view text);
 // A part of a text that a model writes: line breaks stay, other control characters are escaped.
 void print_text(std::string_view text);

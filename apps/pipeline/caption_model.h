@@ -30,6 +30,7 @@ class CaptionModel {
   bool loaded() const { return pictures_ != nullptr; }
   const TextModel& text() const { return *text_; }
   const VisualEncoder& pictures() const { return *pictures_; }
+  const Checkpoint& weights() const { return *weights_; }
   std::uint64_t weight_file_bytes() const { return weights_->total_bytes(); }
   DType stored() const;  // as the weight file has them
 

@@ -351,6 +351,11 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(Ar
   work->start = Clock::now() - std::chrono::duration_cast<Clock::duration>(
                                    std::chrono::duration<double>(arrival.seconds));
   if (prepared.error) throw Error(*prepared.error);
+  for (const PreprocessedPicture& picture : prepared.pictures) {
+    const PreprocessPlan& plan = picture.plan;
+    caption.seen.push_back({std::min(plan.resized_width, plan.canvas_width),
+                            std::min(plan.resized_height, plan.canvas_height)});
+  }
   work->prompt = make_picture_prompt(*model, prepared.request.prompt, prepared.pictures,
                                      pruning(number), options.most_tokens, arrival.seen);
   PromptRows& rows = work->prompt.rows;

@@ -75,6 +75,8 @@ struct Caption {
   std::string draft;                   // name of the model that drafted; empty = none
   std::int64_t draft_kept_tokens = 0;  // visual tokens behind the last cut of its own prompt
   std::vector<std::array<std::int64_t, 2>> sizes;  // pixels of each picture, width and height
+  // Pixels of each picture as the model was shown it: resized, before padding and tiles.
+  std::vector<std::array<std::int64_t, 2>> seen;
   std::vector<std::string> notes;  // of the picture reader; why a text had no draft model
   std::vector<VisualBlock> kept;   // of each picture, in front of the LLM or behind it
   DecodeMeters meters;

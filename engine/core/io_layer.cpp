@@ -187,6 +187,17 @@ std::string free_space(const fs::path& folder) {
 }  // namespace
 
 void fail_storage(const fs::path& path, const char* step, int error, std::uint64_t needed) {
+  // The place and not the disk: another folder may do.
+  if (error == EACCES || error == EPERM || error == ENOENT || error == ENOTDIR ||
+      error == ENAMETOOLONG || error == EISDIR) {
+    throw Error({.kind = ErrorKind::kStorage,
+                 .code = "E_IO_PLACE",
+                 .file = path.string(),
+                 .where = step,
+                 .expected = "a place that can be written",
+                 .found = errno_text(error),
+                 .hint = "choose another output folder"});
+  }
   throw Error({.kind = ErrorKind::kStorage,
                .code = "E_IO_WRITE",
                .file = path.string(),

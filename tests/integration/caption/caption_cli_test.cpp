@@ -103,7 +103,7 @@ TEST_F(CaptionCli, CsvHasAHeaderAndARowForEach) {
   caption({"in", "-o", "x.csv"});
   const std::string text = content("x.csv");
   EXPECT_EQ(text.substr(0, text.find('\r')),
-            "path,caption,tokens,passes,prune,visual_tokens,kept_tokens,seconds");
+            "path,caption,tokens,passes,prune,visual_tokens,kept_tokens,seconds,id,prompt");
   for (const char* name : {"\nin/p1.png,", "\nin/p2.png,", "\nin/p3.png,"}) {
     EXPECT_NE(text.find(name), std::string::npos) << name;
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "apps/captions/text_forms.h"
 #include "tests/support/fault_scope.h"
 #include "tests/support/tar_builder.h"
 #include "tests/support/temp_folder.h"
@@ -125,12 +126,12 @@ TEST_F(Inputs, Shards) {
   EXPECT_EQ(list[0].name, "0");
   EXPECT_EQ(list[0].directory, "c");
   EXPECT_EQ(list[1].directory, "s");
-  EXPECT_EQ(list[0].key, "c/0");
+  EXPECT_EQ(list[0].key, "s/c/0") << "two inputs: keys say which";
   EXPECT_EQ(counts_.tar.members, 6u);
   EXPECT_EQ(counts_.tar.skipped, 2u);
   EXPECT_EQ(counts_.without_key, 1u);
   list = items({shard, make("t.tar", tar)});
-  EXPECT_EQ(list.at(0).key, "s/c/0") << "two shards: keys say which";
+  EXPECT_EQ(list.at(0).key, "s/c/0");
   EXPECT_EQ(list.at(4).key, "t/c/0");
 }
 
@@ -153,10 +154,68 @@ TEST_F(Inputs, Lists) {
   EXPECT_EQ(first->id, (folder_ / "d/a.jpg").string());
   EXPECT_EQ(first->prompt, "what?");
   EXPECT_EQ(first->key, "d/a");
-  EXPECT_EQ(second->id, "a.2");
+  EXPECT_EQ(second->id, listed_id("a.2"));
   EXPECT_EQ(second->file, folder_ / "d/a.jpg");
-  EXPECT_EQ(second->key, "a_2");
+  EXPECT_EQ(second->key, "a%2E2");
   EXPECT_FALSE(inputs.next());
+}
+
+// An id is no path, even if it looks like one.
+TEST_F(Inputs, IdsOfListsMeetNoPaths) {
+  make("one.png");
+  const fs::path wide = make("wide.png");
+  const fs::path list = make("l.jsonl",
+                             "{\"image\":\"one.png\",\"id\":\"wide.png\"}\n"
+                             "{\"image\":\"one.png\",\"id\":\"a_b\"}\n"
+                             "{\"image\":\"one.png\",\"id\":\"a.b\"}\n");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_.path());
+  const auto all = items({"l.jsonl", "wide.png"});  // proves that ids differ
+  fs::current_path(before);
+  ASSERT_EQ(all.size(), 4u);
+  EXPECT_EQ(shown_id(all[0].id), all[3].id);
+  EXPECT_NE(all[1].key, all[2].key);
+}
+
+TEST_F(Inputs, KeysOfSeveralInputsSayWhichAndNeverMeet) {
+  for (const char* name : {"a/x/1.png", "b/x/1.png", "y/1.png"}) make(name);
+  const fs::path tar = make("x.tar", TarText().file("1.png", "a").end());
+  std::set<std::string> keys;
+  for (const CaptionItem& item : items({folder_ / "a/x", folder_ / "b/x", tar, folder_ / "y"})) {
+    keys.insert(item.key);
+  }
+  EXPECT_EQ(keys, (std::set<std::string>{"x/1", "x-2/1", "x-3/1", "y/1"}));
+  EXPECT_EQ(items({folder_ / "y"}).at(0).key, "1") << "one input needs no name";
+}
+
+TEST_F(Inputs, EndingsHaveNoCaseAndFoldersNoEndSlash) {
+  const std::string tar = TarText().file("0.jpg", "a").end();
+  EXPECT_EQ(ids(items({make("S.TAR", tar)})), "S.TAR/0");
+  make("d/a.png");
+  const auto describe = [&](const fs::path& path) {
+    CaptionInputs inputs({path}, {});
+    EXPECT_TRUE(inputs.check().empty());
+    return inputs.description();
+  };
+  EXPECT_EQ(describe((folder_ / "d").string() + "/"), describe(folder_ / "d"));
+  CaptionInputs shards({folder_ / "S.TAR"}, {}), folders({folder_ / "d"}, {});
+  EXPECT_TRUE(shards.has_shards());
+  EXPECT_FALSE(folders.has_shards());
+}
+
+// A link to a folder elsewhere would have text files written there; a link to a picture would not.
+TEST_F(Inputs, ListsDoNotLeaveTheirFolderThroughLinks) {
+  make("far/a.png");
+  make("l/b/a.png");
+  fs::create_directory_symlink(folder_ / "far", folder_ / "l/link");
+  fs::create_directory_symlink(folder_ / "l/b", folder_ / "l/near");
+  fs::create_symlink(folder_ / "far/a.png", folder_ / "l/c.png");
+  const fs::path list = make("l/l.jsonl",
+                             "{\"image\":\"link/a.png\"}\n{\"image\":\"near/a.png\"}\n"
+                             "{\"image\":\"c.png\"}\n{\"image\":\"nowhere/a.png\"}\n");
+  EXPECT_EQ(ids(items({list})), "l/link/a.png!E_LIST_PATH l/near/a.png l/c.png l/nowhere/a.png");
+  EXPECT_EQ(ids(items({list}, {.outside = OutsidePaths::kAllowed})),
+            "l/link/a.png l/near/a.png l/c.png l/nowhere/a.png");
 }
 
 TEST_F(Inputs, CheckFindsAllErrorsOfAllLists) {

@@ -133,6 +133,8 @@ TEST_P(Resume, JournalCutAtEveryByte) {
          {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{30}, std::uint64_t{first_.size()}}) {
       const std::uint64_t size = std::min<std::uint64_t>(whole + more, first_.size());
       SCOPED_TRACE(std::to_string(cut) + " " + std::to_string(size));
+      // A part is begun after the header is durable: one beside half a header is not ours.
+      if (size > 0 && cut < journal.find('\n') + 1) continue;
       ASSERT_NO_FATAL_FAILURE(resume_from(left, std::string_view(first_).substr(0, size), false));
     }
   }

@@ -34,7 +34,7 @@ class Sidecar : public ::testing::Test {
     for (const std::string& name : names) {
       const CaptionItem item = item_of(folder_ / name);
       try {
-        if (!output.wants(item, retry_failed)) continue;
+        if (output.wants(item, retry_failed) != Wanted::kYes) continue;
         ++captioned_;
         output.write(item, " new " + item.file.stem().string() + " ");
       } catch (const Error& error) {
@@ -89,15 +89,98 @@ TEST_F(Sidecar, TwoPicturesOfOneNameNeverShareAFile) {
 TEST_F(Sidecar, AFileBelongsToTheFirstThatIsAskedAbout) {
   SidecarOutput output(folder_ / "j", kJob, {.existing = kOverwrite});
   const CaptionItem first = item_of(folder_ / "a.jpg"), second = item_of(folder_ / "a.png");
-  EXPECT_TRUE(output.wants(first, false));
+  EXPECT_EQ(output.wants(first, false), Wanted::kYes);
+  EXPECT_EQ(output.wants(second, false), Wanted::kLater) << "the first may yet fail";
+  output.write(first, "new a");
+  EXPECT_EQ(text("a.txt"), "new a");
   try {
     output.wants(second, false);
     FAIL() << "both have a.txt";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_SIDECAR_SHARED");
   }
-  output.write(first, "new a");
+}
+
+// In this run and in the next one, which reads the journal.
+TEST_F(Sidecar, AFailedPictureGivesItsFileToItsNamesake) {
+  const CaptionItem first = item_of(folder_ / "a.jpg"), second = item_of(folder_ / "a.png");
+  for (const bool again : {false, true}) {
+    SCOPED_TRACE(again);
+    fs::remove(folder_ / "j");
+    fs::remove(folder_ / "a.txt");
+    auto output = std::make_unique<SidecarOutput>(folder_ / "j", kJob, SidecarOptions{});
+    EXPECT_EQ(output->wants(first, false), Wanted::kYes);
+    output->fail(first, {.code = "E_BAD"});
+    output->commit();
+    if (again) {
+      output.reset();
+      output = std::make_unique<SidecarOutput>(folder_ / "j", kJob, SidecarOptions{});
+    }
+    EXPECT_EQ(output->wants(second, false), Wanted::kYes);
+    output->write(second, "of the second");
+    EXPECT_THROW(output->wants(first, true), Error);
+    EXPECT_EQ(text("a.txt"), "of the second");
+  }
+}
+
+// A folder that may not be written, or is gone, costs its pictures; a full disk ends the job.
+TEST_F(Sidecar, APlaceThatCannotBeWrittenIsOneFailedItem) {
+  for (const int error : {EACCES, EPERM, ENOENT}) {
+    for (const char* name : {"j", "a.txt", "b.txt"}) fs::remove(folder_ / name);
+    const FaultScope fault({.op = IoOp::kRename, .nth = 1, .error = error});
+    EXPECT_EQ(run({"a.jpg", "b.jpg"}, kSkip), "E_IO_PLACE ") << error;
+    EXPECT_FALSE(fs::exists(folder_ / "a.txt"));
+    EXPECT_EQ(text("b.txt"), "new b");
+  }
+  for (const int error : {ENOSPC, EDQUOT, EIO, EROFS}) {
+    for (const char* name : {"j", "a.txt", "b.txt"}) fs::remove(folder_ / name);
+    const FaultScope fault({.op = IoOp::kRename, .nth = 1, .error = error});
+    EXPECT_THROW(run({"a.jpg", "b.jpg"}, kSkip), Error) << error;
+  }
+}
+
+// A journal may come with a data set: its records reach no file but the item's own, and "done"
+// without a text is not believed.
+TEST_F(Sidecar, APlantedJournalReachesNoOtherFile) {
+  fs::create_directory(folder_ / "else");
+  const auto plant = [&](const Json& record) {
+    fs::remove(folder_ / "j");
+    Journal journal(folder_ / "j", kJob, Start::kResume, Sync::kOff, [](const Json&) {});
+    journal.add(record);
+    journal.commit();
+  };
+  const std::string victim = (folder_ / "else/x").string();
+  for (const char* name : {"else/.x.tmp-backup", "else/.x.tmp-1-1", ".a.txt.tmp-backup"}) {
+    put_file(folder_ / name, "kept");
+  }
+  for (const char* id : {"evil", "a.jpg"}) {
+    plant({{"id", id}, {"file", victim}, {"old", "none"}, {"new", "0"}});
+    EXPECT_EQ(run({"a.jpg"}, kOverwrite), "") << id;
+    EXPECT_EQ(text("a.txt"), "new a");
+  }
+  plant({{"id", "a.jpg"}, {"file", (folder_ / "a.txt").string()}, {"old", "x"}, {"new", "0"}});
+  run({"a.jpg"}, kOverwrite);
+  for (const char* name : {"else/.x.tmp-backup", "else/.x.tmp-1-1", ".a.txt.tmp-backup"}) {
+    EXPECT_EQ(text(name), "kept") << name;
+  }
+  fs::remove(folder_ / "a.txt");
+  plant({{"id", "a.jpg"}, {"st", "done"}, {"file", (folder_ / "a.txt").string()}});
+  run({"a.jpg"}, kSkip);
   EXPECT_EQ(text("a.txt"), "new a");
+}
+
+// Sixty thousand skips must not wait in memory for the end.
+TEST_F(Sidecar, SkipsAreRecordedOnTheWay) {
+  put_file(folder_ / "a.txt", "old");
+  SidecarOutput output(folder_ / "j", kJob, {});
+  const auto before = fs::file_size(folder_ / "j");
+  for (int i = 0; i < 300; ++i) {
+    CaptionItem item = item_of(folder_ / ("a" + std::to_string(i) + ".jpg"));
+    put_file(folder_ / ("a" + std::to_string(i) + ".txt"), "old");
+    EXPECT_EQ(output.wants(item, false), Wanted::kNo);
+  }
+  EXPECT_GT(fs::file_size(folder_ / "j"), before + 200 * 50);
+  EXPECT_LT(output.journal().queued(), 256u);
 }
 
 TEST_F(Sidecar, LinksAndFoldersAreNotTouched) {

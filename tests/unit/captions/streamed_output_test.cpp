@@ -3,6 +3,7 @@
 #include "apps/captions/streamed_output.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -233,6 +234,83 @@ TEST_F(Streamed, ForeignFilesAreRefusedAndKept) {
   EXPECT_EQ(text("o"), "somebody's") << "replaced only when the job is over";
   anew.finish();
   EXPECT_NE(text("o"), "somebody's");
+}
+
+// Neither begins with a journal of ours beside it.
+TEST_F(Streamed, PartsAndJournalsOfOthersAreKept) {
+  put_file(folder_ / "o.part", "my notes");
+  for (const Start start : {Start::kResume, Start::kAnew}) {
+    EXPECT_EQ(code_of("o", kJob, {.start = start}), "E_OUTPUT_EXISTS");
+    EXPECT_EQ(text("o.part"), "my notes");
+    EXPECT_FALSE(exists("o.journal"));
+  }
+  put_file(folder_ / "p.journal", "my diary");
+  EXPECT_EQ(code_of("p", kJob, {.start = Start::kAnew}), "E_JOURNAL");
+  EXPECT_EQ(text("p.journal"), "my diary");
+  {
+    StreamedOutput output(folder_ / "q", kJob, {});
+    add(output, "a", "x");
+    output.commit();
+  }
+  StreamedOutput anew(folder_ / "q", {{"other", 1}}, {.start = Start::kAnew});
+  EXPECT_EQ(text("q.part"), "") << "a part of our own is begun anew";
+}
+
+TEST_F(Streamed, WhatWaitsIsCommittedInTime) {
+  StreamedOutput output(folder_ / "o", kJob, {.group_items = 99, .group_seconds = 0.02});
+  add(output, "a", "x");
+  EXPECT_EQ(output.committed(), 0u);
+  ::usleep(30'000);
+  output.commit_if_late();
+  EXPECT_EQ(output.committed(), 1u);
+}
+
+// Decided before a caption is looked for.
+TEST_F(Streamed, AKeyBelongsToOneItemUnlessItFails) {
+  StreamedOutput output(folder_ / "o.tar", kJob, {.form = OutputForm::kTar});
+  EXPECT_EQ(output.claim("a", "a.jpg"), Wanted::kYes);
+  EXPECT_EQ(output.claim("a", "a.png"), Wanted::kLater);
+  output.release("a", "a.png");
+  EXPECT_EQ(output.claim("a", "a.png"), Wanted::kLater) << "it was not its own";
+  output.release("a", "a.jpg");
+  EXPECT_EQ(output.claim("a", "a.png"), Wanted::kYes);
+  add(output, "a.png", "x");
+  EXPECT_THROW(output.claim("a", "a.jpg"), Error);
+  EXPECT_THROW(output.claim("../a", "b"), Error);
+}
+
+TEST_F(Streamed, CaptionsThatAreThereAreKeptAsTheyAre) {
+  CaptionResult old = result("a.jpg");
+  old.others = {{"txt", "\xff old\n"}, {"caption.json", "{\"mine\":1}"}};
+  for (const ExistingCaption policy : {ExistingCaption::kAppend, ExistingCaption::kSkip}) {
+    StreamedOutput output(folder_ / "o.tar", kJob,
+                          {.form = OutputForm::kTar, .existing = policy, .start = Start::kAnew});
+    EXPECT_EQ(output.keep(old), policy == ExistingCaption::kSkip);
+    EXPECT_FALSE(output.keep(result("b.jpg"))) << "it has no caption";
+    if (policy == ExistingCaption::kAppend) {
+      const auto size = fs::file_size(folder_ / "o.tar.part");
+      EXPECT_THROW(output.add(old, fields("a.jpg", "new")), Error) << "no text to add to";
+      EXPECT_EQ(fs::file_size(folder_ / "o.tar.part"), size);
+      continue;
+    }
+    EXPECT_FALSE(output.wants("a.jpg", false));
+    output.finish();
+    MemorySource source(text("o.tar"));
+    SampleReader reader(source, "o.tar", Carry::kEverything);
+    const auto sample = reader.next();
+    ASSERT_TRUE(sample);
+    EXPECT_EQ(sample->others.at(0).bytes, old.others[0].bytes);
+    EXPECT_EQ(sample->others.at(1).bytes, old.others[1].bytes);
+  }
+}
+
+TEST_F(Streamed, FailuresSayWhichOfAPicturesAnswers) {
+  StreamedOutput output(folder_ / "o", kJob, {});
+  output.fail(listed_id("first"), "a.jpg", kBroken);
+  output.finish();
+  EXPECT_EQ(output.journal().failures().begin()->second.value("id", ""), "first");
+  EXPECT_EQ(failure_json(listed_id("first"), "a.jpg", kBroken).value("id", ""), "first");
+  EXPECT_FALSE(failure_json("a.jpg", "a.jpg", kBroken).contains("id"));
 }
 
 TEST_F(Streamed, OneWriterAtATime) {

@@ -143,7 +143,7 @@ TEST(AtomicWrite, RefusesAMissingFolderAndAFolderAsTarget) {
       FAIL() << path;
     } catch (const Error& error) {
       EXPECT_EQ(error.exit_code(), 6);
-      EXPECT_EQ(error.info().code, "E_IO_WRITE");
+      EXPECT_EQ(error.info().code, "E_IO_PLACE");
     }
   }
 }
