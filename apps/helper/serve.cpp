@@ -81,7 +81,7 @@ Answer decode_file(PictureDecoder decode, const std::vector<std::uint8_t>& file,
   }
 }
 
-bool send(const Answer& answer, bool retires) {
+bool send(const Answer& answer, bool retires, std::uint32_t number) {
   const bool failed = !answer.error.empty();
   std::vector<std::string> texts = answer.error;
   if (!failed) {
@@ -95,6 +95,7 @@ bool send(const Answer& answer, bool retires) {
   reply.status = failed ? wire::Status::kError : wire::Status::kPicture;
   reply.retires = retires ? 1 : 0;
   reply.text_bytes = text.size();
+  reply.number = number;
   if (!failed) {
     reply.width = static_cast<std::uint64_t>(picture.width);
     reply.height = static_cast<std::uint64_t>(picture.height);
@@ -127,7 +128,7 @@ int serve_pictures(PictureDecoder decode, const SandboxLimits& limits) {
       return 1;
     }
     const bool retires = cpu_seconds_used() * 2 > static_cast<double>(limits.cpu_seconds);
-    if (!send(answer, retires)) return 1;
+    if (!send(answer, retires, request.number)) return 1;
     if (retires) return 0;
   }
   return 0;

@@ -41,6 +41,8 @@ struct PictureReader::State {
   std::optional<ReaderProcess> process;
   std::uint64_t started = 0;
   std::optional<std::uint32_t> confined;
+  std::uint32_t asked = 0;  // of the process that runs, or ran last
+  bool nonsense = false;    // came back from it
 
   [[noreturn]] void fail_transfer(Transfer how, const std::string& name) {
     const std::string end = process->end(how == Transfer::kClosed ? kGraceSeconds : 0);
@@ -53,6 +55,7 @@ struct PictureReader::State {
   }
   [[noreturn]] void fail_nonsense(const std::string& name, const char* what) {
     process.reset();
+    nonsense = true;
     fail(name, "E_PICTURE_HELPER",
          std::string("a sound ") + what + " of the process that reads pictures", "another");
   }
@@ -70,6 +73,7 @@ struct PictureReader::State {
     process.reset();
     process.emplace(options.helper, options.memory_bytes, options.cpu_seconds);
     ++started;
+    asked = 0;
     wire::Hello hello = {};
     receive(&hello, sizeof hello, deadline, name);
     if (hello.magic != wire::kMagic) fail_nonsense(name, "greeting");
@@ -77,7 +81,8 @@ struct PictureReader::State {
   }
 
   void check(const wire::Reply& reply, const std::string& name) {
-    if (reply.magic != wire::kMagic || reply.text_bytes > wire::kMaxTextBytes) {
+    if (reply.magic != wire::kMagic || reply.number != asked ||
+        reply.text_bytes > wire::kMaxTextBytes) {
       fail_nonsense(name, "answer");
     }
     if (reply.status == wire::Status::kError) {
@@ -103,10 +108,21 @@ struct PictureReader::State {
                  .found = texts[3]});
   }
 
+  // What an earlier picture left in a process must not cost this one: nonsense from a process that
+  // served others is asked for again, of a new one.
   Picture ask(std::span<const std::uint8_t> bytes, const std::string& name) {
+    nonsense = false;
+    try {
+      return ask_once(bytes, name);
+    } catch (const Error&) {
+      if (!nonsense || asked <= 1) throw;
+    }
+    return ask_once(bytes, name);
+  }
+  Picture ask_once(std::span<const std::uint8_t> bytes, const std::string& name) {
     const double deadline = monotonic_seconds() + options.deadline_seconds;
     start_if_needed(deadline, name);
-    const wire::Request request = {wire::kMagic, 0, bytes.size(), options.limits.side,
+    const wire::Request request = {wire::kMagic, ++asked, bytes.size(), options.limits.side,
                                    options.limits.pixels};
     send(&request, sizeof request, deadline, name);
     send(bytes.data(), bytes.size(), deadline, name);

@@ -25,7 +25,7 @@ inline constexpr std::uint32_t kSystemCallFilter = 2;
 // Followed by file_bytes bytes of a picture file.
 struct Request {
   std::uint32_t magic;
-  std::uint32_t reserved;
+  std::uint32_t number;  // counts the requests to this process, from 1
   std::uint64_t file_bytes;
   std::uint64_t max_side;  // pixels
   std::uint64_t max_pixels;
@@ -42,11 +42,12 @@ struct Reply {
   std::uint32_t channels;       // 3 or 4
   std::uint32_t retires;        // 1: the process ends now, having used up its time
   std::uint64_t text_bytes, pixel_bytes;
+  std::uint64_t number;  // of the request
 };
 
 static_assert(std::is_trivially_copyable_v<Hello> && sizeof(Hello) == 8);
 static_assert(std::is_trivially_copyable_v<Request> && sizeof(Request) == 32);
-static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 48);
+static_assert(std::is_trivially_copyable_v<Reply> && sizeof(Reply) == 56);
 
 // A list of texts, each ended by a zero byte.
 inline std::string join_texts(const std::vector<std::string>& texts) {

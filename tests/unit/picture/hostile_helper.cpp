@@ -38,7 +38,10 @@ void flood() {
   }
 }
 
+std::uint64_t requests = 0;  // so far
+
 void answer(wire::Reply reply, const std::string& text) {
+  reply.number = requests;
   reply.magic = reply.magic == 0 ? wire::kMagic : reply.magic;
   reply.text_bytes = reply.text_bytes == 0 ? text.size() : reply.text_bytes;
   if (::write(0, &reply, sizeof reply) < 0 || ::write(0, text.data(), text.size()) < 0)
@@ -69,6 +72,7 @@ void lie(const std::string& how) {
 }
 
 Picture obey(std::span<const std::uint8_t> file, const PictureLimits&) {
+  ++requests;
   const std::string text(file.begin(), file.end());
   const std::size_t space = text.find(' ');
   const std::string word = text.substr(0, space);
