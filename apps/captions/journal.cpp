@@ -91,6 +91,30 @@ bool read_more(InputFile& source, std::string& buffer) {
   return buffer.size() > before;
 }
 
+struct TakenLines {
+  std::uint64_t bytes = 0;  // of the lines, with their ends
+  std::string buffer;       // from the file's start while no line was taken
+};
+
+// Gives whole lines one by one until `take` refuses one.
+template <typename Take>
+TakenLines take_lines(InputFile& source, Take take) {
+  TakenLines out;
+  for (std::size_t at = 0;;) {
+    const std::size_t line_end = out.buffer.find('\n', at);
+    if (line_end == std::string::npos) {
+      out.buffer.erase(0, std::exchange(at, 0));
+      if (!read_more(source, out.buffer)) break;
+      continue;
+    }
+    const std::string_view line = std::string_view(out.buffer).substr(at, line_end - at);
+    if (!take(line)) break;
+    out.bytes += line.size() + 1;
+    at = line_end + 1;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::string> json_differences(const Json& was, const Json& is, std::size_t most) {
@@ -140,20 +164,8 @@ void Journal::forget() {
 // Replays the whole records of the file and cuts off what follows them.
 void Journal::read(const Json& job, const Replay& replay) {
   InputFile source(file_.path(), ErrorKind::kStorage);
-  std::uint64_t end = 0;
-  std::string buffer;
-  for (std::size_t at = 0;;) {
-    const std::size_t line_end = buffer.find('\n', at);
-    if (line_end == std::string::npos) {
-      buffer.erase(0, std::exchange(at, 0));
-      if (!read_more(source, buffer)) break;
-      continue;
-    }
-    const std::string_view line = std::string_view(buffer).substr(at, line_end - at);
-    if (!take_line(line, job, replay)) break;
-    end += line.size() + 1;
-    at = line_end + 1;
-  }
+  const auto [end, buffer] =
+      take_lines(source, [&](std::string_view line) { return take_line(line, job, replay); });
   const std::string_view start = kHeaderStart.substr(0, buffer.size());
   if (count_ == 0 && !buffer.starts_with(start)) {
     refuse("E_JOURNAL", "the journal of a captioning job", "another kind of file");
@@ -297,30 +309,21 @@ Json failure_json(const std::string& id, const std::string& path, const ErrorInf
 
 std::uint64_t read_journal(const fs::path& path, const Journal::Replay& replay) {
   InputFile source(path, ErrorKind::kStorage);
-  std::string buffer;
-  std::uint64_t count = 0, end = 0;
+  std::uint64_t count = 0;
   std::uint32_t last_sum = 0;
-  for (std::size_t at = 0;;) {
-    const std::size_t line_end = buffer.find('\n', at);
-    if (line_end == std::string::npos) {
-      buffer.erase(0, std::exchange(at, 0));
-      if (!read_more(source, buffer)) break;
-      continue;
-    }
-    const std::string_view line = std::string_view(buffer).substr(at, line_end - at);
-    std::uint32_t sum = 0;
-    const auto record = open_line(line, count, last_sum, sum);
-    if (!record) break;
-    try {
-      replay(*record);
-    } catch (const nlohmann::json::exception&) {  // a field of another type: not ours
-      break;
-    }
-    ++count;
-    last_sum = sum;
-    end += line.size() + 1;
-    at = line_end + 1;
-  }
+  const std::uint64_t end = take_lines(source, [&](std::string_view line) {
+                              std::uint32_t sum = 0;
+                              const auto record = open_line(line, count, last_sum, sum);
+                              if (!record) return false;
+                              try {
+                                replay(*record);
+                              } catch (const nlohmann::json::exception&) {
+                                return false;  // a field of another type: not ours
+                              }
+                              ++count;
+                              last_sum = sum;
+                              return true;
+                            }).bytes;
   return source.size() > end ? source.size() - end : 0;
 }
 

@@ -8,6 +8,7 @@
 #include "apps/captions/text_forms.h"
 #include "apps/captions/webdataset.h"
 #include "engine/core/io.h"
+#include "engine/core/publish.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -40,14 +41,6 @@ const SidecarOptions& checked(const SidecarOptions& options) {
   return options;
 }
 
-// "17-3", process and number, which end the names of write_file_atomic().
-bool is_temporary_ending(std::string_view text) {
-  const std::size_t dash = text.find('-');
-  return dash != std::string_view::npos && dash > 0 && dash + 1 < text.size() &&
-         text.find_first_not_of("0123456789", dash + 1) == std::string_view::npos &&
-         text.substr(0, dash).find_first_not_of("0123456789") == std::string_view::npos;
-}
-
 // What refuses one place alone fails one item; a full or broken disk would fail all.
 template <typename Step>
 void at_place(Step step) {
@@ -63,12 +56,12 @@ void at_place(Step step) {
 
 // A killed write leaves its temporary; nobody else's names look like it.
 void remove_temporaries(const fs::path& file) {
-  const std::string start = "." + file.filename().string().substr(0, 200) + ".tmp-";
+  const std::string target = file.filename().string().substr(0, 200);
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
   if (!is_folder(folder)) return;
   for (const fs::path& path : list_folder(folder)) {
     const std::string name = path.filename().string();
-    const bool ours = name.starts_with(start) && is_temporary_ending(name.substr(start.size()));
+    const bool ours = target_of_temporary(name) == target;
     if (ours && file_type(path) == FileType::kFile) at_place([&] { remove_durable(path); });
   }
 }

@@ -55,14 +55,8 @@ void stop_at(const Session& session, const std::vector<ErrorInfo>& errors) {
 }
 
 PipelineOptions pipeline_options(const BatchFlags& flags) {
-  PipelineOptions options;
-  options.model = flags.model.value_or("");
-  options.device = flags.device.device;
-  options.threads = static_cast<int>(flags.device.threads);
-  options.storage = storage_choice(flags.device);
-  options.batch_size = flags.batch_size;
-  options.width = flags.size.width.value_or(0);
-  options.height = flags.size.height.value_or(0);
+  PipelineOptions options =
+      painting_options(flags.model, flags.device, flags.size, flags.batch_size);
   options.method = method_of(flags.decode);
   options.draft_model = flags.decode.draft_model.value_or("");
   return options;
@@ -107,22 +101,8 @@ class BatchReporter final : public PaintListener {
       print_line(escape_for_terminal(path) + rest);
       return;
     }
-    print_json_line({{"path", path},
-                     {"sha256", record.files.back().sha256},
-                     {"id", item.item.id},
-                     {"seed", facts.seed},
-                     {"width", facts.width},
-                     {"height", facts.height},
-                     {"tokens", facts.tokens},
-                     {"passes", facts.passes},
-                     {"tokens_per_pass", facts.tokens_per_pass()},
-                     {"window", facts.method.window},
-                     {"decode", facts.method.name},
-                     {"accept", facts.method.rule},
-                     {"preserves_distribution", facts.preserves_distribution},
-                     {"seconds", picture.seconds},
-                     {"model", facts.model},
-                     {"dtype", facts.dtype}});
+    print_json_line(
+        picture_line(path, record.files.back().sha256, item.item.id, facts, picture.seconds));
   }
 
   void on_failed(const SettledItem& item, const ErrorInfo& error) override {

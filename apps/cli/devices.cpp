@@ -15,6 +15,19 @@ std::optional<DType> storage_choice(const DeviceFlags& flags) {
   return std::nullopt;
 }
 
+PipelineOptions painting_options(const std::optional<std::string>& model, const DeviceFlags& device,
+                                 const SizeFlags& size, std::int64_t batch_size) {
+  PipelineOptions options;
+  options.model = model.value_or("");
+  options.device = device.device;
+  options.threads = static_cast<int>(device.threads);
+  options.storage = storage_choice(device);
+  options.batch_size = batch_size;
+  options.width = size.width.value_or(0);
+  options.height = size.height.value_or(0);
+  return options;
+}
+
 int print_devices(const Session& session) {
   for (const DeviceInfo& device : list_devices()) {
     if (session.json) {

@@ -1,17 +1,24 @@
 // What device flags mean, and the list of devices.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 
+#include "apps/pipeline/generate_pipeline.h"
 #include "engine/core/dtype.h"
 
 namespace tessera {
 
 struct DeviceFlags;
+struct SizeFlags;
 struct Session;
 
 // Empty for "auto".
 std::optional<DType> storage_choice(const DeviceFlags& flags);
+// What a sub-command that paints hands on of its flags; method and draft model stay open.
+PipelineOptions painting_options(const std::optional<std::string>& model, const DeviceFlags& device,
+                                 const SizeFlags& size, std::int64_t batch_size);
 // One line (or JSON object) a device. Returns 0.
 int print_devices(const Session& session);
 

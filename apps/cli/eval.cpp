@@ -10,6 +10,7 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/pipeline/eval_scenes.h"
 #include "engine/core/io.h"
@@ -196,22 +197,6 @@ int run_eval_scenes(const Session& session, const EvalFlags& flags) {
     print_line(text.substr(0, text.size() - 1));
   }
   return 0;
-}
-
-void add_sampling_flags(CLI::App& app, SamplingChoice& sampling) {
-  const std::string group = "Sampling (else the model's preset)";
-  number_flag(app, "--temp", sampling.temperature, 0, kMaxTemperature, "temperature; 0 = greedy")
-      ->group(group);
-  integer_flag(app, "--top-k", sampling.top_k, 0, kMaxTopK, "keep the k likeliest; 0 = all")
-      ->group(group);
-  number_flag(app, "--top-p", sampling.top_p, kMinMass, 1, "keep the likeliest that hold this mass")
-      ->group(group);
-  number_flag(app, "--min-p", sampling.min_p, 0, 1, "keep what is this fraction as likely")
-      ->group(group);
-  number_flag(app, "--typical", sampling.typical, kMinMass, 1, "keep the most typical of this mass")
-      ->group(group);
-  number_flag(app, "--cfg-scale", sampling.guidance, 1, kMaxGuidance, "guidance; 1 = none")
-      ->group(group);
 }
 
 }  // namespace

@@ -119,14 +119,8 @@ std::uint64_t random_seed() {
 }
 
 PipelineOptions pipeline_options(const GenerateFlags& flags) {
-  PipelineOptions options;
-  options.model = flags.model.value_or("");
-  options.device = flags.device.device;
-  options.threads = static_cast<int>(flags.device.threads);
-  options.storage = storage_choice(flags.device);
-  options.batch_size = flags.batch_size;
-  options.width = flags.size.width.value_or(0);
-  options.height = flags.size.height.value_or(0);
+  PipelineOptions options =
+      painting_options(flags.model, flags.device, flags.size, flags.batch_size);
   options.method = method_of(flags.decode, flags.recorded_method);
   options.draft_model = flags.decode.draft_model.value_or("");
   // What a picture records counts only as far as its method still stands.
@@ -228,23 +222,10 @@ class PictureWriter : public GenerateListener {
     write_file_atomic(path, data);
     const PictureFacts& facts = picture.facts;
     if (session_.json) {
-      print_json_line({{"path", path.string()},
-                       {"sha256", sha256_hex(data)},
-                       {"id", path.stem().string()},
-                       {"seed", facts.seed},
-                       {"width", facts.width},
-                       {"height", facts.height},
-                       {"tokens", facts.tokens},
-                       {"passes", facts.passes},
-                       {"tokens_per_pass", facts.tokens_per_pass()},
-                       {"window", facts.method.window},
-                       {"decode", facts.method.name},
-                       {"accept", facts.method.rule},
-                       {"preserves_distribution", facts.preserves_distribution},
-                       {"seconds", picture.seconds},
-                       {"model", facts.model},
-                       {"dtype", facts.dtype},
-                       {"meters", meters_json(picture.meters)}});
+      Json line = picture_line(path.string(), sha256_hex(data), path.stem().string(), facts,
+                               picture.seconds);
+      line["meters"] = meters_json(picture.meters);
+      print_json_line(line);
     } else {
       char seconds[64];
       std::snprintf(seconds, sizeof seconds, "%.2f s", picture.seconds);

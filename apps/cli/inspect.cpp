@@ -125,14 +125,8 @@ void print_fields(const Json& fields, const std::string& prefix, bool bytes) {
 // What the model paints with, or none of it; `out` and `tensors` take what there is.
 bool inspect_painter(const InspectFlags& flags, Json& out,
                      std::vector<std::vector<TensorSpec>>& tensors) {
-  PipelineOptions options;
-  options.model = flags.model.value_or("");
-  options.device = flags.device.device;
-  options.threads = static_cast<int>(flags.device.threads);
-  options.storage = storage_choice(flags.device);
-  options.batch_size = flags.batch_size;
-  options.width = flags.size.width.value_or(0);
-  options.height = flags.size.height.value_or(0);
+  const PipelineOptions options =
+      painting_options(flags.model, flags.device, flags.size, flags.batch_size);
   try {
     const GeneratePipeline pipeline(options);
     out = config_json(pipeline);

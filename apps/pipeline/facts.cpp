@@ -134,6 +134,26 @@ Json facts_json(const PictureFacts& facts) {
   return out;
 }
 
+Json picture_line(const std::string& path, const std::string& sha256, const std::string& id,
+                  const PictureFacts& facts, double seconds) {
+  return {{"path", path},
+          {"sha256", sha256},
+          {"id", id},
+          {"seed", facts.seed},
+          {"width", facts.width},
+          {"height", facts.height},
+          {"tokens", facts.tokens},
+          {"passes", facts.passes},
+          {"tokens_per_pass", facts.tokens_per_pass()},
+          {"window", facts.method.window},
+          {"decode", facts.method.name},
+          {"accept", facts.method.rule},
+          {"preserves_distribution", facts.preserves_distribution},
+          {"seconds", seconds},
+          {"model", facts.model},
+          {"dtype", facts.dtype}};
+}
+
 Json meters_json(const DecodeMeters& meters) {
   std::int64_t tests = 0;
   for (const std::int64_t count : meters.tested) tests += count;

@@ -47,6 +47,10 @@ struct PictureFacts {
 };
 
 nlohmann::ordered_json facts_json(const PictureFacts& facts);
+// The line of a painted picture among a program's results: names that stay, in this order.
+nlohmann::ordered_json picture_line(const std::string& path, const std::string& sha256,
+                                    const std::string& id, const PictureFacts& facts,
+                                    double seconds);
 // Acceptance, the relaxed rules' excess (a bound of the total variation), entropy, and the two
 // statistics that tell whether tokens followed their law (engine/decoding/meters.h).
 nlohmann::ordered_json meters_json(const DecodeMeters& meters);

@@ -10,7 +10,6 @@
 #include <span>
 
 #include "engine/core/io.h"
-#include "engine/core/io_layer_more.h"
 
 namespace tessera {
 

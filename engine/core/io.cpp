@@ -21,7 +21,6 @@
 
 #include "engine/core/fault.h"
 #include "engine/core/io_layer.h"
-#include "engine/core/io_layer_more.h"
 #include "engine/core/publish.h"
 
 namespace tessera {

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine/core/io_layer_more.h"
 #include "engine/core/io_watch.h"
 
 namespace tessera::io_layer {

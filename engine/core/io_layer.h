@@ -58,7 +58,11 @@ ssize_t layer_read(int fd, char* data, std::size_t size);
 ssize_t layer_write(int fd, const std::byte* data, std::size_t size);
 int layer_sync(int fd);
 int layer_rename(const std::filesystem::path& from, const std::filesystem::path& to);
+// Fails with EEXIST where layer_rename() would replace.
+int layer_rename_new(const std::filesystem::path& from, const std::filesystem::path& to);
 int layer_unlink(const std::filesystem::path& path);
+int layer_truncate(int fd, std::uint64_t size);
+int layer_mkdir(const std::filesystem::path& path);
 int layer_fstat(int fd, struct stat& out);
 int layer_stat(const std::filesystem::path& path, struct stat& out);
 

@@ -14,6 +14,15 @@ std::size_t most_seen(const ModelPass::Limits& limits) {
   return static_cast<std::size_t>(ModelPass::most_rows(limits) + beside);
 }
 
+KvCacheShape cache_shape(const ModelConfig& model, const ModelPass::Limits& limits) {
+  return {.layers = model.layers,
+          .kv_heads = model.kv_heads,
+          .head_dim = model.head_dim,
+          .capacity = limits.capacity + limits.branch_rows,
+          .sequences = limits.sequences,
+          .dtype = limits.kv};
+}
+
 }  // namespace
 
 std::int64_t ModelPass::most_rows(const Limits& limits) {
@@ -23,12 +32,7 @@ std::int64_t ModelPass::most_rows(const Limits& limits) {
 
 ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
     : model_(model),
-      cache_(model.backend(), KvCacheShape{.layers = model.transformer().config().layers,
-                                           .kv_heads = model.transformer().config().kv_heads,
-                                           .head_dim = model.transformer().config().head_dim,
-                                           .capacity = limits.capacity + limits.branch_rows,
-                                           .sequences = limits.sequences,
-                                           .dtype = limits.kv}),
+      cache_(model.backend(), cache_shape(model.transformer().config(), limits)),
       mixed_(limits.mixed) {
   expects(limits.token_rows >= 1 && limits.prompt_rows >= 1, "a pass has rows");
   Backend& backend = model.backend();
@@ -48,6 +52,13 @@ ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
   tokens_.resize(static_cast<std::size_t>(most));
   paths_.reserve(static_cast<std::size_t>(most));
   seen_.reserve(most_seen(limits));
+}
+
+std::size_t ModelPass::bytes(const ModelConfig& model, std::int64_t logit_ids,
+                             const Backend& backend, const Limits& limits) {
+  const std::int64_t rows = std::max(most_rows(limits), limits.guest_rows);
+  return cache_shape(model, limits).bytes() +
+         buffer_bytes(model, logit_ids, Transformer::scratch_bytes(model, rows), backend, limits);
 }
 
 std::size_t ModelPass::buffer_bytes(const ModelConfig& model, std::int64_t logit_ids,

@@ -37,6 +37,9 @@ class ModelPass {
                                   std::size_t scratch, const Backend& backend,
                                   const Limits& limits);
   static std::int64_t most_rows(const Limits& limits);
+  // Cache and buffers of a pass over a bare transformer, before one is made.
+  static std::size_t bytes(const ModelConfig& config, std::int64_t logit_ids,
+                           const Backend& backend, const Limits& limits);
 
   const TokenModel& model() const { return model_; }
   KvCache& cache() { return cache_; }

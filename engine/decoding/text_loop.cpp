@@ -321,21 +321,9 @@ void TextLoop::step(TextListener& listener) {
 
 std::size_t TextLoop::bytes(const TextModelConfig& config, const Backend& backend,
                             const TextLimits& limits) {
-  const ModelPass::Limits pass = pass_limits(limits);
-  const ModelConfig& model = config.transformer;
-  const KvCacheShape cache{.layers = model.layers,
-                           .kv_heads = model.kv_heads,
-                           .head_dim = model.head_dim,
-                           .capacity = pass.capacity,
-                           .sequences = pass.sequences,
-                           .dtype = limits.kv};
   const std::size_t sequence = ChainSequence<float, KeyedRandom>::buffer_bytes(
       static_cast<std::size_t>(config.vocab), static_cast<std::size_t>(limits.window), limits.laws);
-  return cache.bytes() +
-         ModelPass::buffer_bytes(model, config.vocab,
-                                 Transformer::scratch_bytes(
-                                     model, std::max(ModelPass::most_rows(pass), pass.guest_rows)),
-                                 backend, pass) +
+  return ModelPass::bytes(config.transformer, config.vocab, backend, pass_limits(limits)) +
          static_cast<std::size_t>(limits.items) * sequence;
 }
 

@@ -237,17 +237,7 @@ void TextDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
 
 std::size_t TextDrafter::bytes(const TextModelConfig& config, const Backend& backend,
                                const TextLimits& limits) {
-  const ModelPass::Limits pass = pass_limits(limits);
-  const ModelConfig& model = config.transformer;
-  const KvCacheShape cache{.layers = model.layers,
-                           .kv_heads = model.kv_heads,
-                           .head_dim = model.head_dim,
-                           .capacity = pass.capacity,
-                           .sequences = pass.sequences,
-                           .dtype = limits.kv};
-  const std::size_t scratch =
-      Transformer::scratch_bytes(model, std::max(ModelPass::most_rows(pass), pass.guest_rows));
-  return cache.bytes() + ModelPass::buffer_bytes(model, config.vocab, scratch, backend, pass) +
+  return ModelPass::bytes(config.transformer, config.vocab, backend, pass_limits(limits)) +
          static_cast<std::size_t>(limits.items) * LawPipeline<float>::buffer_bytes(config.vocab);
 }
 

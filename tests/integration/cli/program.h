@@ -19,6 +19,22 @@
 
 namespace tessera {
 
+// What the JSON line of a painted picture begins with, in this order.
+inline constexpr const char* kPictureLine[] = {"path",
+                                               "sha256",
+                                               "id",
+                                               "seed",
+                                               "width",
+                                               "height",
+                                               "tokens",
+                                               "passes",
+                                               "tokens_per_pass",
+                                               "window",
+                                               "decode",
+                                               "accept",
+                                               "preserves_distribution",
+                                               "seconds"};
+
 struct ProgramResult {
   int exit_code = -1;  // -1: ended by a signal
   std::string out, err;

@@ -101,12 +101,6 @@ Results write(const TextModel& model, std::vector<TextItem> items, const TextMod
   return std::move(gatherer.done);
 }
 
-std::vector<TextItem> items_of(const TextModel& model, const std::vector<Question>& list) {
-  std::vector<TextItem> items;
-  for (const Question& q : list) items.push_back(item_of(model, q));
-  return items;
-}
-
 Results plain(const TextModel& model, const std::vector<Question>& list) {
   return write(model, items_of(model, list), model, [](std::size_t) { return std::nullopt; },
                {.window = 1});

@@ -70,12 +70,6 @@ std::map<std::uint64_t, TextResult> write(const TextModel& model, std::vector<Te
   return std::move(gatherer.done);
 }
 
-std::vector<TextItem> items_of(const TextModel& model, const std::vector<Question>& list) {
-  std::vector<TextItem> items;
-  for (const Question& q : list) items.push_back(item_of(model, q));
-  return items;
-}
-
 TEST(TextLoop, EqualsWritingByHand) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 10);

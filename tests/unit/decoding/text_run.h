@@ -75,6 +75,12 @@ inline std::vector<float> logits_behind(const TextModel& model, const Tokens& id
   return {logits.view().f32(), logits.view().f32() + model.config().vocab};
 }
 
+inline std::vector<TextItem> items_of(const TextModel& model, const std::vector<Question>& list) {
+  std::vector<TextItem> items;
+  for (const Question& q : list) items.push_back(item_of(model, q));
+  return items;
+}
+
 // Keeps the rows it is told to, before the layers it is told.
 struct PlannedCuts final : PromptCuts {
   std::map<std::int64_t, std::vector<std::int64_t>> keeps;  // by layer: rows of the prompt
