@@ -1,0 +1,139 @@
+// What the viewer shows: one value, made by folding the workers' events on the thread that draws.
+// Panels read a Snapshot and post commands (apps/studio/command.h); they know no worker, no
+// pipeline and no file. Everything large is shared and const, so a Snapshot is cheap to copy.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/pipeline/facts.h"
+#include "apps/pipeline/model_catalog.h"
+#include "apps/studio/command.h"
+#include "engine/core/error.h"
+#include "vision/image/image.h"
+
+namespace tessera {
+
+// kLoading: the model's weights are read, or another model's are let go.
+enum class PaintState : std::uint8_t { kQueued, kLoading, kPainting, kDone, kStopped, kFailed };
+
+// What is known of a token of the grid. id -1: it does not stand yet, the rest means nothing.
+struct TokenMark {
+  std::int32_t id = -1;   // of the codebook
+  std::int32_t pass = 0;  // forward pass that froze it, from 1
+  float probability = 0;  // in the row it was judged by, behind guidance and truncation
+  float entropy = 0;      // of that row, nats
+};
+
+struct Painting {
+  std::uint64_t number = 0;  // counts up; the same picture keeps it for ever
+  PaintState state = PaintState::kQueued;
+  PaintSettings settings;                        // as asked for; a seed drawn by lot is filled in
+  PictureFacts facts;                            // settled; tokens and passes grow
+  std::shared_ptr<const Image> image;            // whole, or so far; null before the first row
+  std::int64_t grid_rows = 0, grid_columns = 0;  // tokens
+  std::int64_t rows_done = 0;                    // whole rows of tokens that image shows
+  // [grid_rows * grid_columns] row by row; null where nobody told (another program's picture).
+  std::shared_ptr<const std::vector<TokenMark>> marks;
+  // Tokens that came to stand in each pass, from pass 1.
+  std::shared_ptr<const std::vector<std::int32_t>> committed;
+  double seconds = 0;       // of painting, so far
+  double seconds_left = 0;  // while painting; 0 = not known yet
+  double tokens_per_second = 0;
+  double acceptance = 0;       // guesses accepted / tested, 0..1, when done
+  std::filesystem::path file;  // once saved; a stopped picture's partial is saved too
+  std::string from;            // who sent it, for pictures that another program paints
+  ErrorInfo error;             // kFailed
+};
+
+// A picture of the output folder. thumbnail null and problem empty: not read yet.
+struct GalleryEntry {
+  std::filesystem::path path;
+  std::shared_ptr<const Image> thumbnail;  // at most kThumbnailSide a side
+  std::int64_t width = 0, height = 0;      // pixels of the file
+  std::optional<PictureFacts> facts;       // what it records of its making
+  std::string caption;                     // of its .txt sidecar
+  std::string problem;                     // why it is shown as a bad file
+};
+inline constexpr std::int64_t kThumbnailSide = 160;
+
+// One tile of visual tokens as a pruner saw it. Row by row; score is relative, 0..1, NaN = none.
+struct VisualTile {
+  std::int64_t rows = 0, columns = 0;
+  double left = 0, top = 0, width = 1, height = 1;  // where on the picture, in shares of it
+  std::vector<float> scores;
+  std::vector<std::uint8_t> kept;  // 1 = kept
+};
+
+enum class CaptionState : std::uint8_t { kQueued, kReading, kWriting, kDone, kFailed };
+struct CaptionEntry {
+  std::filesystem::path path;
+  CaptionState state = CaptionState::kQueued;
+  std::string text;  // so far
+  std::int64_t visual_tokens = 0, kept_tokens = 0;
+  std::string prune;              // method; empty = none
+  std::vector<VisualTile> tiles;  // when done
+  double seconds = 0;
+  bool saved = false;  // as a .txt sidecar
+  ErrorInfo error;
+};
+
+// A picture opened at full size, for zoom, compare and captions.
+struct OpenedPicture {
+  std::filesystem::path path;
+  std::shared_ptr<const Image> image;  // null: problem says why
+  std::string problem;
+};
+
+// Settings that a picture recorded; every field of them, ready to be painted again.
+struct Recalled {
+  std::uint64_t number = 0;  // counts up with every recall
+  PaintSettings settings;
+  std::vector<std::string> warnings;
+};
+
+struct StatusFacts {
+  std::string device;  // "cpu-avx2, 2 threads"
+  std::string model, dtype;
+  std::uint64_t resident_bytes = 0;  // of the program
+  std::uint64_t planned_bytes = 0;   // the model's memory plan
+  std::string listening;             // "127.0.0.1:7861" while other programs may send pictures
+};
+
+struct Snapshot {
+  std::uint64_t revision = 0;      // counts up whenever anything changed
+  std::vector<FoundModel> models;  // that paint; empty until they were looked for
+  bool models_known = false;
+  std::vector<Painting> paintings;  // oldest first: finished, the running one, queued ones
+  // Pair of a comparison: numbers of two paintings, 0 = none.
+  std::uint64_t compare_left = 0, compare_right = 0;
+  std::filesystem::path folder;       // of the gallery and of what is saved
+  std::vector<GalleryEntry> gallery;  // newest first
+  std::int64_t gallery_left_out = 0;  // files beyond what is shown at once
+  std::vector<CaptionEntry> captions;
+  std::vector<OpenedPicture> opened;  // by OpenCommand, newest last, a few
+  std::optional<Recalled> recalled;
+  StatusFacts status;
+  std::vector<ErrorInfo> problems;  // what went wrong outside any picture, newest last
+
+  // Null when there is none of that number.
+  const Painting* painting(std::uint64_t number) const {
+    for (const Painting& one : paintings) {
+      if (one.number == number) return &one;
+    }
+    return nullptr;
+  }
+  // The one that is loading or painting.
+  const Painting* running() const {
+    for (const Painting& one : paintings) {
+      if (one.state == PaintState::kLoading || one.state == PaintState::kPainting) return &one;
+    }
+    return nullptr;
+  }
+};
+
+}  // namespace tessera

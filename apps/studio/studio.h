@@ -1,0 +1,48 @@
+// The viewer without a window: workers that paint, describe, read pictures and listen, a bounded
+// queue of what they tell, and the Snapshot that the drawing thread folds it into.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/studio/command.h"
+#include "apps/studio/snapshot.h"
+
+namespace tessera {
+
+struct StudioOptions {
+  std::string model;  // painted with unless settings name another; empty = the bundled default
+  std::string captioner;
+  std::string device = "auto";
+  int threads = 0;  // 0 = one per core
+  std::optional<DType> storage;
+  std::filesystem::path folder = "out";  // made when the first picture is saved
+  std::optional<std::uint16_t>
+      listen;  // port of 127.0.0.1 for pictures of other programs; 0 = any free one
+  std::filesystem::path helper;  // the picture reader; empty = beside the program
+};
+
+class Studio {
+ public:
+  // Starts the workers; loads nothing yet. Error kUsage (E_LISTEN) when the port is taken.
+  explicit Studio(const StudioOptions& options);
+  // Stops what runs after its pass and waits for the workers.
+  ~Studio();
+  Studio(Studio&&) = delete;
+
+  // From the drawing thread, never blocks. False: the queue of commands is full, nothing happened.
+  bool post(Command command);
+  // Once a frame, from the drawing thread: takes what the workers told since and folds it in.
+  // Never blocks on a worker.
+  const Snapshot& update();
+  const Snapshot& snapshot() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera
