@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/bench/batch_bench.h"
 #include "apps/bench/caption_bench.h"
 #include "apps/bench/decode_bench.h"
 #include "apps/bench/image_bench.h"
@@ -38,7 +39,7 @@ struct BenchFlags {
   std::optional<double> temperature;
   std::string plot, accept_trace, overlay;
   std::vector<double> keep;
-  std::int64_t size = 96;
+  std::optional<std::int64_t> size;  // 96 for renders, the model's own for paintings
 };
 
 // Each method with each window; adaptive ones once.
@@ -103,7 +104,7 @@ void bench_prune(const BenchFlags& flags, Backend& backend, BenchReport& report)
   options.methods = flags.methods;
   if (!flags.keep.empty()) options.keep = flags.keep;
   options.pictures = flags.prompts;
-  options.size = static_cast<int>(flags.size);
+  options.size = static_cast<int>(flags.size.value_or(96));
   if (!flags.plot.empty()) options.plot = flags.plot;
   if (!flags.overlay.empty()) options.overlay = flags.overlay;
   run_prune_bench(options, report);
@@ -130,8 +131,21 @@ void bench_caption(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.most_tokens = flags.tokens;
   if (flags.batch_sizes.size() > 1) options.batch_sizes = flags.batch_sizes;
   options.pictures = flags.prompts;
-  options.size = static_cast<int>(flags.size);
+  options.size = static_cast<int>(flags.size.value_or(96));
   run_caption_bench(options, report);
+}
+
+void bench_batch(const BenchFlags& flags, BenchReport& report) {
+  BatchBenchOptions options;
+  options.pipeline.model = flags.model;
+  options.pipeline.device = "cpu";
+  options.pipeline.threads = static_cast<int>(flags.threads);
+  options.pipeline.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
+  if (flags.methods.size() == 1) options.pipeline.method = decode_method(flags.methods.front());
+  if (flags.batch_sizes.size() > 1) options.batch_sizes = flags.batch_sizes;
+  options.prompts = flags.prompts;
+  options.pipeline.width = options.pipeline.height = flags.size.value_or(0);
+  run_batch_bench(options, report);
 }
 
 CpuOptions::Isa isa_of(const std::string& name) {
@@ -160,6 +174,8 @@ int run_bench(const BenchFlags& flags) {
     bench_prune(flags, *backend, report);
   } else if (flags.what == "caption") {
     bench_caption(flags, report);
+  } else if (flags.what == "batch") {
+    bench_batch(flags, report);
   } else {
     ImageBenchOptions image;
     image.model = "random:" + flags.random;
@@ -178,9 +194,9 @@ int run_bench(const BenchFlags& flags) {
 void add_bench(CLI::App& root, Session& session) {
   static BenchFlags flags;
   CLI::App* app = root.add_subcommand(
-      "bench", "measure single ops, whole pictures, decoding methods, pruners, captions");
+      "bench", "measure single ops, whole pictures, decoding methods, batches, pruners, captions");
   add_common_flags(*app, session);
-  choice_flag(*app, "what", flags.what, {"ops", "image", "decode", "prune", "caption"},
+  choice_flag(*app, "what", flags.what, {"ops", "image", "decode", "batch", "prune", "caption"},
               "what to measure")
       ->required();
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");
@@ -229,7 +245,7 @@ void add_bench(CLI::App& root, Session& session) {
       ->delimiter(',')
       ->check(CLI::Range(0.0, 1.0))
       ->group("Prune");
-  integer_flag(*app, "--size", flags.size, 32, 1024, "prune: pixels a side of the pictures")
+  integer_flag(*app, "--size", flags.size, 32, 1024, "batch, caption, prune: pixels a side")
       ->group("Prune");
   text_flag(*app, "--overlay", flags.overlay, "prune: folder for pictures of kept patches")
       ->group("Prune");

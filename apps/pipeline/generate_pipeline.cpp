@@ -235,7 +235,9 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
   std::int64_t shown_rows = 0;
   Flow flow = Flow::kContinue;
   PassTimes times;
+  PhaseSeconds phases;
   const auto on_pass = [&](const PassEvent& event) {
+    if (event.pass == 1) phases.prefill = monotonic_seconds() - started;
     if (event.pass > 1) {
       times.draft += event.times.draft;
       times.forward += event.times.forward;
@@ -260,14 +262,16 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
   std::vector<DecodeResult> results =
       loop->run(items, parts->parts(), on_pass, controller ? &*controller : nullptr);
   const double painted = monotonic_seconds() - started;
+  phases.decode = painted - phases.prefill;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const double decode_started = monotonic_seconds();
     GeneratedPicture picture;
     picture.index = first + i;
     picture.times = times;
     hand_out(batch[i], results[i], picture, listener);
-    picture.seconds =
-        painted / static_cast<double>(batch.size()) + (monotonic_seconds() - decode_started);
+    phases.pixels = monotonic_seconds() - decode_started;
+    picture.phases = phases;
+    picture.seconds = painted / static_cast<double>(batch.size()) + phases.pixels;
     listener.on_picture(std::move(picture));
   }
   return flow == Flow::kContinue;

@@ -59,6 +59,11 @@ struct PreparedRequest {
   PictureFacts facts;  // tokens and passes are filled when it was painted
 };
 
+// Wall seconds of a batch's prefill and of its passes behind it; of one picture's codes to pixels.
+struct PhaseSeconds {
+  double prefill = 0, decode = 0, pixels = 0;
+};
+
 enum class PictureStatus : std::uint8_t { kDone, kStopped, kFailed };
 
 struct GeneratedPicture {
@@ -71,6 +76,7 @@ struct GeneratedPicture {
   double seconds = 0;  // of its batch, from prefill to pixels, divided by the pictures in it
   DecodeMeters meters;
   PassTimes times;  // of its batch, all passes behind the prefill
+  PhaseSeconds phases;
   ErrorInfo error;  // kFailed
 };
 

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/bench/batch_bench.h"
 #include "apps/bench/decode_bench.h"
 #include "apps/bench/plot.h"
 #include "tests/support/temp_folder.h"
@@ -70,9 +71,8 @@ TEST(Plot, MarksStandInOrderAndNamesAreEscaped) {
 }
 
 TEST(Plot, PointsOfOneNameAreOneSeries) {
-  const PlotPoint points[] = {{"a", 1, 1, 1, 5, 4, 6, true},
-                              {"b", 2, 2, 2, 6, 6, 6, false},
-                              {"a", 3, 2, 4, 7, 6, 8, true}};
+  const PlotPoint points[] = {
+      {"a", 1, 1, 1, 5, 4, 6, true}, {"b", 2, 2, 2, 6, 6, 6, false}, {"a", 3, 2, 4, 7, 6, 8, true}};
   const std::string svg = scatter_svg({"x", "y", "title"}, points);
   EXPECT_EQ(marks(svg, "#").size(), 3u) << "two in the plot, one in the legend";
   EXPECT_EQ(marks(svg, "white").size(), 2u);
@@ -85,6 +85,30 @@ TEST(Plot, NothingAndASinglePointAreDrawn) {
   const std::string svg = scatter_svg({"x", "y", "t"}, one);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
+}
+
+// Phases of every group are there, and both batch sizes painted the same pictures.
+TEST(BatchBench, PaintsTheSamePicturesAtEveryBatchSize) {
+  BatchBenchOptions options;
+  options.pipeline.model = "test:tiny";
+  options.pipeline.threads = 1;
+  options.batch_sizes = {1, 3};
+  options.prompts = 7;  // groups of 3, 3 and 1
+  const auto backend = make_backend("cpu", {.threads = 1});
+  std::vector<nlohmann::ordered_json> lines;
+  BenchReport report({}, *backend, [&](const auto& object) { lines.push_back(object); });
+  run_batch_bench(options, report);
+  ASSERT_EQ(lines.size(), 2u);
+  for (const auto& line : lines) {
+    EXPECT_EQ(line["pictures"], 7);
+    EXPECT_EQ(line["same_tokens"], 7);
+    EXPECT_EQ(line["decode_ratio"]["asked"], 3) << "one ratio a group";
+    for (const char* phase : {"prefill_seconds", "decode_seconds", "pixel_seconds"}) {
+      EXPECT_GT(line[phase], 0.0) << phase;
+    }
+    EXPECT_LE(line["judge_seconds"], line["decode_seconds"]);
+  }
+  EXPECT_EQ(lines[0]["decode_ratio"]["mean"], 1.0);
 }
 
 }  // namespace

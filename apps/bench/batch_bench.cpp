@@ -1,0 +1,185 @@
+#include "apps/bench/batch_bench.h"
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "apps/pipeline/eval_reader.h"
+#include "apps/pipeline/eval_statistics.h"
+#include "apps/pipeline/memory.h"
+#include "vision/scene/caption.h"
+
+namespace tessera {
+
+namespace {
+
+// Everything painted at one batch size.
+class Painter final : public GenerateListener {
+ public:
+  Painter(PipelineOptions options, std::int64_t batch) : batch_(batch) {
+    options.batch_size = batch;
+    pipeline_ = std::make_unique<GeneratePipeline>(options);
+  }
+
+  // Seconds of the passes that decode.
+  double paint(const std::vector<GenerateRequest>& requests) {
+    std::vector<PreparedRequest> prepared;
+    for (const GenerateRequest& request : requests) prepared.push_back(pipeline_->prepare(request));
+    if (images.empty()) check_memory(pipeline_->memory_plan(prepared), pipeline_->model_name());
+    const double before = decode;
+    pipeline_->run(prepared, *this);
+    return decode - before;
+  }
+
+  void on_picture(GeneratedPicture&& picture) override {
+    if (picture.status == PictureStatus::kFailed) throw Error(picture.error);
+    if (static_cast<std::int64_t>(picture.index) % batch_ == 0) {  // phases are the whole batch's
+      prefill += picture.phases.prefill;
+      decode += picture.phases.decode;
+      judge += picture.times.judge;
+    }
+    pixels += picture.phases.pixels;
+    images.push_back(std::move(picture.image));
+    codes.push_back(std::move(picture.codes));
+  }
+
+  // Nothing of the first group counts: weights are read and memory is touched in it.
+  void forget() {
+    prefill = decode = pixels = judge = 0;
+    images.clear();
+    codes.clear();
+  }
+
+  GeneratePipeline& pipeline() { return *pipeline_; }
+  std::int64_t batch() const { return batch_; }
+
+  double prefill = 0, decode = 0, pixels = 0, judge = 0;
+  std::vector<Image> images;
+  std::vector<std::vector<std::int32_t>> codes;
+
+ private:
+  std::int64_t batch_;
+  std::unique_ptr<GeneratePipeline> pipeline_;
+};
+
+struct Work {
+  std::vector<GenerateRequest> requests;
+  std::vector<SceneAttributes> truths;
+};
+
+bool made_up(const BatchBenchOptions& options) {
+  const std::string& model = options.pipeline.model;
+  return model.starts_with("random:") || model.starts_with("test:");
+}
+
+// Held-out prompts, or classes for random weights, whose pictures show nothing.
+Work work_of(const BatchBenchOptions& options) {
+  Work work;
+  if (made_up(options)) {
+    for (std::int64_t i = 0; i < options.prompts; ++i) {
+      GenerateRequest request;
+      request.prompt = std::to_string(i);
+      request.seed = options.seed + static_cast<std::uint64_t>(i);
+      work.requests.push_back(std::move(request));
+    }
+    return work;
+  }
+  for (std::int64_t i = 0; i < options.prompts; ++i) {
+    const auto number = static_cast<std::uint64_t>(i);
+    const Scene scene = sample_scene(options.scene_seed, SceneSplit::kVal, number);
+    GenerateRequest request;
+    request.prompt = scene_caption(scene);
+    request.seed = options.seed + number;
+    work.requests.push_back(std::move(request));
+    work.truths.push_back(attributes_of(scene));
+  }
+  return work;
+}
+
+// Nothing for random weights.
+std::optional<EvalRow> read_back(const Painter& painter, SceneReader* reader, const Work& work) {
+  if (reader == nullptr) return std::nullopt;
+  const auto seen = reader->read(painter.images);
+  std::vector<Marks> marks;
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    marks.push_back(score_seen(seen[i], work.truths[i]));
+  return summarise("batch " + std::to_string(painter.batch()), marks);
+}
+
+void report_painter(Painter& painter, const Painter& first, const std::vector<double>& ratios,
+                    const std::optional<EvalRow>& row, BenchReport& report) {
+  const auto pictures = static_cast<double>(painter.images.size());
+  const double per_minute = 60 * pictures / painter.decode;
+  const Interval ratio = bootstrap_median(ratios);
+  std::size_t same = 0;
+  for (std::size_t i = 0; i < painter.codes.size(); ++i) {
+    same += painter.codes[i] == first.codes[i] ? 1 : 0;
+  }
+  auto object = report.start("batch.b" + std::to_string(painter.batch()));
+  object["model"] = painter.pipeline().model_name();
+  object["method"] = painter.pipeline().method().name;
+  object["dtype"] = dtype_name(painter.pipeline().storage());
+  object["batch"] = painter.batch();
+  object["pictures"] = painter.images.size();
+  object["same_tokens"] = same;
+  object["decode_pictures_per_minute"] = per_minute;
+  object["decode_ratio"] = interval_json(ratio);           // of groups painted one after the other
+  object["prefill_seconds"] = painter.prefill / pictures;  // a picture
+  object["decode_seconds"] = painter.decode / pictures;
+  object["judge_seconds"] = painter.judge / pictures;  // of decode_seconds: law, draw, verdict
+  object["pixel_seconds"] = painter.pixels / pictures;
+  object["quality"] = row ? row_json(*row) : nlohmann::ordered_json();
+  report.emit(object);
+  report.add_row(
+      "batch " + std::to_string(painter.batch()),
+      row ? "scene " + fixed_digits(100 * (*row)[Mark::kScene].mean, 1) + " %" : "random weights",
+      fixed_digits(per_minute, 0) + " pictures a minute decoding",
+      fixed_digits(ratio.mean, 2) + " (" + fixed_digits(ratio.low, 2) + "-" +
+          fixed_digits(ratio.high, 2) + ") times the first",
+      "a picture: prefill " + fixed_digits(1000 * painter.prefill / pictures, 1) + ", decode " +
+          fixed_digits(1000 * painter.decode / pictures, 0) + ", pixels " +
+          fixed_digits(1000 * painter.pixels / pictures, 0) + " ms");
+}
+
+}  // namespace
+
+void run_batch_bench(const BatchBenchOptions& options, BenchReport& report) {
+  std::unique_ptr<SceneReader> reader;
+  if (!made_up(options)) {
+    reader = SceneReader::open(
+        "", {.device = options.pipeline.device, .threads = options.pipeline.threads});
+  }
+  const Work work = work_of(options);
+  std::vector<Painter> painters;
+  for (const std::int64_t batch : options.batch_sizes)
+    painters.emplace_back(options.pipeline, batch);
+  const std::int64_t widest = *std::ranges::max_element(options.batch_sizes);
+  const auto group = static_cast<std::size_t>(std::min(widest, options.prompts));
+  const auto part = [&](std::size_t from) {
+    const auto at = work.requests.begin() + static_cast<std::ptrdiff_t>(from);
+    const std::size_t count = std::min(group, work.requests.size() - from);
+    return std::vector(at, at + static_cast<std::ptrdiff_t>(count));
+  };
+  for (Painter& painter : painters) {
+    std::vector<GenerateRequest> first = part(0);
+    first.resize(std::min(first.size(), static_cast<std::size_t>(painter.batch())));
+    painter.paint(first);
+    painter.forget();
+  }
+  std::vector<std::vector<double>> ratios(painters.size());
+  for (std::size_t from = 0, turn = 0; from < work.requests.size(); from += group, ++turn) {
+    std::vector<double> seconds(painters.size());
+    for (std::size_t k = 0; k < painters.size(); ++k) {
+      const std::size_t who = (k + turn) % painters.size();
+      seconds[who] = painters[who].paint(part(from));
+    }
+    for (std::size_t k = 0; k < painters.size(); ++k) ratios[k].push_back(seconds[0] / seconds[k]);
+  }
+  for (std::size_t k = 0; k < painters.size(); ++k) {
+    report_painter(painters[k], painters[0], ratios[k], read_back(painters[k], reader.get(), work),
+                   report);
+  }
+}
+
+}  // namespace tessera
