@@ -222,8 +222,8 @@ class PictureWriter : public GenerateListener {
     write_file_atomic(path, data);
     const PictureFacts& facts = picture.facts;
     if (session_.json) {
-      Json line = picture_line(path.string(), sha256_hex(data), path.stem().string(), facts,
-                               picture.seconds);
+      nlohmann::ordered_json line = picture_line(path.string(), sha256_hex(data),
+                                                 path.stem().string(), facts, picture.seconds);
       line["meters"] = meters_json(picture.meters);
       print_json_line(line);
     } else {
