@@ -29,11 +29,12 @@ class SlurmArray : public ScaleOutTest {
                        {{"SLURM_CONF", cluster_->config().string()}, {"TESSERA", TESSERA_PROGRAM}});
   }
   // Submits the script and returns the job's number.
-  std::string submit(const std::string& array, const std::string& job, const std::string& out) {
+  std::string submit(const std::string& array, const std::string& job, const std::string& out,
+                     const std::string& batch_size) {
     const ProgramResult result =
         slurm("sbatch", {"--parsable", array, "--cpus-per-task=1", "--output=" + out + "-%a.log",
                          std::string(TESSERA_SOURCE_DIR) + "/assets/scale-out/tessera-array.sbatch",
-                         job, out, "-m", kModel, "--json"});
+                         job, out, "-m", kModel, "--json", "--batch-size", batch_size});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.out.substr(0, result.out.find_first_not_of("0123456789"));
   }
@@ -80,10 +81,10 @@ class SlurmArray : public ScaleOutTest {
     for (int shard = after + 1; shard <= kTasks; ++shard) {
       const std::string journal = journal_of("out", shard, kTasks);
       const std::string task = job + "_" + task_name(shard);
-      if (!wait_for(60, [&] { return lines_of(journal) >= 4; })) break;
+      if (!wait_for(120, [&] { return lines_of(journal) >= 4; })) break;
       act(task);
       std::string state;
-      EXPECT_TRUE(wait_for(60, [&] {
+      EXPECT_TRUE(wait_for(120, [&] {
         state = tasks_of(task)[task_name(shard)]["JobState"];
         return state == "PENDING" || state == "COMPLETED";
       }));
@@ -128,7 +129,7 @@ class SlurmArray : public ScaleOutTest {
 TEST_F(SlurmArray, ARequeuedTaskGoesOnAndTheWholeIsThatOfOneProcess) {
   const std::string job_file = put_job(kItems);
   paint_whole(job_file);
-  const std::string job = submit(kArray, job_file, "out");
+  const std::string job = submit(kArray, job_file, "out", "1");
   const Interrupted requeued = interrupt(job, 0, [&](const std::string& task) {
     const ProgramResult result = slurm("scontrol", {"requeue", task});
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -162,12 +163,12 @@ TEST_F(SlurmArray, ARequeuedTaskGoesOnAndTheWholeIsThatOfOneProcess) {
 TEST_F(SlurmArray, ListsWithGapsAndCancelledTasks) {
   const std::string job_file = put_job(kItems);
   // Slurm numbers the tasks of a list, but no task can know its place in it: all say so.
-  const std::string gaps = submit("--array=2,4,6", job_file, "gaps");
-  // A cancelled task stops after its batch and does not come back.
-  const std::string one = submit("--array=7", job_file, "out");
-  ASSERT_TRUE(wait_for(60, [&] { return lines_of(journal_of("out", 1, 1)) >= 4; }));
+  const std::string gaps = submit("--array=2,4,6", job_file, "gaps", "1");
+  // A cancelled task stops after its batch, which takes a while here, and does not come back.
+  const std::string one = submit("--array=7", job_file, "out", "80");
+  ASSERT_TRUE(wait_for(120, [&] { return lines_of(journal_of("out", 1, 1)) > 80; }));
   EXPECT_EQ(slurm("scancel", {one + "_7"}).exit_code, 0);
-  ASSERT_TRUE(wait_for(60, [&] { return all_ended(one) && all_ended(gaps); }));
+  ASSERT_TRUE(wait_for(120, [&] { return all_ended(one) && all_ended(gaps); }));
   for (const auto& [task, facts] : tasks_of(gaps)) {
     EXPECT_EQ(facts.at("JobState"), "FAILED") << task;
     EXPECT_EQ(facts.at("ExitCode"), "2:0") << task;
