@@ -8,6 +8,8 @@
 #include <array>
 #include <stdexcept>
 
+#include "tests/support/temp_folder.h"
+
 namespace tessera {
 
 namespace fs = std::filesystem;
@@ -68,7 +70,12 @@ std::string SlurmCluster::missing() {
 }
 
 SlurmCluster::SlurmCluster(std::vector<fs::path> folders) {
-  folders.push_back(folder_.path());
+  // Not where other tests have theirs: scripts run from here, and a file system in memory may be
+  // mounted without the right to.
+  std::string pattern = "/tmp/tessera-slurm-XXXXXX";
+  expects(::mkdtemp(pattern.data()) != nullptr, "a temporary folder can be made");
+  folder_ = pattern;
+  folders.push_back(folder_);
   std::string logs_so_far;
   for (int i = 0; i < kStarts; ++i) {
     for (const char* name : {"state", "spool", "cgroup"}) fs::create_directories(folder_ / name);
@@ -85,6 +92,7 @@ SlurmCluster::SlurmCluster(std::vector<fs::path> folders) {
     guardian_.reset();
     for (const fs::path& folder : folders) fs::create_directories(folder);
   }
+  fs::remove_all(folder_);
   throw std::runtime_error("Slurm does not come up: " + logs_so_far);
 }
 
@@ -97,7 +105,7 @@ std::string SlurmCluster::logs() const {
 // written here, whatever the machine has.
 void SlurmCluster::write_config() const {
   const auto [controller, node] = free_ports();
-  const std::string at = folder_.path().string(), user = std::to_string(::geteuid());
+  const std::string at = folder_.string(), user = std::to_string(::geteuid());
   put_file(folder_ / "cgroup.conf",
            "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint=" + at + "/cgroup\n");
   put_file(config(), "ClusterName=tessera\nSlurmctldHost=" + short_host_name() +

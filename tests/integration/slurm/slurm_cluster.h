@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "tests/support/guardian.h"
-#include "tests/support/temp_folder.h"
 
 namespace tessera {
 
@@ -29,7 +28,7 @@ class SlurmCluster {
   void write_config() const;
   bool comes_up() const;
 
-  TempFolder folder_;
+  std::filesystem::path folder_;
   std::unique_ptr<Guardian> guardian_;
 };
 
