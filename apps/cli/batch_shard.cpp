@@ -10,12 +10,13 @@ namespace {
 
 constexpr std::uint32_t kMaxShards = 99999;
 
-[[noreturn]] void refuse(std::string expected, std::string found) {
+[[noreturn]] void refuse(std::string expected, std::string found, std::string hint = {}) {
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_SHARD",
                .where = "--shard",
                .expected = std::move(expected),
-               .found = std::move(found)});
+               .found = std::move(found),
+               .hint = std::move(hint)});
 }
 
 std::optional<std::uint32_t> number(std::string_view text) {
@@ -39,14 +40,28 @@ struct Place {
   std::optional<std::uint32_t> of;
 };
 
+// Slurm's array a-b:s. Its variables do not tell the tasks of a list with gaps (2,4,6 has a step of
+// 1), so that a list's tasks cannot be numbered: all of them are refused, not the last ones alone.
+Place place_in_array(const Environment& environment, std::uint32_t task) {
+  const std::uint64_t least = variable(environment, "SLURM_ARRAY_TASK_MIN").value_or(0);
+  const std::uint64_t step = variable(environment, "SLURM_ARRAY_TASK_STEP").value_or(1);
+  const auto most = variable(environment, "SLURM_ARRAY_TASK_MAX");
+  const auto count = variable(environment, "SLURM_ARRAY_TASK_COUNT");
+  if (most && count && least + (std::uint64_t{*count} - 1) * step != *most) {
+    refuse("an array of even steps, as 1-8 or 0-28:4",
+           std::to_string(*count) + " tasks from " + std::to_string(least) + " to " +
+               std::to_string(*most) + " in steps of " + std::to_string(step),
+           "a whole array again is cheap: shards that are done end at once; else --shard I/N");
+  }
+  if (task < least || step == 0 || (task - least) % step != 0) {
+    refuse("SLURM_ARRAY_TASK_ID on the steps from SLURM_ARRAY_TASK_MIN", std::to_string(task));
+  }
+  return {static_cast<std::uint32_t>((task - least) / step), count};
+}
+
 Place place_of(const Environment& environment) {
   if (const auto task = variable(environment, "SLURM_ARRAY_TASK_ID")) {
-    const std::uint32_t least = variable(environment, "SLURM_ARRAY_TASK_MIN").value_or(0);
-    const std::uint32_t step = variable(environment, "SLURM_ARRAY_TASK_STEP").value_or(1);
-    if (*task < least || step == 0 || (*task - least) % step != 0) {
-      refuse("SLURM_ARRAY_TASK_ID on the steps from SLURM_ARRAY_TASK_MIN", std::to_string(*task));
-    }
-    return {(*task - least) / step, variable(environment, "SLURM_ARRAY_TASK_COUNT")};
+    return place_in_array(environment, *task);
   }
   if (const auto index = variable(environment, "JOB_COMPLETION_INDEX")) {
     return {*index, variable(environment, "JOB_COMPLETIONS")};
@@ -55,7 +70,20 @@ Place place_of(const Environment& environment) {
     return {*rank, variable(environment, "OMPI_COMM_WORLD_SIZE")};
   }
   refuse("SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX or OMPI_COMM_WORLD_RANK in the environment",
-         "none of them");
+         "none of them", "outside a scheduler: --shard I/N");
+}
+
+// How many: what the flag says, else the environment. Where both speak they agree, or tasks of a
+// part of an array would take the shards from 1 on for their own.
+std::uint32_t count_of(std::optional<std::uint32_t> given, const Place& place) {
+  if (given && place.of && *given != *place.of) {
+    refuse("auto/" + std::to_string(*place.of) + ", as many as there are tasks",
+           "auto/" + std::to_string(*given),
+           "a whole array again is cheap: shards that are done end at once; else --shard I/N");
+  }
+  if (given) return *given;
+  if (!place.of) refuse("auto/N, where the environment does not say how many", "auto");
+  return *place.of;
 }
 
 }  // namespace
@@ -81,8 +109,7 @@ Shard shard_from(const std::string& text, const Environment& environment) {
   if (before == "auto") {
     const Place place = place_of(environment);
     index = place.from_zero + 1;
-    if (!of) of = place.of;
-    if (!of) refuse("auto/N, where the environment does not say how many", "auto");
+    of = count_of(of, place);
   } else {
     const auto given = number(before);
     if (!given || !of) refuse(kForm, "\"" + text + "\"");
