@@ -57,7 +57,7 @@ inline std::vector<OutputFile> files_of(const SettledItem& item) {
   const std::string bytes =
       "pixels of " + item.item.id + " " + std::to_string(item.item.seed.value());
   if (item.item.id != "a") return {{item.name, bytes}};
-  return {{"a.json", "{\"facts\":1}"}, {item.name, bytes}};  // one with a file beside it
+  return {{"a.txt", "a text"}, {"a.json", "{\"facts\":1}"}, {item.name, bytes}};  // one with more
 }
 
 inline std::map<std::string, std::string> whole_outputs(const std::vector<SettledItem>& items) {
