@@ -75,7 +75,8 @@ inline const BatchStore::Ours kNobodys = [](const OutputFile&, std::string_view)
 // One run over what is wanted. `told` hears of every item that may be called done.
 inline int run_store(const std::filesystem::path& out, const std::vector<SettledItem>& items,
                      const std::function<void(const std::string&)>& told = nullptr,
-                     const StoreOptions& options = {}, bool retry_failed = false) {
+                     StoreOptions options = {}, bool retry_failed = false) {
+  options.beside = {".json", ".txt"};
   BatchStore store(out, items, kStoreOptions, kStoreModel, options);
   int painted = 0;
   for (const std::size_t index : store.wanted(retry_failed)) {
