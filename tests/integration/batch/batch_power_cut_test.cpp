@@ -102,10 +102,24 @@ struct CutCounts {
 
 class BatchPowerCuts : public BatchPowerCut {
  protected:
+  // The image as it is at one moment: the kernel may write behind the program's back, so two
+  // copies in a row must be equal.
+  fs::path copy_of(const fs::path& image) {
+    std::string copy = get_file(image);
+    for (std::string now = get_file(image); now != copy; now = get_file(image)) {
+      copy = std::move(now);
+      ++moved_;
+    }
+    const fs::path path = folder_ / ("cut" + std::to_string(++images_) + ".img");
+    put_file(path, copy);
+    return path;
+  }
+
   // Runs the job on a new disk with `more` flags; what the disk held at moments drawn by lot.
   std::vector<Cut> cut_run(const std::string& job, std::vector<std::string> more, int round) {
-    const fs::path image = folder_ / "disk.img";
-    fs::copy_file(folder_ / "empty.img", image, fs::copy_options::overwrite_existing);
+    // A file of its own each time: a loop device that still holds a file keeps old blocks of it.
+    const fs::path image = folder_ / ("disk" + std::to_string(++images_) + ".img");
+    fs::copy_file(folder_ / "empty.img", image);
     const LoopMount disk(image, folder_ / "disk");
     EXPECT_TRUE(disk.mounted());
     std::vector<Cut> taken;
@@ -117,9 +131,8 @@ class BatchPowerCuts : public BatchPowerCut {
         std::this_thread::sleep_for(std::chrono::microseconds(1000 + lot % 25000));
         kill(child, SIGSTOP);
         wait_until_stopped(child);
-        Cut cut{folder_ / ("cut" + std::to_string(i) + ".img"), ids_in(get_file(logs_ / "stdout"))};
-        fs::copy_file(image, cut.image, fs::copy_options::overwrite_existing);
-        taken.push_back(std::move(cut));
+        const std::set<std::string> told = ids_in(get_file(logs_ / "stdout"));
+        taken.push_back({copy_of(image), told});
         kill(child, SIGCONT);
       }
     });
@@ -148,6 +161,7 @@ class BatchPowerCuts : public BatchPowerCut {
         if (rest.exit_code == 0 && tree("after/out") == truth) ++counts.trees;
         ++counts.cuts;
         if (!cut.told.empty() && cut.told.size() < kItems) ++counts.in_work;
+        fs::remove(cut.image);
       }
     }
     std::printf(
@@ -156,6 +170,9 @@ class BatchPowerCuts : public BatchPowerCut {
         counts.cuts, counts.in_work, counts.again, counts.damaged, counts.trees);
     return counts;
   }
+
+  int images_ = 0;
+  int moved_ = 0;  // copies that were begun again
 };
 
 TEST_F(BatchPowerCuts, WhateverWasToldIsThere) {
