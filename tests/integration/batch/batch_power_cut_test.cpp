@@ -123,6 +123,7 @@ class BatchPowerCuts : public BatchPowerCut {
     const LoopMount disk(image, folder_ / "disk");
     EXPECT_TRUE(disk.mounted());
     std::vector<Cut> taken;
+    put_file(logs_ / "stdout", "");  // a child that is stopped early has not cleared it
     // Between two system calls of the program nothing moves: its syncs are over when it stops.
     const ProgramResult result = run(words(job, "disk/out", std::move(more)), {}, [&](pid_t child) {
       for (int i = 0; i < kCuts; ++i) {

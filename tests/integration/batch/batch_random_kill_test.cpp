@@ -52,6 +52,7 @@ class BatchRandomKill : public BatchTest {
   }
   // One run that is killed after so many microseconds, or ends before.
   ProgramResult killed(const std::string& job, bool described, std::uint32_t after_us) {
+    put_file(logs_ / "stdout", "");  // a child that is killed early does not clear it
     return run(words(job, "out", flags(described)), {}, [&](pid_t child) {
       std::this_thread::sleep_for(std::chrono::microseconds(after_us));
       kill(child, SIGKILL);
