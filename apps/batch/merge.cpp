@@ -2,6 +2,8 @@
 #include "apps/batch/merge.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "apps/captions/text_forms.h"
 #include "apps/pipeline/sha256.h"
@@ -47,13 +49,20 @@ bool put_beside(const fs::path& path, const std::string& bytes) {
   refuse("E_OUTPUT_EXISTS", path, "no file of this name", "another file");
 }
 
-Json result_of(const JobItem& item, const ItemRecord& record) {
+// `texts`: of the files beside the picture that are texts, by name.
+Json result_of(const JobItem& item, const ItemRecord& record,
+               const std::vector<std::pair<std::string, std::string>>& texts) {
   if (record.state == ItemState::kFailed) {
     return {{"id", item.id}, {"error", Json::parse(record.error)}};
   }
   const RecordedFile& picture = record.files.back();
-  return {
+  Json line = {
       {"id", item.id}, {"path", picture.name}, {"sha256", picture.sha256}, {"seed", record.seed}};
+  const std::string stem = fs::path(picture.name).stem().string();
+  for (const auto& [name, text] : texts) {
+    if (name.starts_with(stem)) put_caption(line, name.substr(stem.size()), text);
+  }
+  return line;
 }
 
 }  // namespace
@@ -86,10 +95,13 @@ MergeReport merge_folders(std::span<const fs::path> folders, const fs::path& out
   std::string text;
   for (const JobItem& item : whole.begun.items) {
     const ItemRecord& record = whole.records[item.id];
+    std::vector<std::pair<std::string, std::string>> texts;
     for (const RecordedFile& file : record.files) {
-      if (put_beside(output / file.name, find_whole(folders, file))) ++report.copied;
+      std::string bytes = find_whole(folders, file);
+      if (put_beside(output / file.name, bytes)) ++report.copied;
+      if (file.name.ends_with(".txt")) texts.emplace_back(file.name, std::move(bytes));
     }
-    text += json_line(result_of(item, record)) + "\n";
+    text += json_line(result_of(item, record, texts)) + "\n";
   }
   const bool same = file_type(report.results) == FileType::kFile &&
                     read_file_no_link(report.results, kMaxOutputBytes) == text;

@@ -17,7 +17,8 @@ struct MergeReport {
 
 // Joins the records of `folders`, which hold the same job, by merge_records(); copies what `output`
 // lacks of the pictures, comparing hashes; then writes output/results.jsonl: a line an item by id,
-// {"id", "path", "sha256", "seed"} or {"id", "error"}. Nothing of when, where or in how many shards
+// {"id", "path", "sha256", "seed"} with "caption" where the picture was described, or
+// {"id", "error"}. Nothing of when, where or in how many shards
 // gets into it. Errors: kGeneral E_MERGE_JOB (different jobs), E_MERGE_PENDING (items that nobody
 // worked on), E_MERGE_CONFLICT, E_MERGE_FILE (a picture is gone or other bytes); kStorage.
 MergeReport merge_folders(std::span<const std::filesystem::path> folders,

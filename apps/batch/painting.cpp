@@ -1,11 +1,13 @@
-// Batches of requests through the pipeline, files of a picture into the store.
+// Batches of requests through the pipeline, files of each picture into the store.
 #include "apps/batch/painting.h"
 
 #include <algorithm>
+#include <deque>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
-#include "apps/captions/text_forms.h"
-#include "apps/pipeline/metadata.h"
+#include "apps/batch/item_files.h"
+#include "apps/pipeline/memory_attempt.h"
 #include "apps/pipeline/sha256.h"
 #include "engine/core/file_stream.h"
 #include "engine/core/io.h"
@@ -15,42 +17,6 @@ namespace tessera {
 namespace fs = std::filesystem;
 
 namespace {
-
-// The JSON block of a picture file of ours, "" of any other file.
-std::string facts_in(std::string_view file, const std::string& name) {
-  try {
-    const PngTexts texts = parse_png_texts(file, name);
-    for (const PngText& text : texts.texts) {
-      if (text.keyword != "parameters") continue;
-      for (const auto& [field, value] : parse_a1111(text.text)) {
-        if (field != "Tessera") continue;
-        return facts_json(parse_facts(value, name, ErrorKind::kGeneral)).dump();
-      }
-    }
-  } catch (const Error&) {  // no whole picture, or a stranger's block
-  }
-  return {};
-}
-
-std::string sidecar_text(const SettledItem& item, const std::string& picture,
-                         const PictureFacts& facts) {
-  const Json out = {{"id", item.item.id},
-                    {"picture", item.name},
-                    {"sha256", sha256_hex(picture)},
-                    {"facts", facts_json(facts)}};
-  return json_line(out) + "\n";
-}
-
-bool same_sidecar(std::string_view a, std::string_view b) {
-  const auto item_in = [](std::string_view text) {
-    Json json = Json::parse(text.begin(), text.end(), nullptr, false);
-    if (!json.is_object() || !json.contains("facts")) return Json();
-    json.erase("sha256");
-    return json;
-  };
-  const Json left = item_in(a), right = item_in(b);
-  return !left.is_null() && left == right;
-}
 
 // When one item after the other fails alike, it is not the items: the rest must not be marked
 // failed.
@@ -76,68 +42,153 @@ class EqualFailures {
   int count_ = 0;
 };
 
-class BatchOfItems final : public GenerateListener {
+// One run over what is wanted.
+class JobPainter final : public GenerateListener {
  public:
-  BatchOfItems(std::span<const SettledItem> items, std::span<const std::size_t> batch,
-               std::size_t first, BatchStore& store, const PaintOptions& options,
-               PaintListener& listener, EqualFailures& failures)
-      : items_(items),
-        batch_(batch),
-        first_(first),
+  JobPainter(const PaintTools& tools, std::span<const SettledItem> items, BatchStore& store,
+             const PaintOptions& options, PaintListener& listener)
+      : tools_(tools),
+        items_(items),
         store_(store),
         options_(options),
         listener_(listener),
-        failures_(failures) {}
+        at_once_(static_cast<std::size_t>(options.batch_size)),
+        files_{.record = options.record, .sidecar = options.sidecar} {
+    if (tools_.describer != nullptr) files_.endings = tools_.describer->endings();
+  }
+
+  PaintEnd run(std::span<const std::size_t> wanted) {
+    todo_.assign(wanted.begin(), wanted.end());
+    while (!again_.empty() || !todo_.empty()) {
+      if (listener_.stop_requested()) return PaintEnd::kDrained;
+      take_batch();
+      const auto missing = memory_failure([&] { paint_batch(); }, "painting");
+      if (missing) shrink(*missing);
+    }
+    return PaintEnd::kOver;
+  }
 
   Flow on_progress(const GenerateProgress& progress) override {
     GenerateProgress shown = progress;
-    shown.first += first_;
+    shown.first = over_;
     listener_.on_progress(shown);
     return Flow::kContinue;
   }
 
   void on_picture(GeneratedPicture&& picture) override {
-    const SettledItem& item = items_[batch_[picture.index]];
+    const std::size_t item = batch_[picture.index];
     if (picture.status != PictureStatus::kDone) return fail(item, picture.error);
-    const PictureTexts texts = picture_texts(picture.facts, options_.record);
-    std::vector<OutputFile> files;
-    files.push_back({item.name, encode_png(picture.image, texts.texts, texts.xmp)});
-    picture.image = {};
-    picture.codes = {};
-    if (options_.sidecar) {
-      const std::string name = fs::path(item.name).stem().string() + ".json";
-      files.insert(files.begin(), {name, sidecar_text(item, files.back().bytes, picture.facts)});
-    }
-    ItemRecord record;
-    try {
-      record = store_.commit(item, files, picture.seconds, is_ours);
-    } catch (const Error& error) {  // the boundary of one item
-      if (error.info().kind != ErrorKind::kGeneral) throw;
-      return fail(item, error.info());
-    }
-    failures_.clear();
-    listener_.on_done(item, record, picture);
+    if (tools_.describer != nullptr) return painted_.push_back(std::move(picture));
+    const Image image = std::move(picture.image);
+    put_down(item, image, picture, {});
   }
 
  private:
-  static bool is_ours(const OutputFile& file, std::string_view existing) {
-    if (file.name.ends_with(".json")) return same_sidecar(file.bytes, existing);
-    const std::string facts = facts_in(file.bytes, file.name);
-    return !facts.empty() && facts == facts_in(existing, file.name);
+  // An item that failed is tried again alone.
+  void take_batch() {
+    std::deque<std::size_t>& from = again_.empty() ? todo_ : again_;
+    const std::size_t count = again_.empty() ? std::min(at_once_, todo_.size()) : 1;
+    batch_.assign(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(count));
+    from.erase(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(count));
+    open_ = batch_;
+    painted_.clear();
   }
-  void fail(const SettledItem& item, const ErrorInfo& error) {
+
+  void paint_batch() {
+    std::vector<PreparedRequest> requests;
+    for (const std::size_t index : batch_) {
+      requests.push_back(tools_.pipeline.prepare(request_of(items_[index])));
+    }
+    tools_.paint(requests, *this);
+    if (!painted_.empty()) describe_painted();
+  }
+
+  void describe_painted() {
+    std::vector<ToDescribe> pictures;
+    for (GeneratedPicture& picture : painted_) {
+      pictures.push_back({items_[batch_[picture.index]].item.id,
+                          std::make_shared<const Image>(std::move(picture.image))});
+    }
+    const std::vector<Described> texts = tools_.describer->describe(pictures);
+    for (std::size_t i = 0; i < painted_.size(); ++i) {
+      const std::size_t item = batch_[painted_[i].index];
+      if (texts[i].error) {
+        fail(item, *texts[i].error);
+      } else {
+        put_down(item, *pictures[i].image, painted_[i], texts[i]);
+      }
+    }
+  }
+
+  void put_down(std::size_t index, const Image& image, GeneratedPicture& picture,
+                const Described& described) {
+    const SettledItem& item = items_[index];
+    const std::vector<OutputFile> files =
+        files_of_item(item, image, picture.facts, described, files_);
+    picture.codes = {};
+    ItemRecord record;
+    try {
+      committing_ = true;
+      record = store_.commit(item, files, picture.seconds, is_of_item);
+      committing_ = false;
+    } catch (const Error& error) {  // the boundary of one item
+      if (error.info().kind != ErrorKind::kGeneral) throw;
+      committing_ = false;
+      return fail(index, error.info());
+    }
+    close(index);
+    failures_.clear();
+    listener_.on_done(item, record, picture, described);
+  }
+
+  // A stranger's file stays where it is, however often it is met.
+  void fail(std::size_t index, const ErrorInfo& error) {
+    const SettledItem& item = items_[index];
+    if (error.code != "E_OUTPUT_EXISTS" && tries_[index] < options_.max_retries) {
+      ++tries_[index];
+      std::erase(open_, index);
+      again_.push_back(index);
+      return listener_.on_retry(item, error);
+    }
+    committing_ = true;
     store_.fail(item, error);
+    committing_ = false;
+    close(index);
     listener_.on_failed(item, error);
     failures_.add(error);
   }
 
+  void close(std::size_t index) {
+    ++over_;
+    std::erase(open_, index);
+  }
+
+  // Half as many at once for what is left of the batch and all that follows, the item's failure
+  // when it was alone. An item that was being put down may be half recorded: that ends the run.
+  void shrink(const ErrorInfo& missing) {
+    if (committing_) throw Error(missing);
+    if (open_.empty()) return;
+    if (batch_.size() == 1) return fail(open_.front(), missing);
+    at_once_ = batch_.size() / 2;
+    todo_.insert(todo_.begin(), open_.begin(), open_.end());
+    store_.note_at_once(static_cast<std::int64_t>(at_once_));
+    listener_.on_fewer(static_cast<std::int64_t>(at_once_));
+  }
+
+  const PaintTools& tools_;
   std::span<const SettledItem> items_;
-  std::span<const std::size_t> batch_;
-  std::size_t first_;
   BatchStore& store_;
   const PaintOptions& options_;
   PaintListener& listener_;
-  EqualFailures& failures_;
+  std::size_t at_once_;
+  ItemFiles files_;
+  EqualFailures failures_;
+  std::deque<std::size_t> todo_, again_;        // items
+  std::vector<std::size_t> batch_, open_;       // items: at work, and those of them not settled
+  std::vector<GeneratedPicture> painted_;       // of the batch, to be described
+  std::unordered_map<std::size_t, int> tries_;  // that failed
+  std::size_t over_ = 0;                        // done or failed in this run
+  bool committing_ = false;
 };
 
 std::string ends_of_file(const fs::path& path) {
@@ -229,22 +280,17 @@ Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any
   return out;
 }
 
-PaintEnd paint_items(GeneratePipeline& pipeline, std::span<const SettledItem> items,
+PaintTools::PaintTools(GeneratePipeline& painter, Describer* describes)
+    : pipeline(painter),
+      paint([&painter](std::span<const PreparedRequest> requests, GenerateListener& listener) {
+        painter.run(requests, listener);
+      }),
+      describer(describes) {}
+
+PaintEnd paint_items(const PaintTools& tools, std::span<const SettledItem> items,
                      std::span<const std::size_t> wanted, BatchStore& store,
                      const PaintOptions& options, PaintListener& listener) {
-  const auto most = static_cast<std::size_t>(options.batch_size);
-  EqualFailures failures;
-  for (std::size_t first = 0; first < wanted.size(); first += most) {
-    if (listener.stop_requested()) return PaintEnd::kDrained;
-    const auto batch = wanted.subspan(first, std::min(most, wanted.size() - first));
-    std::vector<PreparedRequest> requests;
-    for (const std::size_t index : batch) {
-      requests.push_back(pipeline.prepare(request_of(items[index])));
-    }
-    BatchOfItems painter(items, batch, first, store, options, listener, failures);
-    pipeline.run(requests, painter);
-  }
-  return PaintEnd::kOver;
+  return JobPainter(tools, items, store, options, listener).run(wanted);
 }
 
 }  // namespace tessera

@@ -1,12 +1,15 @@
 // Paints the items of a job that are not done yet: prompts batched across items, each picture
-// committed to the store before anybody is told.
+// described if that is asked for and committed to the store before anybody is told. Where memory
+// does not last for a batch, half of it is tried, down to one item, which then fails alone.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "apps/batch/describing.h"
 #include "apps/batch/settle.h"
 #include "apps/batch/store.h"
 #include "apps/pipeline/generate_pipeline.h"
@@ -17,6 +20,16 @@ struct PaintOptions {
   std::int64_t batch_size = 1;
   RecordFacts record = RecordFacts::kAll;
   bool sidecar = false;  // a JSON file beside each picture
+  int max_retries = 0;  // more tries of an item that failed, alone; a stranger's file is no failure
+};
+
+// Who works. `paint` stands for the pipeline's run(), `describer` may be null.
+struct PaintTools {
+  GeneratePipeline& pipeline;
+  std::function<void(std::span<const PreparedRequest>, GenerateListener&)> paint;
+  Describer* describer = nullptr;
+
+  explicit PaintTools(GeneratePipeline& painter, Describer* describes = nullptr);
 };
 
 class PaintListener {
@@ -24,11 +37,15 @@ class PaintListener {
   virtual ~PaintListener() = default;
   // Asked between batches: the running one is always finished.
   virtual bool stop_requested() { return false; }
-  // progress.first counts from the first wanted item of this run.
+  // progress.first: items of this run that are done or failed.
   virtual void on_progress(const GenerateProgress&) {}
   // The item is done and durable. The image and codes of the picture are gone by then.
-  virtual void on_done(const SettledItem&, const ItemRecord&, const GeneratedPicture&) {}
+  virtual void on_done(const SettledItem&, const ItemRecord&, const GeneratedPicture&,
+                       const Described&) {}
   virtual void on_failed(const SettledItem&, const ErrorInfo&) {}
+  virtual void on_retry(const SettledItem&, const ErrorInfo&) {}
+  // Memory did not last: so many pictures at once from here on.
+  virtual void on_fewer(std::int64_t /*pictures*/) {}
 };
 
 // What the pipeline will be asked for this item.
@@ -49,9 +66,10 @@ Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any
                     const std::string& open_name);
 
 enum class PaintEnd : std::uint8_t { kOver, kDrained };
-// Errors of single items become failed items, but five alike in a row are E_BATCH_FAILING; storage,
-// memory and model errors are thrown and leave everything resumable.
-PaintEnd paint_items(GeneratePipeline& pipeline, std::span<const SettledItem> items,
+// Errors of single items become failed items, but five alike in a row are E_BATCH_FAILING; storage
+// and model errors are thrown, and so is missing memory while an item is put down; all of them
+// leave everything resumable.
+PaintEnd paint_items(const PaintTools& tools, std::span<const SettledItem> items,
                      std::span<const std::size_t> wanted, BatchStore& store,
                      const PaintOptions& options, PaintListener& listener);
 

@@ -108,6 +108,15 @@ ItemRecords merge_records(const ItemRecords& a, const ItemRecords& b) {
   return out;
 }
 
+void put_caption(Json& line, const std::string& ending, const std::string& text) {
+  static constexpr std::size_t kDot = 1, kTxt = 4;
+  if (ending.size() <= kTxt) {
+    line["caption"] = text;
+  } else {
+    line["captions"][ending.substr(kDot, ending.size() - kDot - kTxt)] = text;
+  }
+}
+
 std::string journal_name(std::uint32_t shard, std::uint32_t shards) {
   char name[48];
   std::snprintf(name, sizeof name, "shard-%05u-of-%05u.jnl", shard, shards);
@@ -168,8 +177,17 @@ JobReport read_job_report(const fs::path& folder) {
     bool ours = false, header = true;
     ItemRecords records;
     read_journal(path, [&](const Json& fields) {
-      if (header) ours = fields.at("job").at("batch") == report.begun.digest;
+      if (header) {
+        const std::string kind = fields.value("tessera", std::string());
+        if (kind != journal_kind_name(JournalKind::kBatch)) {
+          refuse_state(path, "the journal of a batch job",
+                       "the journal of a captioning job, or of a batch job of an earlier version");
+        }
+        ours = fields.at("job").at("batch") == report.begun.digest;
+      }
       header = false;
+      if (fields.value("fsync", std::string()) == "off") shard.synced = false;
+      shard.at_once = fields.value("at_once", shard.at_once);
       ItemRecord record;
       const std::string id = record_of(fields, record);
       const auto known = shard_of_id.find(id);

@@ -44,6 +44,10 @@ ItemRecord merge_records(const std::string& id, const ItemRecord& a, const ItemR
 // The same over all items.
 ItemRecords merge_records(const ItemRecords& a, const ItemRecords& b);
 
+// A text beside a picture in a line of JSON: that of ".txt" as "caption", that of ".METHOD.txt" as
+// "METHOD" in "captions".
+void put_caption(Json& line, const std::string& ending, const std::string& text);
+
 // Names below OUT/.tessera.
 inline constexpr const char* kStateFolder = ".tessera";
 std::string journal_name(std::uint32_t shard, std::uint32_t shards);  // "shard-00003-of-00008.jnl"
@@ -64,6 +68,8 @@ struct ShardReport {
   std::uint32_t shard = 0;
   bool begun = false;                             // its journal is there, and of this job
   std::uint64_t done = 0, failed = 0, total = 0;  // pending is the rest
+  bool synced = true;                             // false when a run of it did without syncs
+  std::int64_t at_once = 0;  // pictures, where memory did not last for more; 0 = it did
 };
 struct JobReport {
   BegunJob begun;
@@ -71,7 +77,7 @@ struct JobReport {
   std::vector<ShardReport> shards;
 };
 // Reads all journals of the job, those at work too. Errors as above; E_JOB_STATE if there is no
-// job.
+// job, or a journal of another kind in a shard's place.
 JobReport read_job_report(const std::filesystem::path& folder);
 
 }  // namespace tessera

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "apps/captions/text_forms.h"
 #include "apps/pipeline/sha256.h"
@@ -97,13 +98,15 @@ BatchStore::BatchStore(fs::path folder, std::span<const SettledItem> items, cons
   const Json header = {{"batch", sha256_hex(json_line(job) + "\n")},
                        {"shard", options_.shard.index},
                        {"of", options_.shard.of}};
-  journal_ =
-      std::make_unique<Journal>(state_ / journal_name(options_.shard.index, options_.shard.of),
-                                header, options_.start, Sync::kOn, [this](const Json& fields) {
-                                  ItemRecord record;
-                                  const std::string id = record_of(fields, record);
-                                  if (own_.contains(id)) records_[id] = std::move(record);
-                                });
+  journal_ = std::make_unique<Journal>(
+      state_ / journal_name(options_.shard.index, options_.shard.of), header, options_.start,
+      options_.sync,
+      [this](const Json& fields) {
+        ItemRecord record;
+        const std::string id = record_of(fields, record);
+        if (own_.contains(id)) records_[id] = std::move(record);
+      },
+      JournalKind::kBatch);
   sweep();
   check_done(options_.verify);
 }
@@ -152,7 +155,9 @@ void BatchStore::sweep() {
   for (const auto& [id, index] : own_) {
     const std::string& name = items_[index].name;
     targets[name] = true;
-    targets[fs::path(name).stem().string() + ".json"] = true;
+    for (const std::string& ending : options_.beside) {
+      targets[fs::path(name).stem().string() + ending] = true;
+    }
   }
   swept_ = remove_temporaries(
       folder_, [&](std::string_view target) { return targets.contains(std::string(target)); });
@@ -215,11 +220,11 @@ void BatchStore::publish(const OutputFile& file, const Ours& ours) {
   const fs::path path = folder_ / file.name;
   const auto write = [&](Publish mode) {
     try {
-      return publish_file(path, file.bytes, mode);
+      return publish_file(path, file.bytes, mode, options_.sync);
     } catch (const Error& error) {
       // The pages of a failed sync may be marked clean: one more try, with another file.
       if (error.info().where != "sync") throw;
-      return publish_file(path, file.bytes, mode);
+      return publish_file(path, file.bytes, mode, options_.sync);
     }
   };
   if (write(options_.overwrite ? Publish::kReplace : Publish::kNew)) return;
@@ -246,14 +251,28 @@ ItemRecord BatchStore::commit(const SettledItem& item, std::span<const OutputFil
     publish(file, ours);
     record.files.push_back({file.name, file.bytes.size(), sha256_hex(file.bytes)});
   }
+  note_sync();
   journal_->add(record_fields(item.item.id, record, seconds));
   journal_->commit();
   records_[item.item.id] = record;
   return record;
 }
 
+// With the first record of the run: a run that finds nothing to do writes nothing.
+void BatchStore::note_sync() {
+  if (options_.sync == Sync::kOff && !std::exchange(sync_noted_, true)) {
+    journal_->add({{"fsync", "off"}});
+  }
+}
+
+void BatchStore::note_at_once(std::int64_t pictures) {
+  journal_->add({{"at_once", pictures}});
+  journal_->commit();
+}
+
 void BatchStore::fail(const SettledItem& item, const ErrorInfo& error) {
   expects(own_.contains(item.item.id), "an item of this shard");
+  note_sync();
   journal_->add_failure(item.item.id, "", error);
   journal_->commit();
   ItemRecord& record = records_[item.item.id] = {};

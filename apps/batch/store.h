@@ -30,6 +30,9 @@ struct StoreOptions {
   Start start = Start::kResume;
   bool overwrite = false;  // pictures of strangers too
   bool verify = false;     // hash what is done, beside its length
+  Sync sync = Sync::kOn;   // of pictures and records; off is recorded
+  // Endings of files beside a picture, put after its stem.
+  std::vector<std::string> beside = {".json"};
 };
 
 struct OutputFile {
@@ -57,6 +60,8 @@ class BatchStore {
   ItemRecord commit(const SettledItem& item, std::span<const OutputFile> files, double seconds,
                     const Ours& ours);
   void fail(const SettledItem& item, const ErrorInfo& error);
+  // Records that from here on so many pictures at once had to do, because memory did not last.
+  void note_at_once(std::int64_t pictures);
 
   struct Totals {
     std::uint64_t total = 0, done = 0, failed = 0;  // of this shard; pending is the rest
@@ -76,6 +81,7 @@ class BatchStore {
   void check_done(bool verify);
   std::string what_is_wrong(const RecordedFile& file, bool verify) const;
   void publish(const OutputFile& file, const Ours& ours);
+  void note_sync();
 
   std::filesystem::path folder_, state_;
   std::span<const SettledItem> items_;
@@ -85,6 +91,7 @@ class BatchStore {
   std::unordered_map<std::string, ItemRecord> records_;
   std::vector<std::pair<std::string, std::string>> damaged_;
   std::uint64_t swept_ = 0;
+  bool sync_noted_ = false;
 };
 
 }  // namespace tessera

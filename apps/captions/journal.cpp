@@ -17,7 +17,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kHeaderStart = "{\"n\":0,\"tessera\":\"captions\",\"version\":1,";
+// How the line of any journal begins, and that of one kind.
+constexpr std::string_view kAnyHeader = "{\"n\":0,\"tessera\":\"";
+std::string header_start(JournalKind kind) {
+  return std::string(kAnyHeader) + std::string(journal_kind_name(kind)) + "\",\"version\":1,";
+}
+std::string title_of(JournalKind kind) {
+  return kind == JournalKind::kBatch ? "the journal of a batch job"
+                                     : "the journal of a captioning job";
+}
 // ,"crc":"xxxxxxxx"}
 constexpr std::string_view kSumStart = ",\"crc\":\"", kSumEnd = "\"}";
 constexpr std::size_t kSumBytes = 8 + 8 + 2;
@@ -129,8 +137,8 @@ std::vector<std::string> json_differences(const Json& was, const Json& is, std::
 }
 
 Journal::Journal(const fs::path& path, const Json& job, Start start, Sync sync,
-                 const Replay& replay)
-    : file_(path, AppendFile::Lock::kExclusive), sync_(sync) {
+                 const Replay& replay, JournalKind kind)
+    : file_(path, AppendFile::Lock::kExclusive), sync_(sync), kind_(kind) {
   if (start == Start::kResume) {
     read(job, replay);
   } else {
@@ -148,16 +156,25 @@ void Journal::refuse(const char* code, std::string expected, std::string found) 
                .hint = "begin anew, or choose another output"});
 }
 
-// Cuts away a journal, of whatever job, and no other kind of file.
+// Of a file that does not begin as this journal does.
+void Journal::refuse_file(std::string_view start) const {
+  if (!start.starts_with(kAnyHeader)) refuse("E_JOURNAL", title_of(kind_), "another kind of file");
+  const bool old_batch =
+      kind_ == JournalKind::kBatch && start.starts_with(header_start(JournalKind::kCaptions));
+  refuse("E_JOURNAL", title_of(kind_),
+         old_batch ? "the journal of a captioning job, or of a batch job of an earlier version"
+                   : "the journal of another kind of job");
+}
+
+// Cuts away a journal, of whatever job and kind, and no other kind of file.
 void Journal::forget() {
   if (file_.size() == 0) return;
   InputFile source(file_.path(), ErrorKind::kStorage);
-  std::string start(kHeaderStart.size(), '\0');
+  const std::string header = header_start(kind_);
+  std::string start(header.size(), '\0');
   start.resize(source.read(start.data(), start.size()));
-  if (!kHeaderStart.starts_with(start)) {
-    refuse("E_JOURNAL", "the journal of a captioning job", "another kind of file");
-  }
-  replaced_ = start == kHeaderStart;
+  if (!header.starts_with(start) && !start.starts_with(kAnyHeader)) refuse_file(start);
+  replaced_ = start.size() == header.size();
   file_.cut(0);
 }
 
@@ -166,10 +183,8 @@ void Journal::read(const Json& job, const Replay& replay) {
   InputFile source(file_.path(), ErrorKind::kStorage);
   const auto [end, buffer] =
       take_lines(source, [&](std::string_view line) { return take_line(line, job, replay); });
-  const std::string_view start = kHeaderStart.substr(0, buffer.size());
-  if (count_ == 0 && !buffer.starts_with(start)) {
-    refuse("E_JOURNAL", "the journal of a captioning job", "another kind of file");
-  }
+  const std::string start = header_start(kind_).substr(0, buffer.size());
+  if (count_ == 0 && !buffer.starts_with(start)) refuse_file(buffer);
   cut_ = file_.size() - end;
   file_.cut(end);
   if (cut_ > 0 && sync_ == Sync::kOn) file_.sync();
@@ -179,10 +194,9 @@ void Journal::read(const Json& job, const Replay& replay) {
 bool Journal::take_line(std::string_view line, const Json& job, const Replay& replay) {
   std::uint32_t sum = 0;
   const auto record = open_line(line, count_, last_sum_, sum);
-  if (!record && count_ == 0 && line.starts_with(kHeaderStart)) {
-    refuse("E_JOURNAL", "the journal of a captioning job", "a damaged header");
-  }
-  if (!record) return false;
+  const bool ours = count_ > 0 || line.starts_with(header_start(kind_));
+  if (!record && count_ == 0 && ours) refuse("E_JOURNAL", title_of(kind_), "a damaged header");
+  if (!record || !ours) return false;
   if (count_ == 0) {
     const auto changes = json_differences(record->value("job", Json()), job, 8);
     std::string list;
@@ -211,7 +225,7 @@ bool Journal::believe(const Json& record, const Replay& replay) {
 
 void Journal::begin(const Json& job) {
   Json header = Json::object();
-  header["tessera"] = "captions";
+  header["tessera"] = journal_kind_name(kind_);
   header["version"] = 1;
   header["job"] = job;
   add(header);
@@ -325,6 +339,10 @@ std::uint64_t read_journal(const fs::path& path, const Journal::Replay& replay) 
                               return true;
                             }).bytes;
   return source.size() > end ? source.size() - end : 0;
+}
+
+std::string_view journal_kind_name(JournalKind kind) {
+  return kind == JournalKind::kBatch ? "batch" : "captions";
 }
 
 void write_failures(const fs::path& path, const Journal& journal) {

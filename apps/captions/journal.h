@@ -1,4 +1,4 @@
-// What of a captioning job is done, as JSON lines: a header with the job, then one record an item
+// What of a job is done, as JSON lines: a header with the job, then one record an item
 // or an intention. Each record carries the checksum of its bytes and that of the record before it,
 // so a cut, a gap and an edited line differ. One writer at a time (flock).
 #pragma once
@@ -17,6 +17,7 @@
 #include "engine/core/error.h"
 #include "engine/core/file_stream.h"
 #include "engine/core/json.h"
+#include "engine/core/publish.h"
 
 namespace tessera {
 
@@ -31,18 +32,19 @@ enum class Start : std::uint8_t {
   kAnew,    // forget what the journal says
 };
 
-enum class Sync : std::uint8_t { kOn, kOff };  // off gives up safety against power cuts only
+// Whose journal it is: its header says so, and no kind of job takes another's.
+enum class JournalKind : std::uint8_t { kCaptions, kBatch };
 
 class Journal {
  public:
   // `job` describes options and inputs. kAnew forgets a journal, and nothing else. `replay` sees
   // every record that is whole, in order; what
   // follows the first one that is not is cut off. Errors: kStorage E_IO_LOCKED, E_IO_WRITE; kUsage
-  // E_JOURNAL (another kind of file, or its header damaged) and E_JOB_CHANGED, which shows up to 8
-  // differences.
+  // E_JOURNAL (another kind of file or of journal, or its header damaged) and E_JOB_CHANGED, which
+  // shows up to 8 differences.
   using Replay = std::function<void(const Json& record)>;
   Journal(const std::filesystem::path& path, const Json& job, Start start, Sync sync,
-          const Replay& replay);
+          const Replay& replay, JournalKind kind = JournalKind::kCaptions);
 
   // True if the item must be worked on in this run.
   bool wants(const std::string& id, bool retry_failed) const;
@@ -71,6 +73,7 @@ class Journal {
   void forget();
   bool take_line(std::string_view line, const Json& job, const Replay& replay);
   [[noreturn]] void refuse(const char* code, std::string expected, std::string found) const;
+  [[noreturn]] void refuse_file(std::string_view start) const;
   bool believe(const Json& record, const Replay& replay);
   void begin(const Json& job);
   void note_state(const Json& record);
@@ -78,6 +81,7 @@ class Journal {
 
   AppendFile file_;
   Sync sync_;
+  JournalKind kind_;
   std::uint64_t count_ = 0, cut_ = 0;
   std::uint32_t last_sum_ = 0;
   bool resumed_ = false, replaced_ = false;
@@ -90,6 +94,9 @@ class Journal {
 // {"path", "id" where it is another, "error": {code, file, where, expected, found, hint}}: a failed
 // item as users of JSON lines meet it. Each text is escaped and cut at 512 bytes.
 Json failure_json(const std::string& id, const std::string& path, const ErrorInfo& info);
+
+// What the header calls a journal of that kind: "captions", "batch".
+std::string_view journal_kind_name(JournalKind kind);
 
 // The whole records of a journal that somebody may be writing, the header first; nothing is locked
 // or changed. Returns the bytes behind the last whole record. Error kStorage, E_IO_OPEN, E_IO_READ.

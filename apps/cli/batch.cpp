@@ -7,6 +7,7 @@
 
 #include "apps/batch/painting.h"
 #include "apps/captions/text_forms.h"
+#include "apps/cli/batch_captions.h"
 #include "apps/cli/batch_reports.h"
 #include "apps/cli/batch_shard.h"
 #include "apps/cli/commands.h"
@@ -27,11 +28,13 @@ struct BatchFlags {
   std::vector<std::string> arguments;
   std::optional<std::string> model, negative_prompt, sheet, shard;
   std::string output_dir, name = "{id}_{seed}.png";
-  std::int64_t seed = 0, batch_size = 1;
+  std::string fsync = "on";
+  std::int64_t seed = 0, batch_size = 1, max_retries = 0;
   SizeFlags size;
   SamplingChoice sampling;
   DecodeFlags decode;
   DeviceFlags device;
+  BatchCaptionFlags captions;
   bool overwrite = false, sidecar = false, disable_metadata = false;
   bool retry_failed = false, verify = false, anew = false, dry_run = false;
 };
@@ -81,14 +84,19 @@ std::vector<SettledItem> settled_job(const Session& session, const BatchFlags& f
 // Says on stdout what is done, on stderr what is going on.
 class BatchReporter final : public PaintListener {
  public:
-  BatchReporter(const Session& session, fs::path folder, std::size_t wanted)
-      : session_(session), folder_(std::move(folder)), progress_(session, wanted) {}
+  // `endings`: of the texts beside each picture.
+  BatchReporter(const Session& session, fs::path folder, std::size_t wanted,
+                std::vector<std::string> endings)
+      : session_(session),
+        folder_(std::move(folder)),
+        endings_(std::move(endings)),
+        progress_(session, wanted) {}
 
   bool stop_requested() override { return session_.stop_requested(); }
   void on_progress(const GenerateProgress& progress) override { progress_.show(progress); }
 
-  void on_done(const SettledItem& item, const ItemRecord& record,
-               const GeneratedPicture& picture) override {
+  void on_done(const SettledItem& item, const ItemRecord& record, const GeneratedPicture& picture,
+               const Described& described) override {
     ++done_;
     progress_.clear();
     const PictureFacts& facts = picture.facts;
@@ -99,10 +107,15 @@ class BatchReporter final : public PaintListener {
                     static_cast<unsigned long long>(facts.seed), picture.seconds,
                     static_cast<long long>(facts.passes), facts.tokens_per_pass());
       print_line(escape_for_terminal(path) + rest);
+      if (!described.texts.empty()) print_line("  " + escape_for_terminal(described.texts.front()));
       return;
     }
-    print_json_line(
-        picture_line(path, record.files.back().sha256, item.item.id, facts, picture.seconds));
+    Json line =
+        picture_line(path, record.files.back().sha256, item.item.id, facts, picture.seconds);
+    for (std::size_t i = 0; i < endings_.size(); ++i) {
+      put_caption(line, endings_[i], described.texts[i]);
+    }
+    print_json_line(line);
   }
 
   void on_failed(const SettledItem& item, const ErrorInfo& error) override {
@@ -112,6 +125,17 @@ class BatchReporter final : public PaintListener {
     warn(session_, "item " + item.item.id + ": " + format_error(error));
   }
 
+  void on_retry(const SettledItem& item, const ErrorInfo& error) override {
+    progress_.clear();
+    warn(session_, "item " + item.item.id + " is tried again: " + format_error(error));
+  }
+
+  void on_fewer(std::int64_t pictures) override {
+    progress_.clear();
+    warn(session_,
+         "memory did not last: " + std::to_string(pictures) + " pictures at once from here on");
+  }
+
   void clear() { progress_.clear(); }
   std::uint64_t done() const { return done_; }
   std::uint64_t failed() const { return failed_; }
@@ -119,6 +143,7 @@ class BatchReporter final : public PaintListener {
  private:
   const Session& session_;
   fs::path folder_;
+  std::vector<std::string> endings_;
   ProgressReporter progress_;
   std::uint64_t done_ = 0, failed_ = 0;
 };
@@ -149,15 +174,48 @@ void write_owner(const fs::path& folder, const Shard& shard) {
                     "process " + std::to_string(::getpid()) + " on " + host);
 }
 
-Json job_options(const BatchFlags& flags) {
-  return {{"name", flags.name},
-          {"sidecar", flags.sidecar},
-          {"disable_metadata", flags.disable_metadata}};
+// Only what is asked for has an entry, so that older jobs stay the same ones.
+Json job_options(const BatchFlags& flags, const CaptionDescriber* describer) {
+  Json options = {{"name", flags.name},
+                  {"sidecar", flags.sidecar},
+                  {"disable_metadata", flags.disable_metadata}};
+  if (describer != nullptr) options["captions"] = describer->identity();
+  return options;
+}
+
+StoreOptions store_options(const BatchFlags& flags, const Shard& shard,
+                           const std::vector<std::string>& endings) {
+  StoreOptions options{.shard = shard,
+                       .start = flags.anew ? Start::kAnew : Start::kResume,
+                       .overwrite = flags.overwrite,
+                       .verify = flags.verify,
+                       .sync = flags.fsync == "off" ? Sync::kOff : Sync::kOn};
+  options.beside.insert(options.beside.end(), endings.begin(), endings.end());
+  return options;
+}
+
+// What a run holds; the captioner's part is also in the plan, as a part of the process.
+struct RunMemory {
+  MemoryPlan plan;
+  std::size_t captioner = 0;
+};
+
+RunMemory memory_of(const GeneratePipeline& pipeline, std::span<const PreparedRequest> worst,
+                    const CaptionDescriber* describer) {
+  RunMemory memory{.plan = pipeline.memory_plan(worst)};
+  if (describer != nullptr) {
+    memory.captioner =
+        describer->bytes(pipeline.spec().image_width(), pipeline.spec().image_height());
+  }
+  memory.plan.process += memory.captioner;
+  return memory;
 }
 
 int dry_run(const Session& session, const BatchFlags& flags, const GeneratePipeline& pipeline,
-            std::span<const SettledItem> items, const MemoryPlan& plan, const Shard& shard) {
+            std::span<const SettledItem> items, const RunMemory& memory, const Shard& shard) {
+  const MemoryPlan& plan = memory.plan;
   DryRun run{.memory_bytes = plan.total(),
+             .captioner_bytes = memory.captioner,
              .weight_bytes = plan.weights,
              .tokens = pipeline.spec().model.image_tokens(),
              .batch_size = flags.batch_size,
@@ -202,6 +260,63 @@ void check_sheet(const std::string& sheet, std::span<const SettledItem> items) {
   }
 }
 
+// A job that is open.
+struct OpenJob {
+  const Session& session;
+  const BatchFlags& flags;
+  GeneratePipeline& pipeline;
+  CaptionDescriber* describer;  // may be null
+  std::span<const SettledItem> items;
+  BatchStore& store;
+};
+
+PaintEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
+                      const MemoryPlan& plan) {
+  const BatchFlags& flags = job.flags;
+  note(job.session, job.pipeline.spec().title + " as " +
+                        std::string(dtype_name(job.pipeline.storage())) + " on " +
+                        job.pipeline.backend().name() + ", " + format_bytes(plan.total()));
+  job.pipeline.load();
+  std::vector<std::string> endings;
+  if (job.describer != nullptr) {
+    note(job.session, "captions by " + job.describer->model_name());
+    job.describer->load();
+    endings = job.describer->endings();
+  }
+  BatchReporter reporter(job.session, flags.output_dir, wanted.size(), endings);
+  const PaintEnd end =
+      paint_items(PaintTools(job.pipeline, job.describer), job.items, wanted, job.store,
+                  {.batch_size = flags.batch_size,
+                   .record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll,
+                   .sidecar = flags.sidecar,
+                   .max_retries = static_cast<int>(flags.max_retries)},
+                  reporter);
+  reporter.clear();
+  if (const std::string why = job.pipeline.window_report(); !why.empty()) note(job.session, why);
+  return end;
+}
+
+// What became of the job, and its exit code.
+int end_job(const OpenJob& job, PaintEnd end, bool painted) {
+  const BatchStore::Totals totals = job.store.totals();
+  const std::uint64_t pending = totals.total - totals.done - totals.failed;
+  note(job.session, std::to_string(totals.done) + " done, " + std::to_string(totals.failed) +
+                        " failed, " + std::to_string(pending) + " pending of " +
+                        std::to_string(totals.total));
+  if (end == PaintEnd::kDrained) {
+    warn(job.session, "stopped; the same command goes on where it ended");
+    return 75;
+  }
+  if (totals.failed > 0) {
+    warn(job.session, std::to_string(totals.failed) + " failed; --retry-failed tries them again");
+  }
+  if (job.flags.sheet && painted) {
+    write_batch_sheet(job.flags.output_dir, *job.flags.sheet, job.items, job.store);
+    note(job.session, "sheet: " + (fs::path(job.flags.output_dir) / *job.flags.sheet).string());
+  }
+  return exit_code_of(totals);
+}
+
 int run_job(const Session& session, BatchFlags flags) {
   const fs::path file = flags.arguments.front();
   if (flags.output_dir.empty()) refuse("--output-dir", "a folder for the pictures", "none");
@@ -213,52 +328,28 @@ int run_job(const Session& session, BatchFlags flags) {
   GeneratePipeline pipeline(pipeline_options(flags));
   const JobCheck check = check_items(pipeline, items, flags.batch_size, file.string());
   stop_at(session, check.errors);
-  const MemoryPlan plan = pipeline.memory_plan(check.worst);
-  if (flags.dry_run) return dry_run(session, flags, pipeline, items, plan, shard);
-  check_memory(plan, pipeline.model_name());
-  BatchStore store = open_store(flags, items, job_options(flags),
+  const std::unique_ptr<CaptionDescriber> describer =
+      make_describer(session, flags.captions, flags.device, flags.batch_size);
+  const std::vector<std::string> endings =
+      describer ? describer->endings() : std::vector<std::string>();
+  check_text_names(items, endings);
+  const RunMemory memory = memory_of(pipeline, check.worst, describer.get());
+  if (flags.dry_run) return dry_run(session, flags, pipeline, items, memory, shard);
+  check_memory(memory.plan, pipeline.model_name());
+  BatchStore store = open_store(flags, items, job_options(flags, describer.get()),
                                 model_identity(pipeline, check.worst.front(),
                                                resolve_model(flags.model.value_or("")).open_name),
-                                {.shard = shard,
-                                 .start = flags.anew ? Start::kAnew : Start::kResume,
-                                 .overwrite = flags.overwrite,
-                                 .verify = flags.verify});
+                                store_options(flags, shard, endings));
   tell_what_was_found(session, store);
+  const OpenJob job{session, flags, pipeline, describer.get(), items, store};
   const std::vector<std::size_t> wanted = store.wanted(flags.retry_failed);
   PaintEnd end = PaintEnd::kOver;
   if (!wanted.empty()) {
     ensure_output_folder(flags.output_dir);
     write_owner(flags.output_dir, shard);
-    note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +
-                      " on " + pipeline.backend().name() + ", " + format_bytes(plan.total()));
-    pipeline.load();
-    BatchReporter reporter(session, flags.output_dir, wanted.size());
-    end = paint_items(
-        pipeline, items, wanted, store,
-        {.batch_size = flags.batch_size,
-         .record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll,
-         .sidecar = flags.sidecar},
-        reporter);
-    reporter.clear();
-    if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
+    end = paint_wanted(job, wanted, memory.plan);
   }
-  const BatchStore::Totals totals = store.totals();
-  const std::uint64_t pending = totals.total - totals.done - totals.failed;
-  note(session, std::to_string(totals.done) + " done, " + std::to_string(totals.failed) +
-                    " failed, " + std::to_string(pending) + " pending of " +
-                    std::to_string(totals.total));
-  if (end == PaintEnd::kDrained) {
-    warn(session, "stopped; the same command goes on where it ended");
-    return 75;
-  }
-  if (totals.failed > 0) {
-    warn(session, std::to_string(totals.failed) + " failed; --retry-failed tries them again");
-  }
-  if (flags.sheet && !wanted.empty()) {
-    write_batch_sheet(flags.output_dir, *flags.sheet, items, store);
-    note(session, "sheet: " + (fs::path(flags.output_dir) / *flags.sheet).string());
-  }
-  return exit_code_of(totals);
+  return end_job(job, end, !wanted.empty());
 }
 
 int run_batch(const Session& session, const BatchFlags& flags) {
@@ -302,6 +393,12 @@ void add_job_flags(CLI::App& app, BatchFlags& flags) {
       ->group(group);
   text_flag(app, "--shard", flags.shard, "paint part I of N: I/N, auto or auto/N")->group(group);
   app.add_flag("--retry-failed", flags.retry_failed, "try failed items again")->group(group);
+  integer_flag(app, "--max-retries", flags.max_retries, 0, 100,
+               "more tries of an item that fails, in the same run")
+      ->group(group);
+  choice_flag(app, "--fsync", flags.fsync, {"on", "off"},
+              "off: faster on slow disks, and a power cut may cost finished pictures")
+      ->group(group);
   app.add_flag("--verify", flags.verify, "hash what is done before going on")->group(group);
   app.add_flag("--anew", flags.anew, "forget what earlier runs did")->group(group);
 }
@@ -324,6 +421,7 @@ void add_batch(CLI::App& root, Session& session) {
   add_sampling_flags(*app, flags->sampling);
   add_decode_flags(*app, flags->decode);
   add_output_flags(*app, *flags);
+  add_batch_caption_flags(*app, flags->captions);
   add_job_flags(*app, *flags);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);

@@ -31,11 +31,22 @@ Json counts_json(std::uint64_t total, std::uint64_t done, std::uint64_t failed) 
   return {{"total", total}, {"done", done}, {"failed", failed}, {"pending", total - done - failed}};
 }
 
+// What of a shard is out of the ordinary; each part after a comma.
+std::string notes_text(const ShardReport& shard) {
+  std::string notes;
+  if (!shard.synced) notes += ", painted with --fsync off";
+  if (shard.at_once > 0) {
+    notes += ", memory lasted for " + std::to_string(shard.at_once) + " at once";
+  }
+  return notes;
+}
+
 }  // namespace
 
 int batch_status(const Session& session, const fs::path& folder) {
   const JobReport report = read_job_report(folder);
   std::uint64_t total = 0, done = 0, failed = 0;
+  bool synced = true;
   Json shards = Json::array();
   for (const ShardReport& shard : report.shards) {
     total += shard.total;
@@ -43,15 +54,24 @@ int batch_status(const Session& session, const fs::path& folder) {
     failed += shard.failed;
     Json line = {{"shard", shard.shard}, {"begun", shard.begun}};
     line.update(counts_json(shard.total, shard.done, shard.failed));
+    line["fsync"] = shard.synced ? "on" : "off";
+    if (shard.at_once > 0) line["at_once"] = shard.at_once;
+    synced = synced && shard.synced;
     shards.push_back(std::move(line));
-    if (session.json || report.shards.size() == 1) continue;
+    const std::string notes = notes_text(shard);
+    if (session.json) continue;
+    if (report.shards.size() == 1) {
+      if (!notes.empty()) print_line(notes.substr(2));
+      continue;
+    }
     print_line("shard " + std::to_string(shard.shard) + "/" + std::to_string(report.shards.size()) +
                "  " + counts_text(shard.total, shard.done, shard.failed) +
-               (shard.begun ? "" : ", not begun"));
+               (shard.begun ? notes : ", not begun"));
   }
   if (session.json) {
     Json out = {{"path", folder.string()}};
     out.update(counts_json(total, done, failed));
+    out["fsync"] = synced ? "on" : "off";
     out["shards"] = std::move(shards);
     print_json_line(out);
   } else {
@@ -96,22 +116,26 @@ int print_dry_run(const Session& session, const DryRun& run) {
                          rate / static_cast<double>(run.batch_size);
   const double seconds = picture * static_cast<double>(run.wanted);
   if (session.json) {
-    print_json_line({{"items", run.items},
-                     {"wanted", run.wanted},
-                     {"memory_bytes", run.memory_bytes},
-                     {"seconds_at_least", seconds},
-                     {"seconds_a_picture_at_least", picture},
-                     {"read_bytes_per_second", rate}});
+    Json line = {{"items", run.items},
+                 {"wanted", run.wanted},
+                 {"memory_bytes", run.memory_bytes},
+                 {"seconds_at_least", seconds},
+                 {"seconds_a_picture_at_least", picture},
+                 {"read_bytes_per_second", rate}};
+    if (run.captioner_bytes > 0) line["captioner_bytes"] = run.captioner_bytes;
+    print_json_line(line);
     return 0;
   }
-  char text[240];
+  const std::string captioner =
+      run.captioner_bytes > 0 ? " (captioner " + format_bytes(run.captioner_bytes) + ")" : "";
+  char text[320];
   std::snprintf(
       text, sizeof text,
-      "%zu items, %zu to paint; memory %s; at least %.3g s, %.3g s a picture (%lld passes "
+      "%zu items, %zu to paint; memory %s%s; at least %.3g s, %.3g s a picture (%lld passes "
       "of plain decoding, %s of weights each at %.1f GB/s, %lld pictures at once)",
-      run.items, run.wanted, format_bytes(run.memory_bytes).c_str(), seconds, picture,
-      static_cast<long long>(run.tokens), format_bytes(run.weight_bytes).c_str(), rate / 1e9,
-      static_cast<long long>(run.batch_size));
+      run.items, run.wanted, format_bytes(run.memory_bytes).c_str(), captioner.c_str(), seconds,
+      picture, static_cast<long long>(run.tokens), format_bytes(run.weight_bytes).c_str(),
+      rate / 1e9, static_cast<long long>(run.batch_size));
   print_line(text);
   return 0;
 }

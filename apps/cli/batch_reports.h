@@ -23,8 +23,9 @@ int batch_merge(const Session& session, const std::vector<std::filesystem::path>
 struct DryRun {
   std::size_t items = 0, wanted = 0;  // of this shard
   std::uint64_t memory_bytes = 0;
-  std::uint64_t weight_bytes = 0;  // read for every pass
-  std::int64_t tokens = 0;         // of a picture
+  std::uint64_t captioner_bytes = 0;  // part of it; 0 = no captions
+  std::uint64_t weight_bytes = 0;     // read for every pass
+  std::int64_t tokens = 0;            // of a picture
   std::int64_t batch_size = 1;
   int threads = 0;
 };

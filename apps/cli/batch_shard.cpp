@@ -1,4 +1,4 @@
-// Shards of schedulers: Slurm job arrays, Kubernetes indexed jobs, Open MPI.
+// Shards of schedulers: Slurm job arrays, Kubernetes indexed jobs, Open MPI, MPICH (PMI).
 #include "apps/cli/batch_shard.h"
 
 #include <charconv>
@@ -69,8 +69,13 @@ Place place_of(const Environment& environment) {
   if (const auto rank = variable(environment, "OMPI_COMM_WORLD_RANK")) {
     return {*rank, variable(environment, "OMPI_COMM_WORLD_SIZE")};
   }
-  refuse("SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX or OMPI_COMM_WORLD_RANK in the environment",
-         "none of them", "outside a scheduler: --shard I/N");
+  if (const auto rank = variable(environment, "PMI_RANK")) {
+    return {*rank, variable(environment, "PMI_SIZE")};
+  }
+  refuse(
+      "SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX, OMPI_COMM_WORLD_RANK or PMI_RANK in the "
+      "environment",
+      "none of them", "outside a scheduler: --shard I/N");
 }
 
 // How many: what the flag says, else the environment. Where both speak they agree, or tasks of a

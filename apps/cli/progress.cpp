@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/pipeline/process_use.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -44,30 +45,67 @@ ProgressReporter::ProgressReporter(const Session& session, std::size_t pictures)
   if (style_ == ProgressStyle::kLines) last_shown_ = started_;
 }
 
-std::string ProgressReporter::describe(const GenerateProgress& progress) const {
-  const double rate =
-      progress.seconds > 0 ? static_cast<double>(progress.tokens_done) / progress.seconds : 0;
-  const double passes = static_cast<double>(std::max<std::int64_t>(progress.passes, 1));
-  const double per_pass = static_cast<double>(progress.tokens_done) /
-                          static_cast<double>(std::max<std::size_t>(progress.pictures, 1)) / passes;
-  // Pictures still to come count like the ones of this batch.
-  const auto waiting =
-      static_cast<double>(pictures_ - std::min(pictures_, progress.first + progress.pictures));
-  const double missing = static_cast<double>(progress.tokens - progress.tokens_done) +
-                         waiting * static_cast<double>(progress.tokens) /
-                             static_cast<double>(std::max<std::size_t>(progress.pictures, 1));
-  char text[200], hourly[48] = "";
+ProgressReporter::Figures ProgressReporter::figures_of(const GenerateProgress& progress) const {
+  Figures out;
+  const auto pictures = static_cast<double>(std::max<std::size_t>(progress.pictures, 1));
+  const auto tokens_done = static_cast<double>(progress.tokens_done);
+  if (progress.seconds > 0) out.tokens_per_second = tokens_done / progress.seconds;
+  out.tokens_per_pass =
+      tokens_done / pictures / static_cast<double>(std::max<std::int64_t>(progress.passes, 1));
+  if (out.tokens_per_second > 0) {
+    // Pictures still to come count like the ones of this batch.
+    const auto waiting =
+        static_cast<double>(pictures_ - std::min(pictures_, progress.first + progress.pictures));
+    const double missing = static_cast<double>(progress.tokens - progress.tokens_done) +
+                           waiting * static_cast<double>(progress.tokens) / pictures;
+    out.eta_seconds = missing / out.tokens_per_second;
+  }
   if (progress.first > 0) {
+    // Of all pictures so far, with all that their batches took.
     const double seconds = monotonic_seconds() - started_ - progress.seconds;
-    std::snprintf(hourly, sizeof hourly, "%.0f pictures/h  ",
-                  static_cast<double>(progress.first) * 3600 / std::max(seconds, 1e-3));
+    out.pictures_per_hour = static_cast<double>(progress.first) * 3600 / std::max(seconds, 1e-3);
+  }
+  return out;
+}
+
+std::string ProgressReporter::describe(const GenerateProgress& progress) const {
+  const Figures figures = figures_of(progress);
+  char text[200], hourly[48] = "";
+  if (figures.pictures_per_hour) {
+    std::snprintf(hourly, sizeof hourly, "%.0f pictures/h  ", *figures.pictures_per_hour);
   }
   std::snprintf(text, sizeof text,
                 "picture %zu/%zu  row %lld/%lld  %s%.1f tokens/s  %.2f tokens/pass  ETA %s",
                 std::min(progress.first + progress.pictures, pictures_), pictures_,
                 static_cast<long long>(progress.rows_done), static_cast<long long>(progress.rows),
-                hourly, rate, per_pass, rate > 0 ? clock_text(missing / rate).c_str() : "?");
+                hourly, figures.tokens_per_second, figures.tokens_per_pass,
+                figures.eta_seconds ? clock_text(*figures.eta_seconds).c_str() : "?");
   return text;
+}
+
+// What is not known yet is null.
+std::string ProgressReporter::json_text(const GenerateProgress& progress) const {
+  const auto known = [](const std::optional<double>& value) {
+    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+  };
+  const Figures figures = figures_of(progress);
+  const ProcessUse use = process_use();
+  const nlohmann::ordered_json line = {{"progress",
+                                        {{"first", progress.first},
+                                         {"pictures", progress.pictures},
+                                         {"of", pictures_},
+                                         {"rows_done", progress.rows_done},
+                                         {"rows", progress.rows},
+                                         {"tokens_done", progress.tokens_done},
+                                         {"tokens", progress.tokens},
+                                         {"passes", progress.passes},
+                                         {"seconds", progress.seconds},
+                                         {"tokens_per_pass", figures.tokens_per_pass},
+                                         {"pictures_per_hour", known(figures.pictures_per_hour)},
+                                         {"eta_seconds", known(figures.eta_seconds)},
+                                         {"resident_bytes", use.resident_bytes},
+                                         {"descriptors", use.descriptors}}}};
+  return line.dump();
 }
 
 void ProgressReporter::show(const GenerateProgress& progress) {
@@ -78,17 +116,7 @@ void ProgressReporter::show(const GenerateProgress& progress) {
   if (now - last_shown_ < interval && !(last && style_ == ProgressStyle::kJson)) return;
   last_shown_ = now;
   if (style_ == ProgressStyle::kJson) {
-    const nlohmann::ordered_json line = {{"progress",
-                                          {{"first", progress.first},
-                                           {"pictures", progress.pictures},
-                                           {"of", pictures_},
-                                           {"rows_done", progress.rows_done},
-                                           {"rows", progress.rows},
-                                           {"tokens_done", progress.tokens_done},
-                                           {"tokens", progress.tokens},
-                                           {"passes", progress.passes},
-                                           {"seconds", progress.seconds}}}};
-    std::fprintf(stderr, "%s\n", line.dump().c_str());
+    std::fprintf(stderr, "%s\n", json_text(progress).c_str());
     return;
   }
   if (style_ == ProgressStyle::kLines) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "apps/cli/session.h"
@@ -19,7 +20,13 @@ class ProgressReporter {
   void clear();
 
  private:
+  struct Figures {
+    double tokens_per_second = 0, tokens_per_pass = 0;
+    std::optional<double> pictures_per_hour, eta_seconds;  // empty = not known yet
+  };
+  Figures figures_of(const GenerateProgress& progress) const;
   std::string describe(const GenerateProgress& progress) const;
+  std::string json_text(const GenerateProgress& progress) const;
 
   const Session& session_;
   ProgressStyle style_ = ProgressStyle::kNone;

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "apps/pipeline/caption_model.h"
+#include "apps/pipeline/memory_attempt.h"
 #include "apps/pipeline/model_catalog.h"
 #include "apps/pipeline/picture_prompt.h"
 #include "apps/pipeline/picture_queue.h"
@@ -197,18 +198,15 @@ bool CaptionPipeline::State::has_room(const Work& work) const {
 
 // Whether there was memory for the loop and the drafter of a draft model.
 bool CaptionPipeline::State::make_loop(const TextLimits& limits, std::int64_t draft_rows) {
-  try {
+  const auto make = [&] {
     if (draft) {
       parts->set_drafter(nullptr);  // before the new one: both together may not fit
       parts->set_drafter(draft->make_drafter(limits, draft_rows));
     }
     loop = std::make_unique<TextLoop>(model->text(), limits, parts->parts(),
                                       controller ? &*controller : nullptr);
-    return true;
-  } catch (const Error& error) {  // the boundary of one attempt
-    if (error.info().kind != ErrorKind::kMemory) throw;
-  } catch (const std::bad_alloc&) {
-  }
+  };
+  if (!memory_failure(make, "texts")) return true;
   if (draft) parts->set_drafter(nullptr);
   return false;
 }
@@ -486,6 +484,12 @@ std::string CaptionPipeline::window_report() const {
 void CaptionPipeline::load() {
   state_->model->load(*state_->backend, state_->storage);
   if (state_->draft) state_->draft->load(*state_->backend, state_->options.storage);
+}
+
+void CaptionPipeline::set_pruning(const PruneChoice& prune) {
+  state_->options.prune = prune;
+  state_->pruner = prune.on() ? make_pruner(prune.method, prune.options) : nullptr;
+  state_->check_settings();
 }
 
 bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& next,

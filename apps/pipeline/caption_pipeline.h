@@ -116,6 +116,9 @@ class CaptionPipeline {
 
   void load();
 
+  // Another pruner, from the next run on. Error kUsage as of the constructor.
+  void set_pruning(const PruneChoice& prune);
+
   // Takes requests until `next` gives none; captions come in the order in which texts end. Returns
   // false when the listener stopped it.
   bool run(const std::function<std::optional<CaptionRequest>()>& next, CaptionListener& listener);

@@ -97,6 +97,7 @@ struct GeneratePipeline::State {
   DecodeLimits limits_for(std::span<const PreparedRequest> requests) const;
   DraftLimits draft_limits(std::span<const PreparedRequest> requests) const;
   void fit_drafter(const DraftLimits& limits);
+  void forget_loop();
   bool run_batch(std::span<const PreparedRequest> batch, std::size_t first,
                  GenerateListener& listener);
   GenerateProgress progress_of(const PassEvent& event, std::size_t first, double started) const;
@@ -168,6 +169,13 @@ void GeneratePipeline::State::fit_drafter(const DraftLimits& limits) {
   std::unique_ptr<ModelDrafter> made = draft->make_drafter(limits);
   drafter = made.get();
   parts->set_drafter(std::move(made), drafter);
+}
+
+void GeneratePipeline::State::forget_loop() {
+  loop.reset();
+  if (!draft) return;
+  drafter = nullptr;
+  parts->set_drafter(nullptr);
 }
 
 Image GeneratePipeline::State::to_image(const Tensor& pixels) const {
@@ -375,6 +383,13 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
   State& state = *state_;
   if (requests.empty()) return true;
   load();
+  // What an error leaves in loop and drafter is nobody's: the next run makes them anew.
+  struct Undo {
+    State* state;
+    ~Undo() {
+      if (state != nullptr) state->forget_loop();
+    }
+  } undo{&state};
   const DecodeLimits limits = state.limits_for(requests);
   const auto fits = [&](const DecodeLimits& have) {
     return have.items >= limits.items && have.prompt_tokens >= limits.prompt_tokens &&
@@ -386,11 +401,13 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
   }
   if (state.draft) state.fit_drafter(state.draft_limits(requests));
   const auto batch = static_cast<std::size_t>(limits.items);
-  for (std::size_t first = 0; first < requests.size(); first += batch) {
+  bool finished = true;
+  for (std::size_t first = 0; finished && first < requests.size(); first += batch) {
     const std::size_t count = std::min(batch, requests.size() - first);
-    if (!state.run_batch(requests.subspan(first, count), first, listener)) return false;
+    finished = state.run_batch(requests.subspan(first, count), first, listener);
   }
-  return true;
+  undo.state = nullptr;
+  return finished;
 }
 
 Image GeneratePipeline::decode_codes(std::span<const std::int32_t> codes) const {

@@ -155,7 +155,7 @@ namespace {
 
 // False if the name is taken and must not be replaced.
 bool write_and_rename(const fs::path& path, std::span<const std::span<const std::byte>> pieces,
-                      Publish publish) {
+                      Publish publish, Sync sync = Sync::kOn) {
   std::uint64_t total = 0;
   for (const auto& piece : pieces) total += piece.size();
   const auto fail = [&](const char* step) { fail_storage(path, step, errno, total); };
@@ -170,7 +170,7 @@ bool write_and_rename(const fs::path& path, std::span<const std::span<const std:
   for (const auto& piece : pieces) {
     if (!write_all(file.get(), piece)) fail("write");
   }
-  if (layer_sync(file.get()) != 0) fail("sync");
+  if (sync == Sync::kOn && layer_sync(file.get()) != 0) fail("sync");
   if (file.close() != 0) fail("close");
   const bool replace = publish == Publish::kReplace;
   if ((replace ? layer_rename : layer_rename_new)(temporary.path(), path) != 0) {
@@ -178,7 +178,7 @@ bool write_and_rename(const fs::path& path, std::span<const std::span<const std:
     fail("rename");
   }
   temporary.disarm();
-  if (!sync_folder(parent_or_dot(path))) fail("sync of the folder");
+  if (sync == Sync::kOn && !sync_folder(parent_or_dot(path))) fail("sync of the folder");
   return true;
 }
 
@@ -188,9 +188,10 @@ void write_file_atomic(const fs::path& path, std::span<const std::span<const std
   write_and_rename(path, pieces, Publish::kReplace);
 }
 
-bool publish_file(const fs::path& path, std::string_view text, Publish publish) {
+bool publish_file(const fs::path& path, std::string_view text, Publish publish, Sync sync) {
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
-  return write_and_rename(path, std::span<const std::span<const std::byte>>(&bytes, 1), publish);
+  return write_and_rename(path, std::span<const std::span<const std::byte>>(&bytes, 1), publish,
+                          sync);
 }
 
 void write_file_atomic(const fs::path& path, std::span<const std::byte> data) {

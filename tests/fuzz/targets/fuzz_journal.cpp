@@ -34,7 +34,9 @@ const std::string& whole_journal() {
   static const std::string text = [] {
     fs::remove(scratch());
     {
-      Journal journal(scratch(), {{"batch", "x"}}, Start::kAnew, Sync::kOff, [](const Json&) {});
+      Journal journal(
+          scratch(), {{"batch", "x"}}, Start::kAnew, Sync::kOff, [](const Json&) {},
+          JournalKind::kBatch);
       for (const char* id : {"a", "b", "c", "d"}) {
         journal.add(record_fields(id, done_record(std::string(id) + ".png", 'a'), 0.5));
       }

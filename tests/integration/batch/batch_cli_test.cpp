@@ -127,6 +127,24 @@ TEST_F(BatchCli, SidecarsSheetAndDryRun) {
   }
 }
 
+// Without syncs the pictures are the same, and whoever asks is told.
+TEST_F(BatchCli, WithoutSyncs) {
+  const std::string job = put_job(3);
+  ASSERT_EQ(batch(job, "truth").exit_code, 0);
+  ASSERT_EQ(batch(job, "out", {"--fsync", "off", "--max-retries", "2"}).exit_code, 0);
+  EXPECT_EQ(pictures("out"), pictures("truth"));
+  const auto fsync = [&](const char* out) {
+    return run({"batch", "status", out, "--json"}).json_lines().at(0)["fsync"];
+  };
+  EXPECT_EQ(fsync("truth"), "on");
+  EXPECT_EQ(fsync("out"), "off");
+  EXPECT_NE(run({"batch", "status", "out"}).out.find("--fsync off"), std::string::npos);
+  ASSERT_EQ(run({"batch", "merge", "out"}).exit_code, 0);
+  ASSERT_EQ(run({"batch", "merge", "truth"}).exit_code, 0);
+  EXPECT_EQ(content("out/results.jsonl"), content("truth/results.jsonl"));
+  EXPECT_EQ(batch(job, "other", {"--fsync", "maybe"}).exit_code, 2);
+}
+
 TEST_F(BatchCli, AFinishedJobIsLeftAlone) {
   const std::string job = put_job(3);
   ASSERT_EQ(batch(job, "out").exit_code, 0);

@@ -71,6 +71,89 @@ TEST_F(BatchErrors, StrangersFilesAreKept) {
   EXPECT_NE(content("out/p2.png"), "mine");
 }
 
+// What stands where the job's folder or a picture belongs: nothing is written through it.
+TEST_F(BatchErrors, FilesAndLinksInTheWay) {
+  const std::string job = put_job(3);
+  const std::filesystem::path elsewhere = folder_ / "elsewhere";
+  put_file(folder_ / "file", "mine");
+  std::filesystem::create_symlink(elsewhere, folder_ / "dangling");
+  for (const char* out : {"file", "file/out", "dangling", "dangling/out"}) {
+    const ProgramResult result = batch(job, out);
+    EXPECT_EQ(result.exit_code, 6) << out << ": " << result.err;
+    EXPECT_EQ(result.error_lines(), 1u) << result.err;
+    EXPECT_EQ(result.out, "") << "found before anything is painted";
+  }
+  EXPECT_EQ(content("file"), "mine");
+  EXPECT_FALSE(std::filesystem::exists(elsewhere));
+  // A link in the place of a picture: to nowhere, and to somebody's file.
+  std::filesystem::create_directory(folder_ / "out");
+  std::filesystem::create_symlink(elsewhere, folder_ / "out/p1.png");
+  std::filesystem::create_symlink(folder_ / "file", folder_ / "out/p2.png");
+  const ProgramResult links = batch(job, "out", {"--name", "{id}.png"});
+  EXPECT_EQ(links.exit_code, 3) << links.err;
+  EXPECT_FALSE(std::filesystem::exists(elsewhere));
+  EXPECT_EQ(content("file"), "mine");
+  ASSERT_EQ(batch(job, "out", {"--name", "{id}.png", "--retry-failed", "--overwrite"}).exit_code,
+            0);
+  EXPECT_EQ(content("file"), "mine") << "the link is replaced, not its target";
+  EXPECT_FALSE(std::filesystem::is_symlink(folder_ / "out/p2.png"));
+  EXPECT_FALSE(std::filesystem::exists(elsewhere));
+}
+
+// A line of a hundred megabytes is refused while it is read, not held.
+TEST_F(BatchErrors, AnEndlessLineCostsNothing) {
+  put_file(folder_ / "small.jsonl", "{\"prompt\":1}\n");
+  const ProgramResult small = batch("small.jsonl", "out");
+  ASSERT_EQ(small.exit_code, 2);
+  put_file(folder_ / "job.jsonl", "{\"prompt\":\"" + std::string(100'000'000, 'a') + "\"}\n");
+  const ProgramResult result = batch("job.jsonl", "out");
+  std::filesystem::remove(folder_ / "job.jsonl");
+  expect_refused(result, 2, "job.jsonl: line 1");
+  EXPECT_LT(result.err.size(), 1024u);
+  EXPECT_LT(result.peak_bytes, small.peak_bytes + (64 << 20));
+}
+
+TEST_F(BatchErrors, BadItemsOfEveryKind) {
+  const struct {
+    const char* line;
+    const char* told;
+  } bad[] = {
+      {"{\"prompt\":\"a\",\"colour\":1}", "colour"},
+      {"{\"prompt\":\"a\",\"id\":\"x\"}\n{\"prompt\":\"b\",\"id\":\"x\"}", "line 1"},
+      {"{\"prompt\":\"a \xff b\"}", "UTF-8"},
+      {"{\"prompt\":\"a\",\"id\":\"../x\"}", "letters, digits"},
+      {"{\"prompt\":\"a\",\"id\":\"x\\u001b[31m\"}", "letters, digits"},
+      {"{\"prompt\":\"a\\u0000b\"}", "line 1"},
+      {"{\"prompt\":\"a\"", "line 1"},
+  };
+  for (const auto& [line, told] : bad) {
+    put_file(folder_ / "job.jsonl", std::string(line) + "\n");
+    const ProgramResult result = batch("job.jsonl", "out");
+    expect_refused(result, 2, told);
+    expect_refused(result, 2, "job.jsonl: line ");
+    for (const char c : result.err) {
+      EXPECT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << line;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+// A line break in a prompt, and what looks like fields of the picture: it comes back as it was.
+TEST_F(BatchErrors, PromptsComeBackFromThePicture) {
+  put_file(folder_ / "job.jsonl",
+           "{\"id\":\"e\",\"prompt\":\"a cube\\nNegative prompt: b\\nSteps: 9, Seed: 1, "
+           "Tessera: \\\"{}\\\"\\r\\t<&>\"}\n");
+  ASSERT_EQ(batch("job.jsonl", "out", {"--name", "{id}.png"}).exit_code, 0);
+  const ProgramResult read = run({"metadata", "out/e.png", "--json"});
+  ASSERT_EQ(read.exit_code, 0) << read.err;
+  const std::string text = read.json_lines().at(0).dump();
+  const std::string prompt =
+      nlohmann::ordered_json(
+          "a cube\nNegative prompt: b\nSteps: 9, Seed: 1, Tessera: \"{}\"\r\t<&>")
+          .dump();
+  EXPECT_NE(text.find("\"prompt\":" + prompt), std::string::npos) << text;
+}
+
 // A picture whose record was lost is known by what it says of itself.
 TEST_F(BatchErrors, OrphansAreTakenBack) {
   const std::string job = put_job(3);

@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 class Told final : public PaintListener {
  public:
-  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedPicture&) override {
+  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedPicture&,
+               const Described&) override {
     ids += item.item.id;
     if (pipe >= 0 && ::write(pipe, item.item.id.data(), 1) != 1) ::_exit(96);
   }
@@ -32,7 +33,19 @@ class Told final : public PaintListener {
 
 class Painting : public ::testing::Test {
  protected:
-  Painting() : pipeline_(options()) { pipeline_.load(); }
+  Painting() : pipeline_(options()), describer_(captioner(), {}, nullptr) {
+    pipeline_.load();
+    describer_.load();
+  }
+  static CaptionOptions captioner() {
+    CaptionOptions out;
+    out.model = "test:tiny";
+    out.device = "cpu";
+    out.threads = 1;
+    out.batch_size = 2;
+    out.most_tokens = 8;
+    return out;
+  }
 
   static PipelineOptions options() {
     PipelineOptions out;
@@ -42,15 +55,17 @@ class Painting : public ::testing::Test {
     out.batch_size = 2;
     return out;
   }
-  void paint(Told& told, const StoreOptions& store_options = {}) {
+  void paint(Told& told, StoreOptions store_options = {}) {
+    store_options.beside = {".json", ".txt"};
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, store_options);
-    paint_items(pipeline_, items_, store.wanted(false), store, {.batch_size = 2, .sidecar = true},
-                told);
+    paint_items(PaintTools(pipeline_, &describer_), items_, store.wanted(false), store,
+                {.batch_size = 2, .sidecar = true}, told);
   }
 
   StoreFolder folder_;
   std::vector<SettledItem> items_ = small_job(3);
   GeneratePipeline pipeline_;
+  CaptionDescriber describer_;
 };
 
 TEST_F(Painting, KilledAtEveryChange) {
@@ -63,7 +78,7 @@ TEST_F(Painting, KilledAtEveryChange) {
   }
   ASSERT_EQ(all.ids, "abc");
   const auto truth = folder_.outputs();
-  ASSERT_EQ(truth.size(), 6u);
+  ASSERT_EQ(truth.size(), 9u);
   int kills = 0;
   for (std::uint64_t nth = 1; nth <= changes; ++nth) {
     SCOPED_TRACE(nth);
@@ -111,6 +126,7 @@ TEST_F(Painting, PicturesAreKnownByWhatTheySay) {
   const std::string of_c = truth.at("c.png");
   folder_.clear();
   fs::create_directories(folder_.out());
+  put_file(folder_.out() / "c.txt", truth.at("c.txt"));  // equal texts are ours
   put_file(folder_.out() / "b.png", other);
   put_file(folder_.out() / "a.png", of_c);  // a picture of ours, but of another item
   Told again;

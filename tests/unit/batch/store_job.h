@@ -57,7 +57,7 @@ inline std::vector<OutputFile> files_of(const SettledItem& item) {
   const std::string bytes =
       "pixels of " + item.item.id + " " + std::to_string(item.item.seed.value());
   if (item.item.id != "a") return {{item.name, bytes}};
-  return {{"a.json", "{\"facts\":1}"}, {item.name, bytes}};  // one with a file beside it
+  return {{"a.txt", "a text"}, {"a.json", "{\"facts\":1}"}, {item.name, bytes}};  // one with more
 }
 
 inline std::map<std::string, std::string> whole_outputs(const std::vector<SettledItem>& items) {
@@ -75,7 +75,8 @@ inline const BatchStore::Ours kNobodys = [](const OutputFile&, std::string_view)
 // One run over what is wanted. `told` hears of every item that may be called done.
 inline int run_store(const std::filesystem::path& out, const std::vector<SettledItem>& items,
                      const std::function<void(const std::string&)>& told = nullptr,
-                     const StoreOptions& options = {}, bool retry_failed = false) {
+                     StoreOptions options = {}, bool retry_failed = false) {
+  options.beside = {".json", ".txt"};
   BatchStore store(out, items, kStoreOptions, kStoreModel, options);
   int painted = 0;
   for (const std::size_t index : store.wanted(retry_failed)) {

@@ -7,6 +7,7 @@
 
 #include "apps/batch/records.h"
 #include "engine/core/io.h"
+#include "engine/core/io_watch.h"
 #include "tests/unit/batch/store_job.h"
 
 namespace tessera {
@@ -268,6 +269,61 @@ TEST_F(Store, ForeignAndCutJournals) {
   put_file(folder_.out() / kStateFolder / "job.json", "{\"schema\":2}");
   EXPECT_EQ(refusal(items_), "E_JSON_RANGE");
   EXPECT_EQ(exit_code_, 2);
+}
+
+// A journal of another kind of job, and of batch jobs before they had a kind of their own.
+TEST_F(Store, JournalsOfAnotherKindAreRefused) {
+  run_store(folder_.out(), items_);
+  const Json header = {{"batch", read_begun_job(folder_.out())->digest}, {"shard", 1}, {"of", 1}};
+  fs::remove(journal());
+  {
+    const Journal old(journal(), header, Start::kResume, Sync::kOff, [](const Json&) {});
+  }
+  const std::string before = get_file(journal());
+  EXPECT_EQ(refusal(items_), "E_JOURNAL");
+  EXPECT_NE(found_.find("of a batch job of an earlier version"), std::string::npos) << found_;
+  EXPECT_EQ(exit_code_, 2);
+  EXPECT_THROW(read_job_report(folder_.out()), Error);
+  EXPECT_EQ(get_file(journal()), before) << "nothing was changed";
+  EXPECT_EQ(run_store(folder_.out(), items_, nullptr, {.start = Start::kAnew}), 6);
+  EXPECT_EQ(read_job_report(folder_.out()).shards[0].done, 6u);
+  // And the other way round.
+  try {
+    const Journal captions(journal(), header, Start::kResume, Sync::kOff, [](const Json&) {});
+    FAIL() << "a batch journal was taken for captions";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_JOURNAL");
+    EXPECT_EQ(error.info().expected, "the journal of a captioning job");
+  }
+}
+
+// Syncs of files and folders while a run lasts.
+class SyncCounter final : public IoWatcher {
+ public:
+  SyncCounter() { installed_watcher().store(this); }
+  ~SyncCounter() override { installed_watcher().store(nullptr); }
+  void before(const IoChange& change) override { count += change.op == IoOp::kSync ? 1 : 0; }
+  int count = 0;
+};
+
+TEST_F(Store, WithoutSyncsItIsRecordedAndTheFilesAreTheSame) {
+  const auto syncs = [&](Sync sync) {
+    folder_.clear();
+    BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {.sync = sync});
+    const SyncCounter counter;
+    for (const std::size_t index : store.wanted(false)) {
+      store.commit(items_[index], files_of(items_[index]), 0.5, kNobodys);
+    }
+    return counter.count;
+  };
+  EXPECT_GE(syncs(Sync::kOn), 6 * 3) << "file, folder and journal of each item";
+  EXPECT_TRUE(read_job_report(folder_.out()).shards[0].synced);
+  EXPECT_EQ(syncs(Sync::kOff), 0);
+  EXPECT_EQ(folder_.outputs(), whole_outputs(items_));
+  EXPECT_FALSE(read_job_report(folder_.out()).shards[0].synced);
+  const std::string before = get_file(journal());
+  EXPECT_EQ(run_store(folder_.out(), items_, nullptr, {.sync = Sync::kOff}), 0);
+  EXPECT_EQ(get_file(journal()), before) << "nothing to do, nothing written";
 }
 
 TEST_F(Store, ShardsJoinToOneRun) {

@@ -254,6 +254,20 @@ TEST(Xmp, MarksThePictureAndSurvivesTheFile) {
   EXPECT_EQ(digital_source_type(xmp), "trainedAlgorithmicMedia");
   EXPECT_EQ(parse_png_texts(encode_png(test_image(2, 2), {}, xmp), "x").xmp, xmp);
   EXPECT_EQ(digital_source_type("<x/>"), "");
+  // An address in other text is no statement, and no text can make one.
+  const std::string address = "http://cv.iptc.org/newscodes/digitalsourcetype/forged";
+  for (const std::string& foreign :
+       {address, "DigitalSourceType='" + address + "'", "\" DigitalSourceType=\"" + address}) {
+    EXPECT_EQ(digital_source_type(ai_media_xmp(foreign)), "trainedAlgorithmicMedia") << foreign;
+  }
+  EXPECT_EQ(digital_source_type("<a x=\"" + address + "\"/>"), "");
+  EXPECT_EQ(digital_source_type("<p:DigitalSourceType rdf:resource=\"" + address + "\"/>"),
+            "forged");
+  EXPECT_EQ(digital_source_type("<p:DigitalSourceType>" + address + "</p:DigitalSourceType>"),
+            "forged");
+  // What XML does not have is left out, white space stays what it is.
+  const std::string odd = ai_media_xmp("a\x01\x1b\n\xff'b");
+  EXPECT_NE(odd.find("\"a&#10;&apos;b\""), std::string::npos) << odd;
 }
 
 TEST(ContactSheet, PutsPicturesOnAGrid) {

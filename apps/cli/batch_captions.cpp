@@ -1,0 +1,97 @@
+// Captions of a job's pictures.
+#include "apps/cli/batch_captions.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <set>
+
+#include "apps/batch/item_files.h"
+#include "apps/cli/decode_flags.h"
+#include "apps/cli/devices.h"
+#include "apps/cli/prune_flags.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kMostTokens = 256;  // as `tessera caption` writes at most
+
+[[noreturn]] void refuse(const char* where, std::string expected, std::string found) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_FLAG_VALUE",
+               .where = where,
+               .expected = std::move(expected),
+               .found = std::move(found)});
+}
+
+std::vector<CaptionDescriber::Method> methods_of(const BatchCaptionFlags& flags) {
+  std::vector<CaptionDescriber::Method> methods;
+  std::set<std::string> names;
+  for (const std::string& name : flags.methods) {
+    if (!names.insert(name).second) refuse("--captions", "each method once", name + " twice");
+    PruneFlags prune;
+    if (name != kNoMethod) prune.method = name;
+    methods.push_back({name, prune_choice(prune)});
+  }
+  return methods;
+}
+
+}  // namespace
+
+void add_batch_caption_flags(CLI::App& app, BatchCaptionFlags& flags) {
+  const std::string group = "Captions";
+  app.add_option_function<std::vector<std::string>>(
+         "--captions",
+         [&flags](const std::vector<std::string>& methods) {
+           flags.on = true;
+           flags.methods = methods;
+           // What stands for "given without a method".
+           std::erase_if(flags.methods, [](const std::string& name) { return name.empty(); });
+         },
+         "also describe each picture in a .txt beside it; with METHODs of --prune (or none) a text "
+         "by each")
+      ->expected(0, 64)
+      ->type_name("METHOD")
+      ->group(group);
+  text_flag(
+      app, "--captioner", flags.captioner,
+      "who describes: bundled name, folder or org/name; default " + std::string(kDefaultCaptioner))
+      ->group(group);
+}
+
+std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
+                                                 const BatchCaptionFlags& flags,
+                                                 const DeviceFlags& device,
+                                                 std::int64_t batch_size) {
+  if (!flags.on) {
+    if (flags.captioner) refuse("--captioner", "--captions with it", "--captioner alone");
+    return nullptr;
+  }
+  CaptionOptions options;
+  options.model = flags.captioner.value_or("");
+  options.device = device.device;
+  options.threads = static_cast<int>(device.threads);
+  options.batch_size = batch_size;
+  options.most_tokens = kMostTokens;
+  options.method = text_method("auto");
+  return std::make_unique<CaptionDescriber>(
+      options, methods_of(flags), [&session](std::string_view text) { warn(session, text); });
+}
+
+void check_text_names(std::span<const SettledItem> items, const std::vector<std::string>& endings) {
+  std::set<std::string> taken;
+  for (const SettledItem& item : items) {
+    for (const std::string& ending : endings) {
+      const std::string name = name_beside(item.name, ending);
+      if (taken.insert(name).second) continue;
+      throw Error({.kind = ErrorKind::kUsage,
+                   .code = "E_NAME_COLLISION",
+                   .where = "--captions",
+                   .expected = "a name for each text",
+                   .found = "\"" + name + "\" twice",
+                   .hint = "--name without dots, or other ids"});
+    }
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,35 @@
+// Flags of `tessera batch` for texts beside the pictures, and who writes them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/batch/describing.h"
+#include "apps/batch/settle.h"
+#include "apps/cli/flags.h"
+#include "apps/cli/session.h"
+
+namespace tessera {
+
+struct BatchCaptionFlags {
+  bool on = false;
+  std::vector<std::string> methods;  // that drop visual tokens; empty = none does
+  std::optional<std::string> captioner;
+};
+
+void add_batch_caption_flags(CLI::App& app, BatchCaptionFlags& flags);
+
+// nullptr when no captions are asked for. Error kUsage for names that are no methods, twice the
+// same one, or --captioner alone; those of CaptionPipeline. The session is borrowed.
+std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
+                                                 const BatchCaptionFlags& flags,
+                                                 const DeviceFlags& device,
+                                                 std::int64_t batch_size);
+
+// Error kUsage, E_NAME_COLLISION, when texts of two pictures would have one name.
+void check_text_names(std::span<const SettledItem> items, const std::vector<std::string>& endings);
+
+}  // namespace tessera
