@@ -105,6 +105,8 @@ struct GeneratePipeline::State {
   void hand_out(const PreparedRequest& request, DecodeResult& result, GeneratedPicture& picture,
                 GenerateListener& listener) const;
   Image to_image(const Tensor& pixels) const;
+  void tell_traces(const PassEvent& event, const GenerateProgress& progress,
+                   std::vector<TokenMark>& grid, GenerateListener& listener) const;
   int rows() const { return static_cast<int>(opened.spec.model.grid_rows); }
   int cols() const { return static_cast<int>(opened.spec.model.grid_cols); }
   // Whole rows of codes among the first `tokens` tokens of a stream.
@@ -192,6 +194,25 @@ GenerateProgress GeneratePipeline::State::progress_of(const PassEvent& event, st
   return progress;
 }
 
+// Marks by place in the grid; `grid` is room that is kept from pass to pass.
+void GeneratePipeline::State::tell_traces(const PassEvent& event, const GenerateProgress& progress,
+                                          std::vector<TokenMark>& grid,
+                                          GenerateListener& listener) const {
+  const std::size_t cells = aids.grammar.cells();
+  grid.resize(cells * event.items.size());
+  std::vector<PictureTrace> traces;
+  for (std::size_t i = 0; i < event.items.size(); ++i) {
+    const DecodeResult& item = event.items[i];
+    const std::span<TokenMark> own = std::span(grid).subspan(i * cells, cells);
+    for (std::size_t at = 0; at < item.trace.marks.size(); ++at) {
+      if (const auto cell = aids.grammar.cell(at)) own[*cell] = item.trace.marks[at];
+    }
+    traces.push_back({progress.first + i, static_cast<std::int64_t>(item.tokens.size()),
+                      item.passes, own, item.trace.committed});
+  }
+  listener.on_trace(progress, traces);
+}
+
 void GeneratePipeline::State::preview(const PassEvent& event, const GenerateProgress& progress,
                                       GenerateListener& listener) const {
   std::vector<Image> images;
@@ -230,7 +251,12 @@ void GeneratePipeline::State::hand_out(const PreparedRequest& request, DecodeRes
 bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, std::size_t first,
                                         GenerateListener& listener) {
   std::vector<DecodeItem> items;
-  for (const PreparedRequest& request : batch) items.push_back(request.item);
+  const bool traced = listener.wants_trace();
+  std::vector<TokenMark> grid;
+  for (const PreparedRequest& request : batch) {
+    items.push_back(request.item);
+    items.back().traced = traced;
+  }
   const double started = monotonic_seconds();
   std::int64_t shown_rows = 0;
   Flow flow = Flow::kContinue;
@@ -242,6 +268,7 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
       times.judge += event.times.judge;
     }
     const GenerateProgress progress = progress_of(event, first, started);
+    if (traced) tell_traces(event, progress, grid, listener);
     flow = listener.on_progress(progress);
     const std::int64_t interval = listener.preview_rows();
     const bool due = interval > 0 && progress.rows_done >= shown_rows + interval &&
