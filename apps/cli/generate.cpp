@@ -1,10 +1,6 @@
 // `tessera generate`: pictures from a prompt, a file of prompts, or the record of an earlier
 // picture.
-#include <sys/random.h>
-
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -19,6 +15,7 @@
 #include "apps/pipeline/metadata.h"
 #include "apps/pipeline/output_names.h"
 #include "apps/pipeline/sha256.h"
+#include "apps/studio/settings.h"
 #include "engine/core/io.h"
 #include "vision/image/png.h"
 
@@ -103,19 +100,6 @@ std::vector<std::string> prompts_of(const GenerateFlags& flags) {
     refuse("E_FLAG_MISSING", "--prompt", "a text, --prompt-file or --from-image", "none of them");
   }
   return {*flags.prompt};
-}
-
-std::uint64_t random_seed() {
-  std::uint64_t bits = 0;
-  if (getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) {
-    throw Error({.kind = ErrorKind::kGeneral,
-                 .code = "E_RANDOM",
-                 .where = "getrandom",
-                 .expected = "8 random bytes",
-                 .found = std::strerror(errno)});
-  }
-  // 32 bits are easy to read and type, and enough to be different.
-  return bits & 0xffffffffu;
 }
 
 PipelineOptions pipeline_options(const GenerateFlags& flags) {
