@@ -106,6 +106,8 @@ struct GeneratePipeline::State {
   void hand_out(const PreparedRequest& request, DecodeResult& result, GeneratedPicture& picture,
                 GenerateListener& listener) const;
   Image to_image(const Tensor& pixels) const;
+  void tell_traces(const PassEvent& event, const GenerateProgress& progress,
+                   std::vector<TokenMark>& grid, GenerateListener& listener) const;
   int rows() const { return static_cast<int>(opened.spec.model.grid_rows); }
   int cols() const { return static_cast<int>(opened.spec.model.grid_cols); }
   // Whole rows of codes among the first `tokens` tokens of a stream.
@@ -127,6 +129,7 @@ struct GeneratePipeline::State {
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
   std::unique_ptr<DraftModel> draft;
   std::optional<WindowController> controller;  // keeps what it learned from batch to batch
+  Between between;
 };
 
 DecodeLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest> requests) const {
@@ -200,6 +203,25 @@ GenerateProgress GeneratePipeline::State::progress_of(const PassEvent& event, st
   return progress;
 }
 
+// Marks by place in the grid; `grid` is room that is kept from pass to pass.
+void GeneratePipeline::State::tell_traces(const PassEvent& event, const GenerateProgress& progress,
+                                          std::vector<TokenMark>& grid,
+                                          GenerateListener& listener) const {
+  const std::size_t cells = aids.grammar.cells();
+  grid.resize(cells * event.items.size());
+  std::vector<PictureTrace> traces;
+  for (std::size_t i = 0; i < event.items.size(); ++i) {
+    const DecodeResult& item = event.items[i];
+    const std::span<TokenMark> own = std::span(grid).subspan(i * cells, cells);
+    for (std::size_t at = 0; at < item.trace.marks.size(); ++at) {
+      if (const auto cell = aids.grammar.cell(at)) own[*cell] = item.trace.marks[at];
+    }
+    traces.push_back({progress.first + i, static_cast<std::int64_t>(item.tokens.size()),
+                      item.passes, rows_among(item.tokens.size()), own, item.trace.committed});
+  }
+  listener.on_trace(progress, traces);
+}
+
 void GeneratePipeline::State::preview(const PassEvent& event, const GenerateProgress& progress,
                                       GenerateListener& listener) const {
   std::vector<Image> images;
@@ -238,7 +260,12 @@ void GeneratePipeline::State::hand_out(const PreparedRequest& request, DecodeRes
 bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, std::size_t first,
                                         GenerateListener& listener) {
   std::vector<DecodeItem> items;
-  for (const PreparedRequest& request : batch) items.push_back(request.item);
+  const bool traced = listener.wants_trace();
+  std::vector<TokenMark> grid;
+  for (const PreparedRequest& request : batch) {
+    items.push_back(request.item);
+    items.back().traced = traced;
+  }
   const double started = monotonic_seconds();
   std::int64_t shown_rows = 0;
   Flow flow = Flow::kContinue;
@@ -252,6 +279,7 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
       times.judge += event.times.judge;
     }
     const GenerateProgress progress = progress_of(event, first, started);
+    if (traced) tell_traces(event, progress, grid, listener);
     flow = listener.on_progress(progress);
     const std::int64_t interval = listener.preview_rows();
     const bool due = interval > 0 && progress.rows_done >= shown_rows + interval &&
@@ -379,6 +407,8 @@ void GeneratePipeline::load() {
   opened.source.reset();
 }
 
+void GeneratePipeline::listen_in(Between between) { state_->between = std::move(between); }
+
 bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateListener& listener) {
   State& state = *state_;
   if (requests.empty()) return true;
@@ -390,6 +420,8 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
       if (state != nullptr) state->forget_loop();
     }
   } undo{&state};
+  const auto between = state.between ? state.between(listener, requests) : nullptr;
+  GenerateListener& told = between ? *between : listener;
   const DecodeLimits limits = state.limits_for(requests);
   const auto fits = [&](const DecodeLimits& have) {
     return have.items >= limits.items && have.prompt_tokens >= limits.prompt_tokens &&
@@ -404,7 +436,7 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
   bool finished = true;
   for (std::size_t first = 0; finished && first < requests.size(); first += batch) {
     const std::size_t count = std::min(batch, requests.size() - first);
-    finished = state.run_batch(requests.subspan(first, count), first, listener);
+    finished = state.run_batch(requests.subspan(first, count), first, told);
   }
   undo.state = nullptr;
   return finished;

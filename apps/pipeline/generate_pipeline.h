@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,6 +31,7 @@ class VqTokenizer;
 struct SamplingChoice {
   std::optional<double> guidance, temperature, top_p, min_p, typical;
   std::optional<std::int64_t> top_k;
+  bool operator==(const SamplingChoice&) const = default;
 };
 LawSettings settle_sampling(const SamplingChoice& choice, const SamplingDefaults& preset);
 
@@ -88,12 +90,25 @@ struct GenerateProgress {
   double seconds = 0;  // since the batch began
 };
 
+// The fate of every code of a picture so far. The spans live during the call only.
+struct PictureTrace {
+  std::size_t index = 0;                    // of the request
+  std::int64_t tokens = 0, passes = 0;      // that stand in order, so far
+  std::int64_t rows_done = 0;               // whole rows of codes
+  std::span<const TokenMark> marks;         // [grid rows * columns], row by row
+  std::span<const std::int32_t> committed;  // tokens by pass, from pass 1; control ids count
+};
+
 // What a caller may listen to. Called on the thread that runs the pipeline.
 class GenerateListener {
  public:
   virtual ~GenerateListener() = default;
   // After each pass. kStop ends the run after this pass.
   virtual Flow on_progress(const GenerateProgress&) { return Flow::kContinue; }
+  // Whether on_trace() is called; asked when a batch begins.
+  virtual bool wants_trace() const { return false; }
+  // After each pass, before on_progress(): the pictures of the running batch.
+  virtual void on_trace(const GenerateProgress&, std::span<const PictureTrace>) {}
   // Token rows between two previews; 0 = none.
   virtual std::int64_t preview_rows() const { return 0; }
   // The pictures of the running batch so far, rows to come in their mean colour.
@@ -130,6 +145,12 @@ class GeneratePipeline {
 
   // Reads the weights (once; run() calls it if need be). Error kModel, kMemory.
   void load();
+
+  // Puts a listener of the caller's making between every run() and whom it tells, for instance to
+  // show pictures elsewhere too. It lives as long as the run.
+  using Between = std::function<std::unique_ptr<GenerateListener>(
+      GenerateListener& told, std::span<const PreparedRequest> requests)>;
+  void listen_in(Between between);
 
   // Paints all requests in order, options.batch_size at once. Returns false when the listener
   // stopped it.

@@ -14,20 +14,13 @@
 #include "apps/pipeline/model_catalog.h"
 #include "apps/studio/command.h"
 #include "engine/core/error.h"
+#include "engine/decoding/trace.h"
 #include "vision/image/image.h"
 
 namespace tessera {
 
 // kLoading: the model's weights are read, or another model's are let go.
 enum class PaintState : std::uint8_t { kQueued, kLoading, kPainting, kDone, kStopped, kFailed };
-
-// What is known of a token of the grid. id -1: it does not stand yet, the rest means nothing.
-struct TokenMark {
-  std::int32_t id = -1;   // of the codebook
-  std::int32_t pass = 0;  // forward pass that froze it, from 1
-  float probability = 0;  // in the row it was judged by, behind guidance and truncation
-  float entropy = 0;      // of that row, nats
-};
 
 struct Painting {
   std::uint64_t number = 0;  // counts up; the same picture keeps it for ever
@@ -36,7 +29,8 @@ struct Painting {
   PictureFacts facts;                            // settled; tokens and passes grow
   std::shared_ptr<const Image> image;            // whole, or so far; null before the first row
   std::int64_t grid_rows = 0, grid_columns = 0;  // tokens
-  std::int64_t rows_done = 0;                    // whole rows of tokens that image shows
+  std::int64_t rows_done = 0;                    // whole rows of tokens that stand
+  std::int64_t image_rows = 0;                   // of them, those that image shows
   // [grid_rows * grid_columns] row by row; null where nobody told (another program's picture).
   std::shared_ptr<const std::vector<TokenMark>> marks;
   // Tokens that came to stand in each pass, from pass 1.
@@ -45,6 +39,9 @@ struct Painting {
   double seconds_left = 0;  // while painting; 0 = not known yet
   double tokens_per_second = 0;
   double acceptance = 0;       // guesses accepted / tested, 0..1, when done
+  double preview_seconds = 0;  // of seconds, what images while painting cost
+  // Passes that ended between the wish to stop and the end; -1 = nobody wished it.
+  std::int64_t passes_after_stop = -1;
   std::filesystem::path file;  // once saved; a stopped picture's partial is saved too
   std::string from;            // who sent it, for pictures that another program paints
   ErrorInfo error;             // kFailed
@@ -127,9 +124,10 @@ struct Snapshot {
     }
     return nullptr;
   }
-  // The one that is loading or painting.
+  // The one that is loading or painting here; other programs' pictures do not count.
   const Painting* running() const {
     for (const Painting& one : paintings) {
+      if (!one.from.empty()) continue;
       if (one.state == PaintState::kLoading || one.state == PaintState::kPainting) return &one;
     }
     return nullptr;

@@ -87,7 +87,7 @@ class ChainSequence final : public PictureSequence<Real, Random> {
     } else {
       redraft(raw, before, depth, count);
     }
-    meters_.count_pass(tokens_.size() - before);
+    this->count_pass(tokens_.size() - before);
   }
 
   std::span<const std::int32_t> kept_rows() const override { return {row_numbers_.data(), kept_}; }

@@ -115,6 +115,10 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts
     slots[i].sequence =
         make_sequence(item.law, model.config().grammar(), static_cast<std::size_t>(limits.window),
                       parts, KeyedRandom(item.seed, item.item), i);
+    if (item.traced) {
+      results[i].trace.start(static_cast<std::size_t>(model.image_token_count()));
+      slots[i].sequence->trace_to(&results[i].trace);
+    }
     results[i].tokens.reserve(static_cast<std::size_t>(model.image_token_count()));
     for (int branch = 0; branch < static_cast<int>(branches); ++branch) {
       pass.cache().truncate(sequence_of(i, branch), 0);

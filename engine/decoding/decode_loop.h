@@ -13,6 +13,7 @@
 #include "engine/core/function_ref.h"
 #include "engine/decoding/pass_shape.h"
 #include "engine/decoding/sequence_parts.h"
+#include "engine/decoding/trace.h"
 #include "engine/decoding/window_controller.h"
 #include "engine/model/image_model.h"
 #include "engine/sampling/law.h"
@@ -26,6 +27,7 @@ struct DecodeItem {
   LawSettings law;
   std::uint64_t seed = 0;
   std::uint64_t item = 0;  // second half of the noise key
+  bool traced = false;     // its result gets a trace
 };
 
 enum class DecodeStatus : std::uint8_t { kRunning, kDone, kStopped, kFailed };
@@ -35,6 +37,7 @@ struct DecodeResult {
   std::vector<std::int32_t> tokens;  // of the stream, in its order; all of them when kDone
   std::int64_t passes = 0;           // forward passes this item took part in
   DecodeMeters meters;               // when the run is over
+  DecodeTrace trace;                 // of traced items, after every pass
   ErrorInfo error;                   // kFailed: what was wrong, with the token's position
 };
 

@@ -31,6 +31,7 @@ struct DecodeMethod {
   std::int64_t row_lead = 0;  // rows side by side: codes by which one leads the next; 0 = off
   double tv_budget = 0;  // most total variation of a picture's law from the target's; 0 = no bound
 
+  bool operator==(const DecodeMethod&) const = default;
   PassShape shape() const {
     if (row_lead > 0) return PassShape::kRows;
     return tree == "none" ? PassShape::kLine : PassShape::kTree;

@@ -17,6 +17,11 @@
 
 namespace tessera {
 
+// What its row says of a token.
+struct TokenFigures {
+  double probability = 0, entropy = 0;  // nats
+};
+
 struct DecodeMeters {
   static constexpr double kSuspectZ = 4.0;
   static constexpr double kCriticalPit = 1.36;  // 5 % of sound pictures
@@ -42,7 +47,7 @@ struct DecodeMeters {
 
   // A token that stands and its row. `uniform` in (0, 1) places it in its interval.
   template <typename Real>
-  void count_token(const TargetRow<Real>& row, std::int32_t token, double uniform);
+  TokenFigures count_token(const TargetRow<Real>& row, std::int32_t token, double uniform);
   template <typename Real>
   void count_test(std::size_t depth, const Judgement<Real>& judgement);
   void count_pass(std::size_t committed);
@@ -51,7 +56,8 @@ struct DecodeMeters {
 };
 
 template <typename Real>
-void DecodeMeters::count_token(const TargetRow<Real>& row, std::int32_t token, double uniform) {
+TokenFigures DecodeMeters::count_token(const TargetRow<Real>& row, std::int32_t token,
+                                       double uniform) {
   const std::span<const std::int32_t> ids = row.logits.support;
   const std::span<const Real> logits = row.logits.logits;
   const Real own = row.probs[static_cast<std::size_t>(token)];
@@ -76,6 +82,7 @@ void DecodeMeters::count_token(const TargetRow<Real>& row, std::int32_t token, d
   surprise += own_log - mean;
   variance += spread - mean * mean > 0 ? spread - mean * mean : 0;
   transforms.push_back(static_cast<float>(above + uniform * static_cast<double>(own)));
+  return {static_cast<double>(own), -mean};
 }
 
 template <typename Real>

@@ -1,7 +1,7 @@
 // One stream of tokens, a picture's or a text's, while it is decoded, whatever shape its drafts
-// have: what stands, and the bookkeeping of a token that comes to stand. The part of the decode loop between two forward passes, and all
-// of it that chance enters; a template on the scalar and on the source of randomness, so that tests
-// enumerate every outcome of this very code.
+// have: what stands, and the bookkeeping of a token that comes to stand. The part of the decode
+// loop between two forward passes, and all of it that chance enters; a template on the scalar and
+// on the source of randomness, so that tests enumerate every outcome of this very code.
 //
 // A pass runs rows: row 0 is the last committed token, every other row a draft behind an earlier
 // row. A row's result is the law of the tokens behind it.
@@ -15,6 +15,7 @@
 #include "engine/core/function_ref.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/meters.h"
+#include "engine/decoding/trace.h"
 #include "engine/decoding/trees/tree_law_source.h"
 #include "engine/sampling/law.h"
 
@@ -59,6 +60,8 @@ class PictureSequence {
   void stop_behind(std::span<const std::int32_t> ids) { stops_ = ids; }
   void stand_behind(std::span<const std::int32_t> ids) { before_ = ids; }
   const DecodeMeters& meters() const { return meters_; }
+  // Borrowed, with room for the stream: where the fate of every token is written down.
+  void trace_to(DecodeTrace* trace) { trace_ = trace; }
   // Drafts that the last pass tested, and how many of them were right.
   std::int64_t last_tested() const { return last_tested_; }
   std::int64_t last_accepted() const { return last_accepted_; }
@@ -97,8 +100,22 @@ class PictureSequence {
             with_probs ? law_.probabilities() : std::span<const Real>()};
   }
 
+  // A token that stands at a position of the stream, by its row.
+  void count_token(const TargetRow<Real>& row, std::int32_t token, std::uint32_t place) {
+    const TokenFigures figures =
+        meters_.count_token(row, token, random_.uniform({Purpose::kMeter, place}));
+    if (trace_ == nullptr) return;
+    trace_->marks[place] = {token, static_cast<std::int32_t>(meters_.passes) + 1,
+                            static_cast<float>(figures.probability),
+                            static_cast<float>(figures.entropy)};
+  }
+  void count_pass(std::size_t brought) {
+    meters_.count_pass(brought);
+    if (trace_ != nullptr) trace_->committed.push_back(static_cast<std::int32_t>(brought));
+  }
+
   void commit(const TargetRow<Real>& row, std::int32_t token, Drafter<Real, Random>* drafter) {
-    meters_.count_token(row, token, random_.uniform({Purpose::kMeter, position()}));
+    count_token(row, token, position());
     tokens_.push_back(token);
     stopped_ = stopped_ || std::find(stops_.begin(), stops_.end(), token) != stops_.end();
     if (drafter != nullptr) drafter->commit({item_, tokens_.size() - 1, token, tokens_, &row});
@@ -119,6 +136,7 @@ class PictureSequence {
 
  private:
   std::int64_t last_tested_ = 0, last_accepted_ = 0;
+  DecodeTrace* trace_ = nullptr;
   std::span<const std::int32_t> stops_;
   bool stopped_ = false;
 };

@@ -88,7 +88,7 @@ class RowSequence final : public PictureSequence<Real, Random> {
     while (tokens_.size() < total_ && grid_[tokens_.size()] >= 0) {
       tokens_.push_back(grid_[tokens_.size()]);
     }
-    meters_.count_pass(brought);
+    this->count_pass(brought);
   }
 
   std::span<const std::int32_t> kept_rows() const override { return kept_; }
@@ -135,7 +135,7 @@ class RowSequence final : public PictureSequence<Real, Random> {
     const TargetRow<Real> row = this->process(position, raw);
     const auto at = static_cast<std::uint32_t>(position);
     const std::int32_t token = random_.race(at, row.logits);
-    meters_.count_token(row, token, random_.uniform({Purpose::kMeter, at}));
+    this->count_token(row, token, at);
     grid_[position] = token;
     ++filled_[position / this->grammar().stride()];
   }

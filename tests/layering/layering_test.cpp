@@ -43,7 +43,8 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/batch", {"apps/pipeline"}},
     {"apps/bench", {"apps/pipeline"}},
     {"apps/helper", {"vision/codec", "engine/core"}},
-    {"apps/cli", {"apps/pipeline", "apps/batch", "apps/bench"}},
+    {"apps/studio", {"apps/pipeline"}},
+    {"apps/cli", {"apps/pipeline", "apps/batch", "apps/bench", "apps/studio"}},
 };
 
 // Headers from outside that only some folders may see.

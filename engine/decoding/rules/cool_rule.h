@@ -12,6 +12,7 @@ namespace tessera {
 struct CoolSettings {
   double peak = 1.1;   // omega at depth 0, the paper's delta
   double decay = 0.7;  // the paper's nu, per draft
+  bool operator==(const CoolSettings&) const = default;
 };
 
 template <typename Real, typename Random>

@@ -19,6 +19,7 @@ struct GroupedSettings {
   double max_gap = 0.15;      // |p(y) - p(x)|
   double max_distance = 0.5;  // squared, between unit code vectors (0 … 4)
   bool fixed_groups = false;  // a partition by likeness instead of neighbours by rank
+  bool operator==(const GroupedSettings&) const = default;
 };
 
 template <typename Real, typename Random>

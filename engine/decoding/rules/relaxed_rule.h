@@ -17,6 +17,7 @@ struct RelaxedSettings {
   std::int64_t neighbours = 100;  // of a code; 0 = exact
   double delta = 0.1;             // most mass borrowed; 0 = exact
   double lambda = 0;              // most of (p(x) + borrowed) / p(x); 0 = no such bound
+  bool operator==(const RelaxedSettings&) const = default;
 };
 
 template <typename Real, typename Random>

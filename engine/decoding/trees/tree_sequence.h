@@ -130,7 +130,7 @@ class TreeSequence final : public PictureSequence<Real, Random> {
     }
     this->count_tests(tested, accepted);
     if (before > 0) redraft(raw, node, before, usable);
-    meters_.count_pass(tokens_.size() - before);
+    this->count_pass(tokens_.size() - before);
   }
 
   std::span<const std::int32_t> kept_rows() const override { return kept_; }

@@ -67,7 +67,8 @@ std::int64_t count_allocations(bool plant_one) {
 std::int64_t count_speculative_allocations(const DecodeMethod& method,
                                            const char* model = "test:tiny") {
   const TinyRun tiny(2, model);
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  items[1].traced = true;
   const DecodeAids aids{.grammar = tiny.model.config().grammar()};
   const OwnedParts<float, KeyedRandom> owned(method, aids);
   DecodeLoop loop(tiny.model,

@@ -35,6 +35,23 @@ class Collector : public GenerateListener {
   std::int64_t passes = 0, stop_at = -1, interval = 0;
 };
 
+// Keeps the last trace of every picture.
+class Tracer : public Collector {
+ public:
+  bool wants_trace() const override { return true; }
+  void on_trace(const GenerateProgress& progress, std::span<const PictureTrace> told) override {
+    ++calls;
+    EXPECT_EQ(told.size(), progress.pictures);
+    for (const PictureTrace& one : told) {
+      marks[one.index].assign(one.marks.begin(), one.marks.end());
+      committed[one.index].assign(one.committed.begin(), one.committed.end());
+    }
+  }
+  std::int64_t calls = 0;
+  std::map<std::size_t, std::vector<TokenMark>> marks;
+  std::map<std::size_t, std::vector<std::int32_t>> committed;
+};
+
 PipelineOptions tiny_options(int threads = 2, std::int64_t batch = 1) {
   PipelineOptions options;
   options.model = "test:tiny";
@@ -85,6 +102,42 @@ TEST(GeneratePipeline, ThreadsBatchAndOrderChangeNoByte) {
       const std::vector<std::string> backwards = paint(pipeline, turned);
       EXPECT_TRUE(std::equal(truth.begin(), truth.end(), backwards.rbegin(), backwards.rend()))
           << threads << " threads, batch " << batch << ", turned";
+    }
+  }
+}
+
+// By place in the grid, whatever control ids the stream has, in batches that do not come out even.
+TEST(GeneratePipeline, TracesTellEveryCodeAndChangeNoByte) {
+  for (const char* model : {"test:tiny", "test:rows"}) {
+    for (const char* name : {"plain", "sjd", "gsd", "tree", "rows"}) {
+      PipelineOptions options = tiny_options(2, 2);
+      options.model = model;
+      options.method = decode_method(name);
+      GeneratePipeline pipeline(options);
+      std::vector<PreparedRequest> prepared;
+      for (const auto& request : requests()) prepared.push_back(pipeline.prepare(request));
+      prepared.resize(3);
+      Collector without;
+      Tracer with;
+      ASSERT_TRUE(pipeline.run(prepared, without));
+      ASSERT_TRUE(pipeline.run(prepared, with));
+      EXPECT_EQ(with.calls, with.passes);
+      const auto controls = static_cast<std::size_t>(pipeline.spec().model.image_tokens()) -
+                            with.pictures[0].codes.size();
+      for (std::size_t i = 0; i < prepared.size(); ++i) {
+        const GeneratedPicture& picture = with.pictures[i];
+        ASSERT_EQ(picture.image.rgb, without.pictures[i].image.rgb) << model << " " << name;
+        ASSERT_EQ(with.marks[i].size(), picture.codes.size()) << model << " " << name;
+        double entropy = 0;
+        for (std::size_t at = 0; at < picture.codes.size(); ++at) {
+          EXPECT_EQ(with.marks[i][at].id, picture.codes[at]) << model << " " << name << " " << at;
+          entropy += static_cast<double>(with.marks[i][at].entropy);
+        }
+        EXPECT_NEAR(entropy, picture.meters.entropy, 1e-3) << "a control id has no entropy";
+        std::size_t tokens = 0;
+        for (const std::int32_t count : with.committed[i]) tokens += static_cast<std::size_t>(count);
+        EXPECT_EQ(tokens, picture.codes.size() + controls);
+      }
     }
   }
 }

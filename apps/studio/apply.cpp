@@ -1,0 +1,136 @@
+// The reducer: pure, so that every order of events can be tested without a thread.
+#include <algorithm>
+
+#include "apps/studio/event.h"
+
+namespace tessera {
+
+namespace {
+
+template <typename List, typename Done>
+void drop_oldest(List& list, std::size_t most, Done droppable) {
+  auto count = static_cast<std::size_t>(std::count_if(list.begin(), list.end(), droppable));
+  for (auto it = list.begin(); it != list.end() && count > most;) {
+    if (!droppable(*it)) {
+      ++it;
+      continue;
+    }
+    it = list.erase(it);
+    --count;
+  }
+}
+
+struct Fold {
+  Snapshot& to;
+
+  void operator()(PaintingEvent&& event) const {
+    for (Painting& one : to.paintings) {
+      if (one.number != event.painting.number) continue;
+      one = std::move(event.painting);
+      return forget_old_paintings();
+    }
+    to.paintings.push_back(std::move(event.painting));
+    forget_old_paintings();
+  }
+  void operator()(PaintingDroppedEvent&& event) const {
+    std::erase_if(to.paintings, [&](const Painting& one) { return one.number == event.number; });
+    if (to.compare_left == event.number) to.compare_left = 0;
+    if (to.compare_right == event.number) to.compare_right = 0;
+  }
+  void operator()(CompareEvent&& event) const {
+    to.compare_left = event.left;
+    to.compare_right = event.right;
+  }
+  void operator()(ModelsEvent&& event) const {
+    to.models = std::move(event.models);
+    to.models_known = true;
+  }
+  void operator()(FolderEvent&& event) const {
+    if (to.folder == event.folder) return;
+    to.folder = std::move(event.folder);
+    to.gallery.clear();
+    to.gallery_left_out = 0;
+  }
+  void operator()(GalleryEvent&& event) const {
+    if (event.folder != to.folder) return;  // of a folder that was left meanwhile
+    to.gallery = std::move(event.entries);
+    to.gallery_left_out = event.left_out;
+  }
+  void operator()(GalleryEntryEvent&& event) const {
+    if (event.folder != to.folder) return;
+    for (GalleryEntry& one : to.gallery) {
+      if (one.path == event.entry.path) one = std::move(event.entry);
+    }
+  }
+  void operator()(OpenedEvent&& event) const {
+    std::erase_if(to.opened,
+                  [&](const OpenedPicture& one) { return one.path == event.picture.path; });
+    to.opened.push_back(std::move(event.picture));
+    drop_oldest(to.opened, kKeptOpened, [](const OpenedPicture&) { return true; });
+    if (!event.recalled) return;
+    const std::uint64_t number = to.recalled ? to.recalled->number + 1 : 1;
+    to.recalled = Recalled{number, std::move(*event.recalled), std::move(event.warnings)};
+  }
+  void operator()(CaptionEvent&& event) const {
+    const auto same = [&](const CaptionEntry& one) { return one.path == event.entry.path; };
+    const auto found = std::find_if(to.captions.begin(), to.captions.end(), same);
+    if (found != to.captions.end()) {
+      *found = std::move(event.entry);
+    } else {
+      to.captions.push_back(std::move(event.entry));
+    }
+    drop_oldest(to.captions, kKeptCaptions,
+                [](const CaptionEntry& one) { return is_final(one.state); });
+  }
+  void operator()(CaptionsStoppedEvent&&) const {
+    std::erase_if(to.captions,
+                  [](const CaptionEntry& one) { return one.state == CaptionState::kQueued; });
+  }
+  void operator()(CaptionSavedEvent&& event) const {
+    for (CaptionEntry& one : to.captions) {
+      if (one.path != event.picture) continue;
+      one.text = event.text;
+      one.saved = true;
+    }
+    for (GalleryEntry& one : to.gallery) {
+      if (one.path == event.picture) one.caption = event.text;
+    }
+  }
+  void operator()(PainterEvent&& event) const {
+    to.status.device = std::move(event.device);
+    to.status.model = std::move(event.model);
+    to.status.dtype = std::move(event.dtype);
+    to.status.planned_bytes = event.planned_bytes;
+  }
+  void operator()(MemoryEvent&& event) const { to.status.resident_bytes = event.resident_bytes; }
+  void operator()(ListeningEvent&& event) const { to.status.listening = std::move(event.address); }
+  void operator()(ProblemEvent&& event) const {
+    to.problems.push_back(std::move(event.error));
+    drop_oldest(to.problems, kKeptProblems, [](const ErrorInfo&) { return true; });
+  }
+
+ private:
+  // Those that are compared stay.
+  void forget_old_paintings() const {
+    drop_oldest(to.paintings, kKeptPaintings, [&](const Painting& one) {
+      return is_final(one.state) && one.number != to.compare_left && one.number != to.compare_right;
+    });
+  }
+};
+
+}  // namespace
+
+bool is_final(PaintState state) {
+  return state == PaintState::kDone || state == PaintState::kStopped ||
+         state == PaintState::kFailed;
+}
+bool is_final(CaptionState state) {
+  return state == CaptionState::kDone || state == CaptionState::kFailed;
+}
+
+void apply(Snapshot& snapshot, Event event) {
+  std::visit([&](auto&& one) { Fold{snapshot}(std::move(one)); }, std::move(event));
+  ++snapshot.revision;
+}
+
+}  // namespace tessera

@@ -1,0 +1,88 @@
+// What workers tell the drawing thread, and the one place that folds it into the Snapshot. Events
+// carry whole values, so that a newer one may take an older one's place.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "apps/studio/snapshot.h"
+
+namespace tessera {
+
+// A picture as it is now. The last one of a picture is told when it is done, stopped or failed.
+struct PaintingEvent {
+  Painting painting;
+};
+struct PaintingDroppedEvent {
+  std::uint64_t number = 0;
+};
+struct CompareEvent {
+  std::uint64_t left = 0, right = 0;
+};
+struct ModelsEvent {
+  std::vector<FoundModel> models;
+};
+struct FolderEvent {
+  std::filesystem::path folder;
+};
+// The files of the folder anew; entries that were read before come with all they had.
+struct GalleryEvent {
+  std::filesystem::path folder;
+  std::vector<GalleryEntry> entries;
+  std::int64_t left_out = 0;
+};
+// One of them was read.
+struct GalleryEntryEvent {
+  std::filesystem::path folder;
+  GalleryEntry entry;
+};
+struct OpenedEvent {
+  OpenedPicture picture;
+  std::optional<PaintSettings> recalled;
+  std::vector<std::string> warnings;
+};
+struct CaptionEvent {
+  CaptionEntry entry;
+};
+// Takes those out that nobody began with.
+struct CaptionsStoppedEvent {};
+struct CaptionSavedEvent {
+  std::filesystem::path picture;
+  std::string text;
+};
+// What paints: everything of StatusFacts but the program's memory.
+struct PainterEvent {
+  std::string device, model, dtype;
+  std::uint64_t planned_bytes = 0;
+};
+struct MemoryEvent {
+  std::uint64_t resident_bytes = 0;
+};
+struct ListeningEvent {
+  std::string address;
+};
+struct ProblemEvent {
+  ErrorInfo error;
+};
+
+using Event =
+    std::variant<PaintingEvent, PaintingDroppedEvent, CompareEvent, ModelsEvent, FolderEvent,
+                 GalleryEvent, GalleryEntryEvent, OpenedEvent, CaptionEvent, CaptionsStoppedEvent,
+                 CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent>;
+
+inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay in the list
+inline constexpr std::size_t kKeptOpened = 8;
+inline constexpr std::size_t kKeptProblems = 32;
+inline constexpr std::size_t kKeptCaptions = 500;  // finished ones
+
+bool is_final(PaintState state);
+bool is_final(CaptionState state);
+
+// Folds one event in and counts the revision up.
+void apply(Snapshot& snapshot, Event event);
+
+}  // namespace tessera

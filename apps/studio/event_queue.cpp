@@ -1,0 +1,69 @@
+#include "apps/studio/event_queue.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+namespace {
+
+// Whether a newer event of its kind says all that this one does.
+bool passes_by(const Event& event) {
+  if (const auto* paint = std::get_if<PaintingEvent>(&event)) {
+    return !is_final(paint->painting.state);
+  }
+  if (const auto* text = std::get_if<CaptionEvent>(&event)) return !is_final(text->entry.state);
+  return std::holds_alternative<MemoryEvent>(event);
+}
+
+bool same_subject(const Event& a, const Event& b) {
+  if (a.index() != b.index()) return false;
+  if (const auto* paint = std::get_if<PaintingEvent>(&a)) {
+    return paint->painting.number == std::get<PaintingEvent>(b).painting.number;
+  }
+  if (const auto* text = std::get_if<CaptionEvent>(&a)) {
+    return text->entry.path == std::get<CaptionEvent>(b).entry.path;
+  }
+  return std::holds_alternative<MemoryEvent>(a);
+}
+
+}  // namespace
+
+bool EventQueue::push(Event event) {
+  std::unique_lock lock(mutex_);
+  if (closed_) return false;
+  const auto older = std::find_if(events_.begin(), events_.end(), [&](const Event& one) {
+    return passes_by(one) && same_subject(one, event);
+  });
+  if (older != events_.end()) {
+    *older = std::move(event);
+    return true;
+  }
+  if (events_.size() >= most_ && passes_by(event)) return false;
+  room_.wait(lock, [&] { return closed_ || events_.size() < most_; });
+  if (closed_) return false;
+  events_.push_back(std::move(event));
+  return true;
+}
+
+std::vector<Event> EventQueue::take() {
+  std::deque<Event> taken;
+  {
+    const std::lock_guard lock(mutex_);
+    taken.swap(events_);
+    room_.notify_all();
+  }
+  return {std::make_move_iterator(taken.begin()), std::make_move_iterator(taken.end())};
+}
+
+void EventQueue::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  room_.notify_all();
+}
+
+std::size_t EventQueue::size() const {
+  const std::lock_guard lock(mutex_);
+  return events_.size();
+}
+
+}  // namespace tessera

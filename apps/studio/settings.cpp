@@ -1,0 +1,61 @@
+#include "apps/studio/settings.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace tessera {
+
+PaintSettings settings_of(const PictureFacts& facts) {
+  PaintSettings settings;
+  settings.model = facts.model;
+  settings.prompt = facts.prompt;
+  settings.negative_prompt = facts.negative_prompt;
+  settings.sampling.guidance = facts.law.guidance;
+  settings.sampling.temperature = facts.law.temperature;
+  settings.sampling.top_k = facts.law.top_k;
+  settings.sampling.top_p = facts.law.top_p;
+  settings.sampling.min_p = facts.law.min_p;
+  settings.sampling.typical = facts.law.typical;
+  settings.method = facts.method;
+  settings.draft_model = facts.draft_model;
+  for (const DType storage : {DType::kF32, DType::kBF16}) {
+    if (facts.dtype == dtype_name(storage)) settings.storage = storage;
+  }
+  settings.seed = facts.seed;
+  settings.width = facts.width;
+  settings.height = facts.height;
+  return settings;
+}
+
+std::uint64_t random_seed() {
+  std::uint64_t bits = 0;
+  if (getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) {
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = "E_RANDOM",
+                 .where = "getrandom",
+                 .expected = "8 random bytes",
+                 .found = std::strerror(errno)});
+  }
+  return bits & 0xffffffffu;
+}
+
+std::string picture_slug(std::string_view prompt) {
+  constexpr std::size_t kMost = 48;
+  std::string slug;
+  for (const char c : prompt) {
+    if (slug.size() >= kMost) break;
+    const char low = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    const bool stands = (low >= 'a' && low <= 'z') || (low >= '0' && low <= '9');
+    if (stands) {
+      slug += low;
+    } else if (!slug.empty() && slug.back() != '-') {
+      slug += '-';
+    }
+  }
+  while (!slug.empty() && slug.back() == '-') slug.pop_back();
+  return slug.empty() ? "picture" : slug;
+}
+
+}  // namespace tessera

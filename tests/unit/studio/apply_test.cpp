@@ -1,0 +1,114 @@
+// The reducer without threads: every kind of event, replacement by number, bounds.
+#include <gtest/gtest.h>
+
+#include "apps/studio/event.h"
+
+namespace tessera {
+namespace {
+
+Painting painting(std::uint64_t number, PaintState state) {
+  Painting out;
+  out.number = number;
+  out.state = state;
+  return out;
+}
+
+TEST(Apply, PaintingsAreReplacedByNumber) {
+  Snapshot snapshot;
+  apply(snapshot, PaintingEvent{painting(1, PaintState::kQueued)});
+  apply(snapshot, PaintingEvent{painting(2, PaintState::kQueued)});
+  EXPECT_EQ(snapshot.running(), nullptr);
+  Painting moved = painting(1, PaintState::kPainting);
+  moved.rows_done = 3;
+  apply(snapshot, PaintingEvent{moved});
+  EXPECT_EQ(snapshot.revision, 3u);
+  ASSERT_EQ(snapshot.paintings.size(), 2u);
+  EXPECT_EQ(snapshot.paintings[0].rows_done, 3);
+  ASSERT_NE(snapshot.running(), nullptr);
+  EXPECT_EQ(snapshot.running()->number, 1u);
+  apply(snapshot, PaintingDroppedEvent{1});
+  EXPECT_EQ(snapshot.painting(1), nullptr);
+  EXPECT_NE(snapshot.painting(2), nullptr);
+}
+
+TEST(Apply, OtherProgramsPicturesAreNotOurRunningOne) {
+  Snapshot snapshot;
+  Painting other = painting(1, PaintState::kPainting);
+  other.from = "127.0.0.1:9";
+  apply(snapshot, PaintingEvent{other});
+  EXPECT_EQ(snapshot.running(), nullptr);
+}
+
+TEST(Apply, OldFinishedPicturesGoButNotThoseThatAreCompared) {
+  Snapshot snapshot;
+  apply(snapshot, PaintingEvent{painting(1, PaintState::kDone)});
+  apply(snapshot, CompareEvent{1, 0});
+  apply(snapshot, PaintingEvent{painting(2, PaintState::kQueued)});
+  for (std::uint64_t number = 3; number < 3 + 2 * kKeptPaintings; ++number) {
+    apply(snapshot, PaintingEvent{painting(number, PaintState::kDone)});
+  }
+  EXPECT_EQ(snapshot.paintings.size(), kKeptPaintings + 2);
+  EXPECT_NE(snapshot.painting(1), nullptr) << "compared";
+  EXPECT_NE(snapshot.painting(2), nullptr) << "queued";
+  EXPECT_EQ(snapshot.painting(3), nullptr);
+  apply(snapshot, PaintingDroppedEvent{1});
+  EXPECT_EQ(snapshot.compare_left, 0u);
+}
+
+TEST(Apply, GalleryOfAFolderThatWasLeftChangesNothing) {
+  Snapshot snapshot;
+  apply(snapshot, FolderEvent{"a"});
+  apply(snapshot, GalleryEvent{"a", {{.path = "a/1.png"}, {.path = "a/2.png"}}, 7});
+  ASSERT_EQ(snapshot.gallery.size(), 2u);
+  EXPECT_EQ(snapshot.gallery_left_out, 7);
+  apply(snapshot, GalleryEntryEvent{"a", {.path = "a/2.png", .problem = "bad"}});
+  EXPECT_EQ(snapshot.gallery[1].problem, "bad");
+  apply(snapshot, FolderEvent{"b"});
+  EXPECT_TRUE(snapshot.gallery.empty());
+  EXPECT_EQ(snapshot.gallery_left_out, 0);
+  apply(snapshot, GalleryEvent{"a", {{.path = "a/1.png"}}, 0});
+  apply(snapshot, GalleryEntryEvent{"a", {.path = "a/1.png"}});
+  EXPECT_TRUE(snapshot.gallery.empty());
+}
+
+TEST(Apply, OpenedPicturesAndRecallsCountUp) {
+  Snapshot snapshot;
+  for (int i = 0; i < 20; ++i) {
+    apply(snapshot, OpenedEvent{{.path = "p" + std::to_string(i)}, std::nullopt, {}});
+  }
+  EXPECT_EQ(snapshot.opened.size(), kKeptOpened);
+  EXPECT_EQ(snapshot.opened.back().path, "p19");
+  EXPECT_FALSE(snapshot.recalled);
+  PaintSettings settings;
+  settings.prompt = "x";
+  apply(snapshot, OpenedEvent{{.path = "p15"}, settings, {"w"}});
+  EXPECT_EQ(snapshot.opened.size(), kKeptOpened) << "the same file once";
+  apply(snapshot, OpenedEvent{{.path = "p15"}, settings, {}});
+  ASSERT_TRUE(snapshot.recalled);
+  EXPECT_EQ(snapshot.recalled->number, 2u);
+  EXPECT_EQ(snapshot.recalled->settings.prompt, "x");
+}
+
+TEST(Apply, CaptionsStopAndAreSaved) {
+  Snapshot snapshot;
+  apply(snapshot, FolderEvent{"a"});
+  apply(snapshot, GalleryEvent{"a", {{.path = "1"}}, 0});
+  apply(snapshot, CaptionEvent{{.path = "1", .state = CaptionState::kWriting}});
+  apply(snapshot, CaptionEvent{{.path = "2"}});
+  apply(snapshot, CaptionsStoppedEvent{});
+  ASSERT_EQ(snapshot.captions.size(), 1u);
+  apply(snapshot, CaptionSavedEvent{"1", "a text"});
+  EXPECT_TRUE(snapshot.captions[0].saved);
+  EXPECT_EQ(snapshot.captions[0].text, "a text");
+  EXPECT_EQ(snapshot.gallery[0].caption, "a text");
+}
+
+TEST(Apply, ProblemsAreBounded) {
+  Snapshot snapshot;
+  for (int i = 0; i < 100; ++i) apply(snapshot, ProblemEvent{{.where = std::to_string(i)}});
+  EXPECT_EQ(snapshot.problems.size(), kKeptProblems);
+  EXPECT_EQ(snapshot.problems.back().where, "99");
+}
+
+}  // namespace
+}  // namespace tessera
