@@ -44,8 +44,7 @@ int run_view(const ViewFlags& flags) {
   options.theme = flags.theme;
   options.scale = flags.scale.value_or(0);
   options.files = flags.files;
-  const std::filesystem::path program =
-      helper_beside_program().parent_path() / "tessera-view";
+  const std::filesystem::path program = helper_beside_program().parent_path() / "tessera-view";
   if (!file_exists(program)) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_VIEWER_MISSING",
@@ -81,8 +80,7 @@ void add_view(CLI::App& root, Session& session) {
            }
            std::int64_t port = 0;
            const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), port);
-           if (bad != std::errc{} || end != text.data() + text.size() || port < 0 ||
-               port > 65535) {
+           if (bad != std::errc{} || end != text.data() + text.size() || port < 0 || port > 65535) {
              throw Error({.kind = ErrorKind::kUsage,
                           .code = "E_FLAG_VALUE",
                           .where = "--listen",

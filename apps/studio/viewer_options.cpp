@@ -20,11 +20,11 @@ constexpr std::size_t kMaxFiles = 1000;
 }  // namespace
 
 std::string to_json(const ViewerOptions& options) {
-  Json out = {{"model", options.model},       {"captioner", options.captioner},
+  Json out = {{"model", options.model},           {"captioner", options.captioner},
               {"output_dir", options.output_dir}, {"device", options.device},
-              {"threads", options.threads},   {"dtype", options.dtype},
-              {"selftest", options.selftest}, {"theme", options.theme},
-              {"scale", options.scale},       {"files", options.files}};
+              {"threads", options.threads},       {"dtype", options.dtype},
+              {"selftest", options.selftest},     {"theme", options.theme},
+              {"scale", options.scale},           {"files", options.files}};
   if (options.listen) out["listen"] = *options.listen;
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -2,7 +2,9 @@
 #include "apps/viewer/actions.h"
 
 #include <algorithm>
-#include <random>
+#include <iterator>
+
+#include "apps/studio/settings.h"
 
 namespace tessera {
 
@@ -140,32 +142,79 @@ SeedMode after(SeedMode mode) {
 bool look(Action action, UiState& state, const Snapshot& snapshot) {
   constexpr double kPanStep = 64, kSplitStep = 0.05;
   switch (action) {
-    case Action::kPrevious: step_shown(state, snapshot, -1); return true;
-    case Action::kNext: step_shown(state, snapshot, 1); return true;
-    case Action::kFollow: state.follow = true; state.mode = StageMode::kPicture; return true;
+    case Action::kPrevious:
+      step_shown(state, snapshot, -1);
+      return true;
+    case Action::kNext:
+      step_shown(state, snapshot, 1);
+      return true;
+    case Action::kFollow:
+      state.follow = true;
+      state.mode = StageMode::kPicture;
+      return true;
     case Action::kCompareView:
       state.mode = state.mode == StageMode::kPicture ? StageMode::kCompare : StageMode::kPicture;
       return true;
-    case Action::kSideA: state.side_a = shown_ref(state, snapshot); return true;
-    case Action::kSideB: state.side_b = shown_ref(state, snapshot); return true;
-    case Action::kDifference: state.difference = !state.difference; return true;
-    case Action::kSplitLeft: state.split = std::max(0.0, state.split - kSplitStep); return true;
-    case Action::kSplitRight: state.split = std::min(1.0, state.split + kSplitStep); return true;
-    case Action::kOverlay: next_overlay(state, snapshot); return true;
-    case Action::kNoOverlay: state.overlay = Overlay::kNone; state.cursor.reset(); return true;
-    case Action::kZoomIn: zoom(state, 1); return true;
-    case Action::kZoomOut: zoom(state, -1); return true;
-    case Action::kFit: state.view = {}; return true;
-    case Action::kActual: state.view.zoom = 1; return true;
-    case Action::kPanLeft: pan(state, kPanStep, 0); return true;
-    case Action::kPanRight: pan(state, -kPanStep, 0); return true;
-    case Action::kPanUp: pan(state, 0, kPanStep); return true;
-    case Action::kPanDown: pan(state, 0, -kPanStep); return true;
-    case Action::kTokenLeft: move_cursor(state, snapshot, 0, -1); return true;
-    case Action::kTokenRight: move_cursor(state, snapshot, 0, 1); return true;
-    case Action::kTokenUp: move_cursor(state, snapshot, -1, 0); return true;
-    case Action::kTokenDown: move_cursor(state, snapshot, 1, 0); return true;
-    default: return false;
+    case Action::kSideA:
+      state.side_a = shown_ref(state, snapshot);
+      return true;
+    case Action::kSideB:
+      state.side_b = shown_ref(state, snapshot);
+      return true;
+    case Action::kDifference:
+      state.difference = !state.difference;
+      return true;
+    case Action::kSplitLeft:
+      state.split = std::max(0.0, state.split - kSplitStep);
+      return true;
+    case Action::kSplitRight:
+      state.split = std::min(1.0, state.split + kSplitStep);
+      return true;
+    case Action::kOverlay:
+      next_overlay(state, snapshot);
+      return true;
+    case Action::kNoOverlay:
+      state.overlay = Overlay::kNone;
+      state.cursor.reset();
+      return true;
+    case Action::kZoomIn:
+      zoom(state, 1);
+      return true;
+    case Action::kZoomOut:
+      zoom(state, -1);
+      return true;
+    case Action::kFit:
+      state.view = {};
+      return true;
+    case Action::kActual:
+      state.view.zoom = 1;
+      return true;
+    case Action::kPanLeft:
+      pan(state, kPanStep, 0);
+      return true;
+    case Action::kPanRight:
+      pan(state, -kPanStep, 0);
+      return true;
+    case Action::kPanUp:
+      pan(state, 0, kPanStep);
+      return true;
+    case Action::kPanDown:
+      pan(state, 0, -kPanStep);
+      return true;
+    case Action::kTokenLeft:
+      move_cursor(state, snapshot, 0, -1);
+      return true;
+    case Action::kTokenRight:
+      move_cursor(state, snapshot, 0, 1);
+      return true;
+    case Action::kTokenUp:
+      move_cursor(state, snapshot, -1, 0);
+      return true;
+    case Action::kTokenDown:
+      move_cursor(state, snapshot, 1, 0);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -188,8 +237,6 @@ const KeyRow* row_of_character(char32_t character) {
   return nullptr;
 }
 
-std::uint64_t seed_by_lot() { return std::random_device{}(); }
-
 void open_file(const std::filesystem::path& path, UiState& state, const Poster& post) {
   if (!post(OpenCommand{path})) {
     state.notice = "the queue is full";
@@ -204,29 +251,50 @@ void open_file(const std::filesystem::path& path, UiState& state, const Poster& 
 void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& post) {
   if (look(action, state, snapshot)) return;
   switch (action) {
-    case Action::kPaint: paint(state, post); break;
+    case Action::kPaint:
+      paint(state, post);
+      break;
     case Action::kStop:
-      if (snapshot.running() == nullptr) state.notice = "nothing is being painted";
-      else if (!post(StopCommand{})) state.notice = "the queue is full";
+      if (snapshot.running() == nullptr)
+        state.notice = "nothing is being painted";
+      else if (!post(StopCommand{}))
+        state.notice = "the queue is full";
       break;
     case Action::kCompareMethods:
       if (!post(exact_against_grouped(state.settings))) state.notice = "the queue is full";
       break;
-    case Action::kRecall: recall(state, snapshot, post); break;
-    case Action::kDescribe: describe(state, snapshot, post); break;
-    case Action::kPrompt: state.focus_prompt = true; break;
-    case Action::kSeedMode: state.seed_mode = after(state.seed_mode); break;
-    case Action::kSeedNext: ++state.settings.seed; break;
-    case Action::kSeedRandom: state.settings.seed = seed_by_lot(); break;
+    case Action::kRecall:
+      recall(state, snapshot, post);
+      break;
+    case Action::kDescribe:
+      describe(state, snapshot, post);
+      break;
+    case Action::kPrompt:
+      state.focus_prompt = true;
+      break;
+    case Action::kSeedMode:
+      state.seed_mode = after(state.seed_mode);
+      break;
+    case Action::kSeedNext:
+      ++state.settings.seed;
+      break;
+    case Action::kSeedRandom:
+      state.settings.seed = random_seed();
+      break;
     case Action::kCaptions:
       state.tab = state.tab == SideTab::kDetails ? SideTab::kCaptions : SideTab::kDetails;
       break;
     case Action::kTheme:
       state.theme = state.theme == ThemeName::kDark ? ThemeName::kLight : ThemeName::kDark;
       break;
-    case Action::kHelp: state.help = !state.help; break;
-    case Action::kQuit: state.quit = true; break;
-    default: expects(false, "every action is done somewhere");
+    case Action::kHelp:
+      state.help = !state.help;
+      break;
+    case Action::kQuit:
+      state.quit = true;
+      break;
+    default:
+      expects(false, "every action is done somewhere");
   }
 }
 

@@ -74,7 +74,4 @@ void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& 
 // A file that was dropped on the window, or named: opens it; its settings fill the fields.
 void open_file(const std::filesystem::path& path, UiState& state, const Poster& post);
 
-// Seeds as painted next: 32 bits by lot.
-std::uint64_t seed_by_lot();
-
 }  // namespace tessera

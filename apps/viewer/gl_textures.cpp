@@ -66,9 +66,8 @@ ImTextureID GlTextures::texture(const std::shared_ptr<const Image>& image) {
 
 void GlTextures::end_frame() {
   ++frame_;
-  std::erase_if(entries_, [this](const auto& entry) {
-    return frame_ > entry.second.used + kKeptFrames;
-  });
+  std::erase_if(entries_,
+                [this](const auto& entry) { return frame_ > entry.second.used + kKeptFrames; });
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// `tessera-view OPTIONS`: the desktop viewer. OPTIONS is one JSON object, as `tessera view` hands it
-// over. Exit codes: 0 closed, or every expectation of the self-test held; 1 and up as tessera's.
+// `tessera-view OPTIONS`: the desktop viewer. OPTIONS is one JSON object, as `tessera view` hands
+// it over. Exit codes: 0 closed, or every expectation of the self-test held; 1 and up as tessera's.
 #include <malloc.h>
 #include <signal.h>
 
@@ -17,8 +17,9 @@
 namespace tessera {
 namespace {
 
-constexpr double kPaintingWait = 1.0 / 30, kIdleWait = 0.1;  // seconds between looks at the workers
-constexpr double kBlink = 0.4;                               // redraws a field's cursor
+constexpr double kPaintingWait = 1.0 / 30, kIdleWait = 0.1,
+                 kTestWait = 1.0 / 100;  // seconds between looks at the workers
+constexpr double kBlink = 0.4;           // redraws a field's cursor
 constexpr std::size_t kMaxScript = std::size_t{1} << 20;
 
 std::atomic<bool> ended{false};
@@ -48,6 +49,7 @@ class Program {
     viewer_.state().theme = options.theme == "light" ? ThemeName::kLight : ThemeName::kDark;
     if (!options.selftest.empty()) {
       const std::string text = read_file(options.selftest, kMaxScript, ErrorKind::kUsage);
+      window_.ignore_mouse();
       test_.emplace(parse_script(text, options.selftest), viewer_, post_);
     }
     viewer_.drop({options.files.begin(), options.files.end()});
@@ -56,7 +58,8 @@ class Program {
   // True when the window was closed, or the self-test passed.
   bool run() {
     while (!over()) {
-      const bool lively = window_.wait(busy(studio_.snapshot()) ? kPaintingWait : kIdleWait);
+      const double idle = test_ ? kTestWait : kIdleWait;
+      const bool lively = window_.wait(busy(studio_.snapshot()) ? kPaintingWait : idle);
       viewer_.drop(window_.take_dropped());
       const Snapshot& snapshot = studio_.update();
       const double now = monotonic_seconds();

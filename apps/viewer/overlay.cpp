@@ -21,7 +21,7 @@ constexpr OverlayName kNames[] = {{Overlay::kNone, "none"},
                                   {Overlay::kProbability, "probability"},
                                   {Overlay::kVisual, "visual"}};
 
-constexpr Colour kRamp[] = {{38, 20, 78},   {58, 64, 138},   {44, 110, 148},
+constexpr Colour kRamp[] = {{38, 20, 78},   {58, 64, 138},  {44, 110, 148},
                             {38, 150, 136}, {108, 190, 92}, {248, 230, 70}};
 
 }  // namespace
@@ -62,7 +62,7 @@ double overlay_value(const TokenMark& mark, Overlay overlay) {
     case Overlay::kPass:
       return mark.pass;
     case Overlay::kEntropy:
-      return mark.entropy;
+      return std::max(0.0f, mark.entropy);  // rounding may leave it just below
     case Overlay::kProbability:
       return mark.probability;
     case Overlay::kNone:
@@ -98,13 +98,13 @@ std::string describe_token(const TokenMark& mark, std::int64_t row, std::int64_t
     std::snprintf(text, sizeof text,
                   "row %lld, column %lld: code %d, pass %d, probability %.3f, entropy %.2f",
                   static_cast<long long>(row), static_cast<long long>(column), mark.id, mark.pass,
-                  static_cast<double>(mark.probability), static_cast<double>(mark.entropy));
+                  static_cast<double>(mark.probability), std::max(0.0, double{mark.entropy}));
   }
   return text;
 }
 
 std::optional<VisualSpot> visual_token_at(const std::vector<VisualTile>& tiles, double x,
-                                           double y) {
+                                          double y) {
   const VisualTile* best = nullptr;
   for (const VisualTile& tile : tiles) {
     const bool inside = x >= tile.left && x < tile.left + tile.width && y >= tile.top &&
@@ -117,8 +117,8 @@ std::optional<VisualSpot> visual_token_at(const std::vector<VisualTile>& tiles, 
   VisualSpot out;
   out.tile = best;
   const auto cell = [](double share, std::int64_t count) {
-    return std::clamp<std::int64_t>(
-        static_cast<std::int64_t>(share * static_cast<double>(count)), 0, count - 1);
+    return std::clamp<std::int64_t>(static_cast<std::int64_t>(share * static_cast<double>(count)),
+                                    0, count - 1);
   };
   out.row = cell((y - best->top) / best->height, best->rows);
   out.column = cell((x - best->left) / best->width, best->columns);

@@ -50,8 +50,7 @@ struct VisualSpot {
   bool kept = true;
   float score = 0;  // NaN = none
 };
-std::optional<VisualSpot> visual_token_at(const std::vector<VisualTile>& tiles, double x,
-                                           double y);
+std::optional<VisualSpot> visual_token_at(const std::vector<VisualTile>& tiles, double x, double y);
 std::string describe_visual_token(const VisualSpot& token);
 
 // Where two pictures differ: |a - b| of each channel, `gain` times, black where they are equal. As

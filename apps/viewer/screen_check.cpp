@@ -9,16 +9,16 @@ namespace tessera {
 PixelCheck check_pixels(const Image& screen, const Image& picture, const Placement& placed,
                         const Rect& clip) {
   PixelCheck out;
-  if (placed.zoom < 1 || placed.zoom != std::floor(placed.zoom) ||
-      placed.width != picture.width || placed.height != picture.height) {
+  if (placed.zoom < 1 || placed.zoom != std::floor(placed.zoom) || placed.width != picture.width ||
+      placed.height != picture.height) {
     return out;  // nothing compared
   }
   for (std::int64_t y = 0; y < picture.height; ++y) {
     for (std::int64_t x = 0; x < picture.width; ++x) {
       const double left = placed.left + static_cast<double>(x) * placed.zoom;
       const double top = placed.top + static_cast<double>(y) * placed.zoom;
-      const bool whole = left >= clip.left && left + placed.zoom <= clip.right &&
-                         top >= clip.top && top + placed.zoom <= clip.bottom;
+      const bool whole = left >= clip.left && left + placed.zoom <= clip.right && top >= clip.top &&
+                         top + placed.zoom <= clip.bottom;
       const auto at_x = static_cast<std::int64_t>(left + placed.zoom / 2);
       const auto at_y = static_cast<std::int64_t>(top + placed.zoom / 2);
       if (!whole || at_x >= screen.width || at_y >= screen.height || at_x < 0 || at_y < 0) continue;

@@ -57,9 +57,9 @@ enum class Order : std::uint8_t {
 struct ScriptLine {
   int line = 0;  // from 1
   Order order = Order::kFrames;
-  std::string text;                  // all behind the order, of orders that take a text
-  std::vector<std::string> words;    // the others' arguments
-  std::vector<double> numbers;       // those of them that are numbers, in order
+  std::string text;                // all behind the order, of orders that take a text
+  std::vector<std::string> words;  // the others' arguments
+  std::vector<double> numbers;     // those of them that are numbers, in order
 };
 
 // How an order is written: arguments as letters, n = whole number, x = number, w = word, t = the

@@ -118,9 +118,9 @@ void SelfTest::watch_painting(const Snapshot& snapshot, const Window& window) {
     // The frame must show these rows, not only know of them.
     const auto& placed = viewer_.state().report.picture;
     const bool plain = viewer_.state().overlay == Overlay::kNone && placed && placed->zoom >= 1;
-    if (plain && !check_pixels(window.read_pixels(), *running->image, *placed,
-                               viewer_.state().report.area)
-                      .good()) {
+    if (plain &&
+        !check_pixels(window.read_pixels(), *running->image, *placed, viewer_.state().report.area)
+             .good()) {
       ++stale_frames_;
     }
   }
@@ -166,27 +166,42 @@ bool SelfTest::set_field(const ScriptLine& line) {
   UiState& state = viewer_.state();
   PaintSettings& settings = state.settings;
   switch (line.order) {
-    case Order::kModel: settings.model = line.words.front(); break;
-    case Order::kPrompt: settings.prompt = line.text; break;
+    case Order::kModel:
+      settings.model = line.words.front();
+      break;
+    case Order::kPrompt:
+      settings.prompt = line.text;
+      break;
     case Order::kNegative:
       settings.negative_prompt = line.text;
       state.negative_on = true;
       break;
-    case Order::kSeed: settings.seed = static_cast<std::uint64_t>(line.numbers.front()); break;
+    case Order::kSeed:
+      settings.seed = static_cast<std::uint64_t>(line.numbers.front());
+      break;
     case Order::kSeedMode:
       state.seed_mode = line.words[0] == "locked"     ? SeedMode::kLocked
                         : line.words[0] == "plus_one" ? SeedMode::kPlusOne
                                                       : SeedMode::kRandom;
       break;
-    case Order::kMethod: choose_method(settings, method_named(line.words.front())); break;
-    case Order::kGuidance: settings.sampling.guidance = line.numbers.front(); break;
-    case Order::kTemperature: settings.sampling.temperature = line.numbers.front(); break;
-    case Order::kCount: state.count = static_cast<std::int64_t>(line.numbers.front()); break;
+    case Order::kMethod:
+      choose_method(settings, method_named(line.words.front()));
+      break;
+    case Order::kGuidance:
+      settings.sampling.guidance = line.numbers.front();
+      break;
+    case Order::kTemperature:
+      settings.sampling.temperature = line.numbers.front();
+      break;
+    case Order::kCount:
+      state.count = static_cast<std::int64_t>(line.numbers.front());
+      break;
     case Order::kPrune:
       state.prune_method = line.words[0] == "none" ? "" : line.words[0];
       state.prune_rate = line.numbers.front();
       break;
-    default: return false;
+    default:
+      return false;
   }
   state.edits_stale = true;
   return true;
@@ -201,17 +216,27 @@ bool SelfTest::change_view(const ScriptLine& line, const Snapshot& snapshot, Win
     case Order::kSize:
       window.resize(static_cast<int>(line.numbers[0]), static_cast<int>(line.numbers[1]));
       return true;
-    case Order::kSplit: state.split = std::min(1.0, line.numbers[0]); return true;
-    case Order::kDifference: state.difference = line.words[0] == "on"; return true;
-    case Order::kOverlay: state.overlay = *overlay_of(line.words[0]); return true;
+    case Order::kSplit:
+      state.split = std::min(1.0, line.numbers[0]);
+      return true;
+    case Order::kDifference:
+      state.difference = line.words[0] == "on";
+      return true;
+    case Order::kOverlay:
+      state.overlay = *overlay_of(line.words[0]);
+      return true;
     case Order::kStrength:
       state.overlay_strength = static_cast<float>(std::min(1.0, line.numbers[0]));
       return true;
     case Order::kView:
       state.mode = line.words[0] == "compare" ? StageMode::kCompare : StageMode::kPicture;
       return true;
-    case Order::kZoom: state.view.zoom = std::clamp(line.numbers[0], 1.0, kMaxZoom); return true;
-    case Order::kFit: state.view = {}; return true;
+    case Order::kZoom:
+      state.view.zoom = std::clamp(line.numbers[0], 1.0, kMaxZoom);
+      return true;
+    case Order::kFit:
+      state.view = {};
+      return true;
     case Order::kLookAt:
       state.view.centre_x = std::min(1.0, line.numbers[0]);
       state.view.centre_y = std::min(1.0, line.numbers[1]);
@@ -229,7 +254,8 @@ bool SelfTest::change_view(const ScriptLine& line, const Snapshot& snapshot, Win
         if (row != nullptr) act(row->action, state, snapshot, post_);
       }
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -249,7 +275,10 @@ bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
       }
       found = "fewer rows";
       break;
-    case Order::kWaitModels: here = snapshot.models_known; found = "not looked for yet"; break;
+    case Order::kWaitModels:
+      here = snapshot.models_known;
+      found = "not looked for yet";
+      break;
     case Order::kWaitGallery: {
       std::size_t read = 0;
       for (const GalleryEntry& one : snapshot.gallery) {
@@ -265,15 +294,19 @@ bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
       break;
     case Order::kOpen:
     case Order::kDrop:
-      here = look_up(snapshot, viewer_.state().shown).opened != nullptr;
-      found = "the picture is not open";
+      here = look_up(snapshot, viewer_.state().shown).opened != nullptr &&
+             (line.order == Order::kOpen || !viewer_.state().recall_wanted);
+      found = "the picture is not open, or its settings did not come";
       break;
     case Order::kRecall:
       here = !viewer_.state().recall_wanted;
       found = "nothing recalled";
       break;
-    case Order::kStopAfterRows: found = "rows or the end did not come"; break;
-    default: expects(false, "every order of a script is carried out somewhere");
+    case Order::kStopAfterRows:
+      found = "rows or the end did not come";
+      break;
+    default:
+      expects(false, "every order of a script is carried out somewhere");
   }
   if (here) return true;
   const bool counted = line.order == Order::kWaitRows || line.order == Order::kWaitGallery;
@@ -324,9 +357,9 @@ bool SelfTest::captions(const ScriptLine& line, const Snapshot& snapshot) {
   if (line.order == Order::kCaption) {
     act(Action::kDescribe, state, snapshot, post_);
   } else if (line.order == Order::kEditCaption) {
-    state.caption_edit = line.text;
+    state.caption_text = line.text;
   } else {
-    post_(SaveCaptionCommand{state.caption_chosen, joined(state.caption_edit)});
+    post_(SaveCaptionCommand{state.caption_chosen, state.caption_text});
   }
   return true;
 }

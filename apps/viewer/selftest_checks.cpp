@@ -19,8 +19,8 @@ std::string count_text(double value) {
 
 std::string pixels_text(const PixelCheck& check) {
   if (check.compared == 0) return "no pixel could be compared (is the zoom whole?)";
-  std::string text = std::to_string(check.different) + " of " + std::to_string(check.compared) +
-                     " pixels differ";
+  std::string text =
+      std::to_string(check.different) + " of " + std::to_string(check.compared) + " pixels differ";
   if (check.different > 0) {
     text += ", first " + std::to_string(check.first_x) + ", " + std::to_string(check.first_y);
   }
@@ -99,10 +99,9 @@ SelfTest::Verdict SelfTest::check(const ScriptLine& line, const Snapshot& snapsh
   }
   if (what == "gallery") return at_least(static_cast<double>(snapshot.gallery.size()));
   if (what == "models") {
-    return at_least(static_cast<double>(
-        std::count_if(snapshot.models.begin(), snapshot.models.end(), [](const FoundModel& one) {
-          return one.problem.empty() && !one.draft && one.width > 0;
-        })));
+    return at_least(static_cast<double>(std::count_if(
+        snapshot.models.begin(), snapshot.models.end(),
+        [](const FoundModel& one) { return one.problem.empty() && !one.draft && one.width > 0; })));
   }
   if (what == "no_problems") {
     return {snapshot.problems.empty(), "no problems",
@@ -114,8 +113,7 @@ SelfTest::Verdict SelfTest::check(const ScriptLine& line, const Snapshot& snapsh
   return check_painting(line, snapshot);
 }
 
-SelfTest::Verdict SelfTest::check_painting(const ScriptLine& line,
-                                           const Snapshot& snapshot) const {
+SelfTest::Verdict SelfTest::check_painting(const ScriptLine& line, const Snapshot& snapshot) const {
   const std::string& what = line.words.front();
   const double wanted = line.numbers.empty() ? 0 : line.numbers.front();
   if (what == "paintings") {
@@ -133,8 +131,8 @@ SelfTest::Verdict SelfTest::check_painting(const ScriptLine& line,
   if (what == "rows_growing") {
     return {static_cast<double>(growths_) >= wanted && shrinks_ == 0 && stale_frames_ == 0,
             "the picture grows in at least " + count_text(wanted) + " frames, on the screen",
-            std::to_string(growths_) + " frames, " + std::to_string(shrinks_) + " with fewer rows, " +
-                std::to_string(stale_frames_) + " with other pixels"};
+            std::to_string(growths_) + " frames, " + std::to_string(shrinks_) +
+                " with fewer rows, " + std::to_string(stale_frames_) + " with other pixels"};
   }
   if (what == "stop_passes") {
     const auto found = static_cast<double>(one->passes_after_stop);
@@ -172,8 +170,8 @@ SelfTest::Verdict SelfTest::check_heat(const Snapshot& snapshot, const Window& w
                                        double more_than) const {
   const UiState& state = viewer_.state();
   const StagePicture shown = look_up(snapshot, shown_ref(state, snapshot));
-  const std::string expected = "more than " + count_text(more_than) +
-                               " colours over the tokens, each its value's";
+  const std::string expected =
+      "more than " + count_text(more_than) + " colours over the tokens, each its value's";
   if (shown.painting == nullptr || shown.painting->marks == nullptr || !state.report.picture) {
     return {false, expected, "no tokens are drawn"};
   }
@@ -211,12 +209,11 @@ SelfTest::Verdict SelfTest::check_split(const Snapshot& snapshot, const Window& 
   // The other's pixels must not pass as well.
   const PixelCheck swapped = check_pixels(screen, *b.image, *report.left, free_part(parts.left));
   return {left.good() && right.good() && !swapped.good(), expected,
-          "left: " + pixels_text(left) + "; right: " + pixels_text(right) + "; B at the left: " +
-              pixels_text(swapped)};
+          "left: " + pixels_text(left) + "; right: " + pixels_text(right) +
+              "; B at the left: " + pixels_text(swapped)};
 }
 
-SelfTest::Verdict SelfTest::check_difference(const Snapshot& snapshot,
-                                             const Window& window) const {
+SelfTest::Verdict SelfTest::check_difference(const Snapshot& snapshot, const Window& window) const {
   const UiState& state = viewer_.state();
   const std::string expected = "4 |A - B| on the screen, not black everywhere";
   const StagePicture a = look_up(snapshot, state.side_a), b = look_up(snapshot, state.side_b);
@@ -230,8 +227,8 @@ SelfTest::Verdict SelfTest::check_difference(const Snapshot& snapshot,
     want.rgb[i] = static_cast<std::uint8_t>(std::min(apart, 255));
     black = black && apart == 0;
   }
-  const PixelCheck check = check_pixels(window.read_pixels(), want, *state.report.picture,
-                                        free_part(state.report.area));
+  const PixelCheck check =
+      check_pixels(window.read_pixels(), want, *state.report.picture, free_part(state.report.area));
   return {check.good() && !black, expected, pixels_text(check) + (black ? ", all black" : "")};
 }
 
@@ -266,7 +263,7 @@ SelfTest::Verdict SelfTest::check_caption(const ScriptLine& line, const Snapshot
   if (what == "caption_saved") {
     std::filesystem::path sidecar = viewer_.state().caption_chosen;
     sidecar.replace_extension(".txt");
-    const std::string want = joined(viewer_.state().caption_edit);
+    const std::string want = viewer_.state().caption_text;
     std::string found = file_exists(sidecar) ? read_file(sidecar, 1 << 20) : "no file";
     if (!found.empty() && found.back() == '\n') found.pop_back();
     return {found == want && !want.empty(), want, found};
@@ -287,11 +284,13 @@ SelfTest::Verdict SelfTest::check_caption(const ScriptLine& line, const Snapshot
   std::int64_t darker = 0, looked = 0;
   for (std::int64_t y = 0; y < shown.image->height; ++y) {
     for (std::int64_t x = 0; x < shown.image->width; ++x) {
-      const auto token =
-          visual_token_at(one.tiles, (static_cast<double>(x) + 0.5) / static_cast<double>(placed.width),
-                          (static_cast<double>(y) + 0.5) / static_cast<double>(placed.height));
-      const auto at_x = static_cast<std::int64_t>(placed.left + (static_cast<double>(x) + 0.5) * placed.zoom);
-      const auto at_y = static_cast<std::int64_t>(placed.top + (static_cast<double>(y) + 0.5) * placed.zoom);
+      const auto token = visual_token_at(
+          one.tiles, (static_cast<double>(x) + 0.5) / static_cast<double>(placed.width),
+          (static_cast<double>(y) + 0.5) / static_cast<double>(placed.height));
+      const auto at_x =
+          static_cast<std::int64_t>(placed.left + (static_cast<double>(x) + 0.5) * placed.zoom);
+      const auto at_y =
+          static_cast<std::int64_t>(placed.top + (static_cast<double>(y) + 0.5) * placed.zoom);
       if (!token || token->kept || at_x < 0 || at_y < 0 || at_x >= screen.width ||
           at_y >= screen.height) {
         continue;

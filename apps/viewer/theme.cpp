@@ -123,11 +123,10 @@ void apply_theme(ThemeName theme, float scale) {
 }
 
 std::vector<std::filesystem::path> font_places() {
-  constexpr const char* kFonts[] = {"fonts/truetype/dejavu/DejaVuSans.ttf",
-                                    "fonts/opentype/inter/Inter-Regular.otf",
-                                    "fonts/truetype/inter/Inter-Regular.ttf",
-                                    "fonts/truetype/noto/NotoSans-Regular.ttf",
-                                    "fonts/truetype/liberation/LiberationSans-Regular.ttf"};
+  constexpr const char* kFonts[] = {
+      "fonts/truetype/dejavu/DejaVuSans.ttf", "fonts/opentype/inter/Inter-Regular.otf",
+      "fonts/truetype/inter/Inter-Regular.ttf", "fonts/truetype/noto/NotoSans-Regular.ttf",
+      "fonts/truetype/liberation/LiberationSans-Regular.ttf"};
   const char* given = std::getenv("XDG_DATA_DIRS");
   // The default of the XDG base directory specification.
   std::istringstream folders(given != nullptr && *given != '\0' ? given
@@ -144,9 +143,9 @@ std::vector<std::filesystem::path> font_places() {
 
 std::filesystem::path load_font(const std::vector<std::filesystem::path>& places, float scale) {
   // Latin with its extensions, Greek, Cyrillic, punctuation, arrows, shapes.
-  static constexpr ImWchar kRanges[] = {0x20,   0x24f,  0x370,  0x52f,  0x2010, 0x205e, 0x20a0,
-                                        0x20bf, 0x2190, 0x21ff, 0x2200, 0x22ff, 0x25a0, 0x25ff,
-                                        0x2713, 0x2717, 0};
+  static constexpr ImWchar kRanges[] = {0x20,   0x24f,  0x370,  0x52f,  0x2010, 0x205e,
+                                        0x20a0, 0x20bf, 0x2190, 0x21ff, 0x2200, 0x22ff,
+                                        0x25a0, 0x25ff, 0x2713, 0x2717, 0};
   ImFontAtlas& atlas = *ImGui::GetIO().Fonts;
   atlas.Clear();
   for (const auto& place : places) {

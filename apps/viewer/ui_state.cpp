@@ -16,19 +16,6 @@ bool drawable(const Painting& one) {
          one.state == PaintState::kLoading;
 }
 
-bool same_method(const DecodeMethod& a, const DecodeMethod& b) {
-  return a.name == b.name && a.drafter == b.drafter && a.tail == b.tail && a.rule == b.rule &&
-         a.window == b.window && a.adaptive == b.adaptive && a.grouped.size == b.grouped.size &&
-         a.grouped.max_gap == b.grouped.max_gap &&
-         a.grouped.max_distance == b.grouped.max_distance &&
-         a.grouped.fixed_groups == b.grouped.fixed_groups &&
-         a.relaxed.neighbours == b.relaxed.neighbours && a.relaxed.delta == b.relaxed.delta &&
-         a.relaxed.lambda == b.relaxed.lambda && a.cool.peak == b.cool.peak &&
-         a.cool.decay == b.cool.decay && a.lenience == b.lenience && a.tree == b.tree &&
-         a.tree_width == b.tree_width && a.tree_depth == b.tree_depth &&
-         a.row_lead == b.row_lead && a.tv_budget == b.tv_budget;
-}
-
 }  // namespace
 
 UiState first_state(const std::string& model, std::optional<DType> storage) {
@@ -59,8 +46,8 @@ void follow_snapshot(UiState& state, const Snapshot& snapshot) {
     }
   }
   const bool pair = snapshot.compare_left != 0 && snapshot.compare_right != 0;
-  if (pair && (snapshot.compare_left != state.pair_left ||
-               snapshot.compare_right != state.pair_right)) {
+  if (pair &&
+      (snapshot.compare_left != state.pair_left || snapshot.compare_right != state.pair_right)) {
     state.pair_left = snapshot.compare_left;
     state.pair_right = snapshot.compare_right;
     state.side_a = {snapshot.compare_left, {}};
@@ -89,7 +76,7 @@ std::vector<std::string> differing_fields(const PaintSettings& a, const PaintSet
   check(a.sampling.top_p == b.sampling.top_p, "top-p");
   check(a.sampling.min_p == b.sampling.min_p, "min-p");
   check(a.sampling.typical == b.sampling.typical, "typical");
-  check(same_method(a.method, b.method), "method");
+  check(a.method == b.method, "method");
   check(a.draft_model == b.draft_model, "draft model");
   check(a.storage == b.storage, "storage");
   check(a.seed == b.seed, "seed");
@@ -161,22 +148,21 @@ void choose_method(PaintSettings& settings, std::string_view name) {
   settings.method = decode_method(name);
 }
 
-std::string wrapped(const std::string& text, std::size_t columns) {
-  if (columns == 0 || text.find('\n') != std::string::npos) return text;
+std::string wrapped(const std::string& text, double width, const Measure& measure) {
+  if (text.find('\n') != std::string::npos) return text;
   std::string out = text;
-  std::size_t start = 0, width = 0;  // of the line, in code points
-  std::size_t space = std::string::npos;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const bool continues = (static_cast<unsigned char>(out[i]) & 0xc0u) == 0x80u;
-    if (!continues) ++width;
-    if (out[i] == ' ') space = i;
-    if (width <= columns || space == std::string::npos || space < start) continue;
-    out[space] = '\n';
-    start = space + 1;
-    width = 0;
-    for (std::size_t j = start; j <= i; ++j) {
-      width += (static_cast<unsigned char>(out[j]) & 0xc0u) == 0x80u ? 0 : 1;
+  const double space = measure(" ");
+  double line = 0;
+  for (std::size_t start = 0; start < out.size();) {
+    const std::size_t end = std::min(out.find(' ', start), out.size());
+    const double word = measure(std::string_view(text).substr(start, end - start));
+    if (start > 0 && line + space + word > width) {
+      out[start - 1] = '\n';
+      line = word;
+    } else {
+      line += (start > 0 ? space : 0) + word;
     }
+    start = end + 1;
   }
   return out;
 }

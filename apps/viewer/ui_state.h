@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,7 +40,7 @@ struct StagePicture {
 };
 
 struct PanelSizes {  // in units of the font size, so that they follow the scale
-  float left = 20, right = 21, gallery = 11, queue = 13;
+  float left = 20, right = 21, gallery = 11, queue = 11;
 };
 
 // Where pictures were drawn in the last frame; read by the self-test, which looks at the screen.
@@ -55,7 +56,7 @@ struct UiState {
   std::int64_t count = 1;
   bool negative_on = false;
   std::string prompt_edit, negative_edit;  // as the fields show them, with breaks at their width
-  bool edits_stale = true;  // the settings changed beneath the fields
+  bool edits_stale = true;                 // the settings changed beneath the fields
 
   bool follow = true;  // show what is being painted
   PictureRef shown;
@@ -77,7 +78,8 @@ struct UiState {
   std::string caption_prompt, prune_method;
   double prune_rate = 0.5;
   std::filesystem::path caption_chosen;
-  std::string caption_edit, caption_base;  // what is edited, and the text it came from
+  // What stands in the field, what the field shows of it, and the text it came from.
+  std::string caption_text, caption_edit, caption_base;
   std::string folder_edit;
 
   ThemeName theme = ThemeName::kDark;
@@ -113,10 +115,12 @@ CompareCommand compare_methods(const PaintSettings& settings, std::string_view l
 // Another method with its own window; parts that belong to the old one go.
 void choose_method(PaintSettings& settings, std::string_view name);
 
-// Breaks lines at spaces so that each fits `columns` by the given widths of bytes: only spaces and
-// line breaks change places, so that lengths and cursors stay. A text with line breaks of its own
-// is left alone: joined() could not give it back.
-std::string wrapped(const std::string& text, std::size_t columns);
+// Width of a piece of a line.
+using Measure = std::function<double(std::string_view)>;
+// Breaks lines at spaces so that each fits `width`: only spaces become line breaks, so that lengths
+// and cursors stay. A text with line breaks of its own is left alone: joined() could not give it
+// back. A word that is wider stands alone.
+std::string wrapped(const std::string& text, double width, const Measure& measure);
 std::string joined(std::string text);  // breaks back to spaces
 
 }  // namespace tessera

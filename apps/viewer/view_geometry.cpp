@@ -40,10 +40,10 @@ Placement place(const Viewport& view, const Rect& area, std::int64_t width, std:
   out.zoom = view.zoom > 0 ? view.zoom : fitting_zoom(area, width, height);
   const double centre_x = view.zoom > 0 ? view.centre_x : 0.5;
   const double centre_y = view.zoom > 0 ? view.centre_y : 0.5;
-  out.left = std::round((area.left + area.right) / 2 -
-                        centre_x * out.zoom * static_cast<double>(width));
-  out.top = std::round((area.top + area.bottom) / 2 -
-                       centre_y * out.zoom * static_cast<double>(height));
+  out.left =
+      std::round((area.left + area.right) / 2 - centre_x * out.zoom * static_cast<double>(width));
+  out.top =
+      std::round((area.top + area.bottom) / 2 - centre_y * out.zoom * static_cast<double>(height));
   return out;
 }
 
@@ -102,8 +102,7 @@ Rect cell_rect(const Placement& shown, std::int64_t rows, std::int64_t columns,
 }
 
 SplitAreas split_area(const Rect& area, double share) {
-  const double at =
-      std::round(area.left + area.width() * std::clamp(share, 0.0, 1.0));
+  const double at = std::round(area.left + area.width() * std::clamp(share, 0.0, 1.0));
   SplitAreas out{area, area};
   out.left.right = at;
   out.right.left = at;

@@ -40,8 +40,8 @@ inline constexpr double kMinZoom = 1.0 / 16, kMaxZoom = 128;
 double fitting_zoom(const Rect& area, std::int64_t width, std::int64_t height);
 Placement place(const Viewport& view, const Rect& area, std::int64_t width, std::int64_t height);
 
-// Zooms one step in (steps > 0) or out through 1/16, ..., 1/2, 1, 2, 3, 4, 6, 8, 12, ..., 128, while
-// the picture's point under (x, y) stays where it is.
+// Zooms one step in (steps > 0) or out through 1/16, ..., 1/2, 1, 2, 3, 4, 6, 8, 12, ..., 128,
+// while the picture's point under (x, y) stays where it is.
 Viewport zoomed(const Viewport& view, const Rect& area, const Placement& shown, int steps, double x,
                 double y);
 // Moves the picture by screen pixels.

@@ -10,10 +10,9 @@ namespace tessera {
 
 namespace {
 
-constexpr ImGuiWindowFlags kFrame = ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove |
-                                    ImGuiWindowFlags_NoSavedSettings |
-                                    ImGuiWindowFlags_NoBringToFrontOnFocus |
-                                    ImGuiWindowFlags_NoNavFocus;
+constexpr ImGuiWindowFlags kFrame =
+    ImGuiWindowFlags_NoDecoration | ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoSavedSettings |
+    ImGuiWindowFlags_NoBringToFrontOnFocus | ImGuiWindowFlags_NoNavFocus;
 
 template <typename Panel>
 void framed(const char* id, ImVec2 size, Ui& ui, const Panel& panel) {
@@ -48,17 +47,19 @@ void middle_column(Ui& ui, ImVec2 size) {
 
 void right_column(Ui& ui, ImVec2 size) {
   framed("side", size, ui, [](Ui& inner) {
-    const float half =
-        (ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ItemSpacing.x) / 2;
+    const float half = (ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ItemSpacing.x) / 2;
     SideTab& tab = inner.state.tab;
-    if (toggle_button("Details", tab == SideTab::kDetails, ImVec2(half, 0))) tab = SideTab::kDetails;
+    if (toggle_button("Details", tab == SideTab::kDetails, ImVec2(half, 0)))
+      tab = SideTab::kDetails;
     ImGui::SameLine();
     if (toggle_button("Captions", tab == SideTab::kCaptions, ImVec2(half, 0))) {
       tab = SideTab::kCaptions;
     }
     ImGui::BeginChild("side body", ImVec2(0, 0), false, ImGuiWindowFlags_NavFlattened);
-    if (tab == SideTab::kDetails) details_panel(inner);
-    else captions_panel(inner);
+    if (tab == SideTab::kDetails)
+      details_panel(inner);
+    else
+      captions_panel(inner);
     ImGui::EndChild();
   });
 }

@@ -2,6 +2,7 @@
 #include "apps/viewer/widgets.h"
 
 #include <imgui_internal.h>
+#include <imgui_stdlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -34,7 +35,8 @@ void text_elided(std::string_view text, float width) {
   // A line break would be drawn as one.
   const std::size_t end = std::min(text.find('\n'), text.size());
   const char *from = text.data(), *to = text.data() + end;
-  const ImVec2 at = ImGui::GetCursorScreenPos();
+  ImVec2 at = ImGui::GetCursorScreenPos();
+  at.y += ImGui::GetCurrentWindow()->DC.CurrLineTextBaseOffset;
   const ImVec2 full = ImGui::CalcTextSize(from, to);
   const float right = at.x + std::min(width, full.x + 1);
   ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), at, ImVec2(right, at.y + full.y), right,
@@ -43,8 +45,8 @@ void text_elided(std::string_view text, float width) {
 }
 
 void hint(std::string_view text) {
-  const bool wanted = ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) &&
-                      GImGui->HoveredIdTimer > 0.5f;
+  const bool wanted =
+      ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) && GImGui->HoveredIdTimer > 0.5f;
   if (!wanted) return;
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(em() * 26);
@@ -63,8 +65,8 @@ void empty_state(std::string_view title, std::string_view what_to_do) {
   const float width = std::min(room.x - em(), em() * 24);
   if (width < em() * 4) return;
   const ImVec2 first = ImGui::CalcTextSize(title.data(), title.data() + title.size());
-  const ImVec2 second = ImGui::CalcTextSize(what_to_do.data(),
-                                            what_to_do.data() + what_to_do.size(), false, width);
+  const ImVec2 second =
+      ImGui::CalcTextSize(what_to_do.data(), what_to_do.data() + what_to_do.size(), false, width);
   const ImVec2 at = ImGui::GetCursorPos();
   const float top = at.y + std::max(0.0f, (room.y - first.y - second.y - em() * 0.5f) / 2);
   ImGui::SetCursorPos(ImVec2(at.x + std::max(0.0f, (room.x - first.x) / 2), top));
@@ -74,6 +76,48 @@ void empty_state(std::string_view title, std::string_view what_to_do) {
   ImGui::PushTextWrapPos(left + width);
   text_dim(what_to_do);
   ImGui::PopTextWrapPos();
+}
+
+namespace {
+
+struct Wrapping {
+  double width = 0;
+  Measure measure;
+};
+
+// While it is edited the field keeps its lines broken; lengths stay, so the cursor does too.
+int wrap_lines(ImGuiInputTextCallbackData* data) {
+  const auto& wrapping = *static_cast<const Wrapping*>(data->UserData);
+  const std::string text(data->Buf, static_cast<std::size_t>(data->BufTextLen));
+  const std::string better = wrapped(joined(text), wrapping.width, wrapping.measure);
+  if (better == text) return 0;
+  std::copy(better.begin(), better.end(), data->Buf);
+  data->BufDirty = true;
+  return 0;
+}
+
+}  // namespace
+
+bool prose_field(const char* id, std::string& edit, std::string& text, ImVec2 size) {
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const float wide = size.x > 0 ? size.x : ImGui::GetContentRegionAvail().x;
+  Wrapping wrapping{wide - 2 * style.FramePadding.x - style.ScrollbarSize - 2,
+                    [](std::string_view piece) {
+                      return ImGui::CalcTextSize(piece.data(), piece.data() + piece.size()).x;
+                    }};
+  if (text.find('\n') != std::string::npos) {  // its breaks are its own
+    edit = text;
+    const bool changed = ImGui::InputTextMultiline(id, &edit, size);
+    if (changed) text = edit;
+    return changed;
+  }
+  if (joined(edit) != text || ImGui::GetActiveID() != ImGui::GetID(id)) {
+    edit = wrapped(text, wrapping.width, wrapping.measure);
+  }
+  const bool changed = ImGui::InputTextMultiline(id, &edit, size, ImGuiInputTextFlags_CallbackEdit,
+                                                 wrap_lines, &wrapping);
+  if (changed) text = joined(edit);
+  return changed;
 }
 
 bool accent_button(const char* label, ImVec2 size) {
@@ -122,7 +166,7 @@ void splitter(const char* id, Bar bar, float length, float& size, const BarRange
     const ImVec2 moved = ImGui::GetIO().MouseDelta;
     size += range.direction * (upright ? moved.x : moved.y) / em();
   }
-  size = std::clamp(size, range.low, range.high);
+  size = std::clamp(size, range.low, std::max(range.low, range.high));
   if (!hot) return;
   const ImVec2 low = ImGui::GetItemRectMin(), high = ImGui::GetItemRectMax();
   const ImVec2 centre((low.x + high.x) / 2, (low.y + high.y) / 2);
@@ -155,24 +199,35 @@ std::string bytes_text(std::uint64_t bytes) {
 
 std::string_view state_text(PaintState state) {
   switch (state) {
-    case PaintState::kQueued: return "queued";
-    case PaintState::kLoading: return "loading";
-    case PaintState::kPainting: return "painting";
-    case PaintState::kDone: return "done";
-    case PaintState::kStopped: return "stopped";
-    case PaintState::kFailed: return "failed";
+    case PaintState::kQueued:
+      return "queued";
+    case PaintState::kLoading:
+      return "loading";
+    case PaintState::kPainting:
+      return "painting";
+    case PaintState::kDone:
+      return "done";
+    case PaintState::kStopped:
+      return "stopped";
+    case PaintState::kFailed:
+      return "failed";
   }
   return "";
 }
 
 ImU32 state_colour(PaintState state, const Palette& colours) {
   switch (state) {
-    case PaintState::kQueued: return colours.dim;
+    case PaintState::kQueued:
+      return colours.dim;
     case PaintState::kLoading:
-    case PaintState::kPainting: return colours.accent;
-    case PaintState::kDone: return colours.good;
-    case PaintState::kStopped: return colours.warning;
-    case PaintState::kFailed: return colours.bad;
+    case PaintState::kPainting:
+      return colours.accent;
+    case PaintState::kDone:
+      return colours.good;
+    case PaintState::kStopped:
+      return colours.warning;
+    case PaintState::kFailed:
+      return colours.bad;
   }
   return colours.dim;
 }

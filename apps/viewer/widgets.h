@@ -42,7 +42,7 @@ struct Ui {
 
 inline float em() { return ImGui::GetFontSize(); }
 
-void text_line(std::string_view text);                // TextUnformatted
+void text_line(std::string_view text);  // TextUnformatted
 void text_coloured(ImU32 colour, std::string_view text);
 void text_dim(std::string_view text);
 void text_wrapped(std::string_view text);
@@ -54,6 +54,10 @@ void heading(std::string_view text);
 // A dim message in the middle of what is left of the window.
 void empty_state(std::string_view title, std::string_view what_to_do);
 
+// A field of several lines that breaks at its width. `text` is the value, without breaks of the
+// field's own; `edit` is what the field shows. True when the user changed the value.
+bool prose_field(const char* id, std::string& edit, std::string& text, ImVec2 size);
+
 // A button in the accent colour.
 bool accent_button(const char* label, ImVec2 size);
 // Drawn pressed while `on`.
@@ -62,8 +66,7 @@ bool toggle_button(const char* label, bool on, ImVec2 size = ImVec2(0, 0));
 bool facts_table(const char* id);
 void fact(std::string_view name, std::string_view value);
 
-// A bar between two panels that is dragged, or moved by arrow keys while it is focused. `size` is
-// changed within [low, high], all in em. vertical: the bar stands upright.
+// A bar between two panels that is dragged; `size` is changed within [low, high], all in em.
 enum class Bar : std::uint8_t { kUpright, kLying };
 struct BarRange {
   float low = 0, high = 0;
@@ -72,8 +75,8 @@ struct BarRange {
 void splitter(const char* id, Bar bar, float length, float& size, const BarRange& range);
 
 std::string number_text(double value, int decimals);
-std::string duration_text(double seconds);       // "12 s", "3 min 5 s"
-std::string bytes_text(std::uint64_t bytes);     // "1.2 GiB"
+std::string duration_text(double seconds);    // "12 s", "3 min 5 s"
+std::string bytes_text(std::uint64_t bytes);  // "1.2 GiB"
 // A state in a word, and its colour.
 std::string_view state_text(PaintState state);
 ImU32 state_colour(PaintState state, const Palette& colours);

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <string>
 
@@ -57,6 +58,7 @@ struct Window::State {
   int lively = kSettleFrames;  // frames still to draw for the last event
   ThemeName theme = ThemeName::kDark;
   FrameCost cost;
+  bool mouse = true;
 
   static State& of(GLFWwindow* window) {
     return *static_cast<State*>(glfwGetWindowUserPointer(window));
@@ -169,6 +171,8 @@ void Window::resize(int width, int height) {
   state_->lively = kSettleFrames;
 }
 
+void Window::ignore_mouse() { state_->mouse = false; }
+
 void Window::begin_frame(ThemeName theme) {
   if (theme != state_->theme) {
     state_->theme = theme;
@@ -178,6 +182,7 @@ void Window::begin_frame(ThemeName theme) {
   state_->cost.build = -thread_ms();
   ImGui_ImplOpenGL3_NewFrame();
   ImGui_ImplGlfw_NewFrame();
+  if (!state_->mouse) ImGui::GetIO().MousePos = ImVec2(-FLT_MAX, -FLT_MAX);
   ImGui::NewFrame();
 }
 

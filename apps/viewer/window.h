@@ -41,10 +41,12 @@ class Window {
   bool wait(double seconds);
   std::vector<std::filesystem::path> take_dropped();
   void resize(int width, int height);
+  // The pointer counts as outside the window: a self-test must not depend on where it lies.
+  void ignore_mouse();
 
   void begin_frame(ThemeName theme);
-  void end_frame();             // renders; nothing is on the screen yet
-  Image read_pixels() const;    // of the rendered frame
+  void end_frame();           // renders; nothing is on the screen yet
+  Image read_pixels() const;  // of the rendered frame
   void show();
   const FrameCost& cost() const;
 

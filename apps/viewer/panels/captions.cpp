@@ -13,11 +13,16 @@ namespace {
 
 std::string_view state_text(CaptionState state) {
   switch (state) {
-    case CaptionState::kQueued: return "queued";
-    case CaptionState::kReading: return "reading";
-    case CaptionState::kWriting: return "writing";
-    case CaptionState::kDone: return "done";
-    case CaptionState::kFailed: return "failed";
+    case CaptionState::kQueued:
+      return "queued";
+    case CaptionState::kReading:
+      return "reading";
+    case CaptionState::kWriting:
+      return "writing";
+    case CaptionState::kDone:
+      return "done";
+    case CaptionState::kFailed:
+      return "failed";
   }
   return "";
 }
@@ -43,7 +48,8 @@ void prune_fields(Ui& ui) {
   ImGui::SameLine();
   ImGui::SetNextItemWidth(-1);
   auto percent = static_cast<float>(state.prune_rate * 100);
-  if (ImGui::SliderFloat("##rate", &percent, 0, 95, "%.0f %% fewer")) state.prune_rate = percent / 100;
+  if (ImGui::SliderFloat("##rate", &percent, 0, 95, "%.0f %% fewer"))
+    state.prune_rate = percent / 100;
 }
 
 void describe_folder(Ui& ui) {
@@ -130,19 +136,16 @@ std::string text_of(const Snapshot& snapshot, const std::filesystem::path& path)
 void editor(Ui& ui) {
   UiState& state = ui.state;
   const std::string now = text_of(ui.snapshot, state.caption_chosen);
-  const bool edited = joined(state.caption_edit) != joined(state.caption_base);
+  bool edited = state.caption_text != state.caption_base;
   if (now != state.caption_base) {  // grew, or another picture's
-    if (!edited || state.caption_edit.empty()) state.caption_edit = now;
+    if (!edited || state.caption_text.empty()) state.caption_text = now;
     state.caption_base = now;
+    edited = state.caption_text != now;
   }
   heading("Text of " + state.caption_chosen.filename().string());
-  const bool own_lines = now.find('\n') != std::string::npos;
-  const float inner = ImGui::GetContentRegionAvail().x - em() * 2;
-  auto columns = static_cast<std::size_t>(std::max(8.0f, inner / (em() * 0.56f)));
-  const ImVec2 size(-1, -ImGui::GetFrameHeightWithSpacing() - em() * 0.2f);
-  if (!own_lines) state.caption_edit = wrapped(joined(state.caption_edit), columns);
-  ImGui::InputTextMultiline("##text", &state.caption_edit, size);
-  const std::string text = own_lines ? state.caption_edit : joined(state.caption_edit);
+  prose_field("##text", state.caption_edit, state.caption_text,
+              ImVec2(-1, -ImGui::GetFrameHeightWithSpacing() - em() * 0.2f));
+  const std::string& text = state.caption_text;
   ImGui::BeginDisabled(text.empty());
   if (ImGui::Button("Save text")) {
     if (ui.post(SaveCaptionCommand{state.caption_chosen, text})) {
@@ -155,7 +158,7 @@ void editor(Ui& ui) {
   hint("writes a .txt file beside the picture");
   ImGui::SameLine();
   ImGui::BeginDisabled(!edited);
-  if (ImGui::Button("Undo edits")) state.caption_edit = state.caption_base;
+  if (ImGui::Button("Undo edits")) state.caption_text = state.caption_base;
   ImGui::EndDisabled();
 }
 

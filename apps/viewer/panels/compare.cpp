@@ -61,14 +61,13 @@ void draw_difference(Ui& ui, const StagePicture& a, const StagePicture& b, const
 // The handle of the slider is its own item, so that mouse and keyboard reach it.
 void slider(Ui& ui, const Rect& area, double at) {
   const float grip = em() * 0.8f;
-  ImGui::SetCursorScreenPos(ImVec2(static_cast<float>(at) - grip / 2,
-                                   static_cast<float>(area.top)));
+  ImGui::SetCursorScreenPos(
+      ImVec2(static_cast<float>(at) - grip / 2, static_cast<float>(area.top)));
   ImGui::InvisibleButton("split", ImVec2(grip, static_cast<float>(area.height())));
   const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
   if (hot) ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
   if (ImGui::IsItemActive()) {
-    ui.state.split =
-        std::clamp((ImGui::GetIO().MousePos.x - area.left) / area.width(), 0.0, 1.0);
+    ui.state.split = std::clamp((ImGui::GetIO().MousePos.x - area.left) / area.width(), 0.0, 1.0);
   }
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const auto x = static_cast<float>(at);
@@ -92,8 +91,8 @@ void compare_view(Ui& ui, const Rect& area) {
                          "press A, show another and press B.");
     return;
   }
-  ImGui::InvisibleButton("picture", ImVec2(static_cast<float>(area.width()),
-                                           static_cast<float>(area.height())));
+  ImGui::InvisibleButton(
+      "picture", ImVec2(static_cast<float>(area.width()), static_cast<float>(area.height())));
   ImGui::SetItemAllowOverlap();
   if (ui.state.difference && a.image != nullptr && b.image != nullptr) {
     draw_difference(ui, a, b, area);

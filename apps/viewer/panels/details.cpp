@@ -23,8 +23,8 @@ void picture_facts(const PictureFacts& facts) {
   fact("Model", facts.model + (facts.dtype.empty() ? "" : ", " + facts.dtype));
   std::string method = facts.method.name;
   if (facts.method.speculative()) {
-    method += ", " + facts.method.drafter + " drafts, " + facts.method.rule + " acceptance, window " +
-              std::to_string(facts.method.window);
+    method += ", " + facts.method.drafter + " drafts, " + facts.method.rule +
+              " acceptance, window " + std::to_string(facts.method.window);
   }
   fact("Method", method);
   fact("Law", facts.preserves_distribution ? "kept" : "changed by the method");
@@ -64,12 +64,13 @@ void accepted_plot(const Painting& one) {
   const std::int32_t most = *std::max_element(counts.begin(), counts.end());
   heading("Tokens by pass, at most " + std::to_string(most));
   const auto value = [](void* data, int index) {
-    return static_cast<float>((*static_cast<const std::vector<std::int32_t>*>(
-        data))[static_cast<std::size_t>(index)]);
+    return static_cast<float>(
+        (*static_cast<const std::vector<std::int32_t>*>(data))[static_cast<std::size_t>(index)]);
   };
   auto* data = const_cast<std::vector<std::int32_t>*>(&counts);  // the callback only reads it
   ImGui::PlotHistogram("##passes", value, data, static_cast<int>(counts.size()), 0, nullptr, 0,
-                       static_cast<float>(std::max(most, 1)), ImVec2(-1, em() * 4.5f));
+                       static_cast<float>(std::max(most, 1)),
+                       ImVec2(ImGui::GetContentRegionAvail().x, em() * 4.5f));
 }
 
 void legend(Ui& ui, const Painting& one) {
@@ -105,14 +106,14 @@ void legend(Ui& ui, const Painting& one) {
 void spot(Ui& ui, const StagePicture& picture) {
   heading("Under the mouse, or chosen by h j k l");
   const auto& placed = ui.state.report.picture;
-  const auto lines = placed ? described_spot(ui.state, picture, *placed)
-                            : std::vector<std::string>{};
+  const auto lines =
+      placed ? described_spot(ui.state, picture, *placed) : std::vector<std::string>{};
   // Room for two wrapped lines always, so that nothing below jumps.
   const float top = ImGui::GetCursorPosY();
   if (lines.empty()) text_dim("no token");
   for (const std::string& line : lines) text_wrapped(line);
-  ImGui::SetCursorPosY(std::max(ImGui::GetCursorPosY(),
-                                top + 4 * ImGui::GetTextLineHeightWithSpacing()));
+  ImGui::SetCursorPosY(
+      std::max(ImGui::GetCursorPosY(), top + 4 * ImGui::GetTextLineHeightWithSpacing()));
 }
 
 void visual_note(const CaptionEntry& caption) {

@@ -24,10 +24,10 @@ void folder_line(Ui& ui) {
     count += ", " + std::to_string(ui.snapshot.gallery_left_out) + " older ones left out";
   }
   const float count_width = ImGui::CalcTextSize(count.c_str()).x;
-  ImGui::SetNextItemWidth(std::max(em() * 6, ImGui::GetContentRegionAvail().x - count_width -
-                                                 em() * 1.2f));
-  const bool entered = ImGui::InputText("##folder", &state.folder_edit,
-                                        ImGuiInputTextFlags_EnterReturnsTrue);
+  ImGui::SetNextItemWidth(
+      std::max(em() * 6, ImGui::GetContentRegionAvail().x - count_width - em() * 1.2f));
+  const bool entered =
+      ImGui::InputText("##folder", &state.folder_edit, ImGuiInputTextFlags_EnterReturnsTrue);
   if (entered && !state.folder_edit.empty()) ui.post(FolderCommand{state.folder_edit});
   hint("another folder: its pictures show here, what is painted from now on is saved there");
   ImGui::SameLine();

@@ -1,4 +1,6 @@
 // All keys, by group; shown by `?`.
+#include <algorithm>
+
 #include "apps/viewer/panels/panels.h"
 
 namespace tessera {
@@ -33,11 +35,11 @@ void key_map_window(Ui& ui) {
   if (!ui.state.help) return;
   const ImVec2 room = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos(ImVec2(room.x / 2, room.y / 2), ImGuiCond_Always, ImVec2(0.5f, 0.5f));
-  ImGui::SetNextWindowSize(ImVec2(std::min(room.x * 0.95f, em() * 56),
-                                  std::min(room.y * 0.92f, em() * 34)));
-  const bool open = ImGui::Begin("Keys", &ui.state.help,
-                                 ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoResize |
-                                     ImGuiWindowFlags_NoMove);
+  ImGui::SetNextWindowSize(
+      ImVec2(std::min(room.x * 0.95f, em() * 56), std::min(room.y * 0.94f, em() * 41)));
+  const bool open = ImGui::Begin(
+      "Keys", &ui.state.help,
+      ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove);
   if (open && ImGui::BeginTable("columns", 2)) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
@@ -47,12 +49,14 @@ void key_map_window(Ui& ui) {
     ImGui::EndTable();
     ImGui::Dummy(ImVec2(0, em() * 0.3f));
     ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
-    text_wrapped("Arrows, Space and Enter walk through fields and buttons and press them; "
-                 "Ctrl+Tab goes from panel to panel; Esc leaves a field or this map. Single keys "
-                 "count while no text is edited.");
+    text_wrapped(
+        "Arrows, Space and Enter walk through fields and buttons and press them; "
+        "Ctrl+Tab goes from panel to panel; Esc leaves a field or this map. Single keys "
+        "count while no text is edited.");
     ImGui::PopStyleColor();
   }
   ImGui::End();
+  ImGui::PopStyleVar(2);
 }
 
 }  // namespace tessera

@@ -31,8 +31,7 @@ void draw_marks(Ui& ui, const Painting& painting, const Placement& placed, const
   for (std::int64_t row = 0; row < painting.grid_rows; ++row) {
     for (std::int64_t column = 0; column < painting.grid_columns; ++column) {
       const auto& mark = marks[static_cast<std::size_t>(row * painting.grid_columns + column)];
-      const Rect cell =
-          cell_rect(placed, painting.grid_rows, painting.grid_columns, {row, column});
+      const Rect cell = cell_rect(placed, painting.grid_rows, painting.grid_columns, {row, column});
       if (mark.id < 0 || !meets(cell, clip)) continue;
       const Colour colour = heat_colour(range.share(overlay_value(mark, overlay)));
       list.AddRectFilled(point(cell.left, cell.top), point(cell.right, cell.bottom),
@@ -95,8 +94,7 @@ void draw_values(const Image& image, const Placement& placed, const Rect& clip) 
 
 void draw_cursor(const Ui& ui, const Painting& painting, const Placement& placed) {
   if (!ui.state.cursor || painting.grid_rows == 0) return;
-  const Rect cell =
-      cell_rect(placed, painting.grid_rows, painting.grid_columns, *ui.state.cursor);
+  const Rect cell = cell_rect(placed, painting.grid_rows, painting.grid_columns, *ui.state.cursor);
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const ImVec2 low = point(cell.left, cell.top), high = point(cell.right, cell.bottom);
   list.AddRect(ImVec2(low.x - 1, low.y - 1), ImVec2(high.x + 1, high.y + 1), IM_COL32_BLACK, 0, 0,
@@ -115,8 +113,7 @@ Placement draw_picture(Ui& ui, const StagePicture& picture, const Rect& area, co
   if (const ImTextureID texture = ui.textures.texture(picture.image)) {
     list.AddImage(texture, point(whole.left, whole.top), point(whole.right, whole.bottom));
   }
-  const bool tokens = ui.state.overlay == Overlay::kPass ||
-                      ui.state.overlay == Overlay::kEntropy ||
+  const bool tokens = ui.state.overlay == Overlay::kPass || ui.state.overlay == Overlay::kEntropy ||
                       ui.state.overlay == Overlay::kProbability;
   if (tokens && picture.painting != nullptr && picture.painting->marks != nullptr) {
     draw_marks(ui, *picture.painting, placed, clip);
@@ -146,10 +143,10 @@ std::vector<std::string> described_spot(const UiState& state, const StagePicture
                     rgb[1], rgb[2]);
       lines.emplace_back(text);
       if (picture.caption != nullptr) {
-        const auto visual =
-            visual_token_at(picture.caption->tiles,
-                            (static_cast<double>(pixel->x) + 0.5) / static_cast<double>(shown.width),
-                            (static_cast<double>(pixel->y) + 0.5) / static_cast<double>(shown.height));
+        const auto visual = visual_token_at(
+            picture.caption->tiles,
+            (static_cast<double>(pixel->x) + 0.5) / static_cast<double>(shown.width),
+            (static_cast<double>(pixel->y) + 0.5) / static_cast<double>(shown.height));
         if (visual) lines.push_back(describe_visual_token(*visual));
       }
       if (painting != nullptr) {

@@ -27,7 +27,6 @@ void row(Ui& ui, const Painting& one) {
   const float high = ImGui::GetTextLineHeightWithSpacing() * 2 + em() * 0.1f;
   const ImVec2 at = ImGui::GetCursorPos();
   const float width = ImGui::GetContentRegionAvail().x;
-  ImGui::SetItemAllowOverlap();
   if (ImGui::Selectable("##row", shown, ImGuiSelectableFlags_AllowItemOverlap,
                         ImVec2(width, high))) {
     ui.state.shown = {one.number, {}};

@@ -1,6 +1,5 @@
 // What is painted next: prompt, model, method, sampling, size, seed, count, Paint and Stop.
 #include <imgui.h>
-#include <imgui_stdlib.h>
 
 #include <algorithm>
 
@@ -21,35 +20,6 @@ void label(std::string_view text) {
   ImGui::SetNextItemWidth(-1);
 }
 
-// Keeps the lines of a field broken at its width while it is edited.
-int wrap_lines(ImGuiInputTextCallbackData* data) {
-  const auto columns = *static_cast<const std::size_t*>(data->UserData);
-  const std::string text(data->Buf, static_cast<std::size_t>(data->BufTextLen));
-  const std::string better = wrapped(joined(text), columns);
-  if (better == text) return 0;
-  std::copy(better.begin(), better.end(), data->Buf);  // as long as before
-  data->BufDirty = true;
-  return 0;
-}
-
-// Returns true when the user changed `text`.
-bool prose_field(const char* id, std::string& edit, const std::string& text, float lines) {
-  const float width = ImGui::GetContentRegionAvail().x;
-  const float inner = width - 2 * ImGui::GetStyle().FramePadding.x -
-                      ImGui::GetStyle().ScrollbarSize;
-  auto columns = static_cast<std::size_t>(std::max(8.0f, inner / (em() * 0.56f)));
-  const bool own_lines = text.find('\n') != std::string::npos;
-  if (joined(edit) != joined(text)) edit = wrapped(text, columns);
-  const ImVec2 size(width, ImGui::GetTextLineHeight() * lines +
-                               2 * ImGui::GetStyle().FramePadding.y);
-  const ImGuiInputTextFlags flags = ImGuiInputTextFlags_CallbackEdit;
-  const bool changed = own_lines ? ImGui::InputTextMultiline(id, &edit, size)
-                                 : ImGui::InputTextMultiline(id, &edit, size, flags, wrap_lines,
-                                                             &columns);
-  if (!changed && !ImGui::IsItemActive() && !own_lines) edit = wrapped(text, columns);
-  return changed;
-}
-
 void prompt_fields(Ui& ui) {
   UiState& state = ui.state;
   PaintSettings& settings = state.settings;
@@ -63,19 +33,17 @@ void prompt_fields(Ui& ui) {
     ImGui::SetKeyboardFocusHere();
     state.focus_prompt = false;
   }
-  const bool own_lines = settings.prompt.find('\n') != std::string::npos;
-  if (prose_field("##prompt", state.prompt_edit, settings.prompt, 5)) {
-    settings.prompt = own_lines ? state.prompt_edit : joined(state.prompt_edit);
-  }
+  const auto lines = [](float count) {
+    return ImVec2(-1, ImGui::GetTextLineHeight() * count + 2 * ImGui::GetStyle().FramePadding.y);
+  };
+  prose_field("##prompt", state.prompt_edit, settings.prompt, lines(4));
   if (ImGui::Checkbox("Negative prompt", &state.negative_on)) {
     settings.negative_prompt =
         state.negative_on ? std::optional<std::string>(joined(state.negative_edit)) : std::nullopt;
   }
   if (state.negative_on) {
     if (!settings.negative_prompt) settings.negative_prompt.emplace();
-    if (prose_field("##negative", state.negative_edit, *settings.negative_prompt, 2)) {
-      settings.negative_prompt = joined(state.negative_edit);
-    }
+    prose_field("##negative", state.negative_edit, *settings.negative_prompt, lines(2));
   }
 }
 
@@ -116,9 +84,12 @@ void model_field(Ui& ui) {
 std::string promise_text(const DecodeMethod& method) {
   // The drafter that a model turns out to have changes no promise.
   switch (promise_of(method)) {
-    case Promise::kSameTokens: return "the same picture as plain decoding";
-    case Promise::kSameLaw: return "pictures of the same law";
-    case Promise::kNone: break;
+    case Promise::kSameTokens:
+      return "the same picture as plain decoding";
+    case Promise::kSameLaw:
+      return "pictures of the same law";
+    case Promise::kNone:
+      break;
   }
   return "changes the law of pictures";
 }
@@ -257,8 +228,9 @@ void buttons(Ui& ui) {
   if (ImGui::Button("Compare exact and grouped", ImVec2(width, 0))) {
     ui.act(Action::kCompareMethods);
   }
-  hint("paints this prompt twice at one seed, once keeping the law (sjd), once by grouped "
-       "acceptance (gsd), side by side (e)");
+  hint(
+      "paints this prompt twice at one seed, once keeping the law (sjd), once by grouped "
+      "acceptance (gsd), side by side (e)");
 }
 
 }  // namespace

@@ -24,16 +24,16 @@ void overlay_choice(Ui& ui) {
                                     "Visual tokens"};
   int chosen = static_cast<int>(ui.state.overlay);
   ImGui::SetNextItemWidth(em() * 8.4f);
-  if (ImGui::Combo("##overlay", &chosen, kNames, 5)) ui.state.overlay = static_cast<Overlay>(chosen);
+  if (ImGui::Combo("##overlay", &chosen, kNames, 5))
+    ui.state.overlay = static_cast<Overlay>(chosen);
   hint("what the colours over the picture tell of each token (o)");
 }
 
 void zoom_text(Ui& ui) {
   const auto& shown = ui.state.report.picture ? ui.state.report.picture : ui.state.report.left;
-  const std::string text =
-      shown ? (shown->zoom >= 1 ? number_text(shown->zoom, 0) + " : 1"
-                                : "1 : " + number_text(1 / shown->zoom, 1))
-            : "-";
+  const std::string text = shown ? (shown->zoom >= 1 ? number_text(shown->zoom, 0) + " : 1"
+                                                     : "1 : " + number_text(1 / shown->zoom, 1))
+                                 : "-";
   if (ImGui::Button((text + "##fit").c_str(), ImVec2(em() * 4, 0))) ui.act(Action::kFit);
   hint("zoom; press to see the whole picture (0)");
 }
@@ -51,7 +51,7 @@ void bar(Ui& ui, const StagePicture& picture) {
   if (toggle_button("Compare", comparing)) ui.state.mode = StageMode::kCompare;
   hint("two pictures in one place, parted by a slider (v)");
   ImGui::SameLine();
-  const float right = em() * (comparing ? 19.6f : 13.4f);
+  const float right = em() * (comparing ? 20.6f : 13.4f);
   const float room = ImGui::GetContentRegionAvail().x - right;
   ImGui::AlignTextToFramePadding();
   ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
@@ -70,12 +70,14 @@ void spot_tooltip(const Ui& ui, const StagePicture& picture, const Placement& sh
   if (!ImGui::IsItemHovered() || ImGui::IsItemActive()) return;
   const auto lines = described_spot(ui.state, picture, shown);
   if (lines.empty()) return;
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(em() * 0.6f, em() * 0.5f));
   ImGui::BeginTooltip();
   for (const std::string& line : lines) text_line(line);
   ImGui::EndTooltip();
+  ImGui::PopStyleVar();
 }
 
-void nothing_to_draw(Ui& ui, const StagePicture& picture) {
+void nothing_to_draw(const StagePicture& picture) {
   if (picture.painting != nullptr && picture.painting->state == PaintState::kFailed) {
     empty_state("This picture failed", format_error(picture.painting->error));
   } else if (picture.painting != nullptr) {
@@ -87,16 +89,16 @@ void nothing_to_draw(Ui& ui, const StagePicture& picture) {
   } else if (!picture.file.empty()) {
     empty_state("Opening", picture.file.filename().string());
   } else {
-    empty_state("Ready to paint",
-                "Write a prompt at the left and press Paint (Ctrl+Enter), or drop a picture here to "
-                "open it and take over its settings. ? shows all keys.");
+    empty_state(
+        "Ready to paint",
+        "Write a prompt at the left and press Paint (Ctrl+Enter), or drop a picture here to "
+        "open it and take over its settings. ? shows all keys.");
   }
-  (void)ui;
 }
 
 void single_view(Ui& ui, const StagePicture& picture) {
   if (picture.image == nullptr) {
-    nothing_to_draw(ui, picture);
+    nothing_to_draw(picture);
     return;
   }
   const Rect& area = ui.state.report.area;

@@ -26,6 +26,8 @@ void speed(const Ui& ui, const Painting& one) {
 
 void status_bar(Ui& ui) {
   const StatusFacts& status = ui.snapshot.status;
+  ImGui::Dummy(ImVec2(em() * 0.2f, ImGui::GetFrameHeight()));  // begins the line in any case
+  ImGui::SameLine(0, 0);
   ImGui::AlignTextToFramePadding();
   item("Device", status.device);
   item("Model", status.model.empty() ? "" : status.model + " " + status.dtype);
@@ -63,6 +65,7 @@ void problems_window(Ui& ui) {
   const ImVec2 room = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos(ImVec2(room.x / 2, room.y / 2), ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
   ImGui::SetNextWindowSize(ImVec2(em() * 40, em() * 20), ImGuiCond_Appearing);
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1);
   if (ImGui::Begin("Problems", &ui.state.problems, ImGuiWindowFlags_NoCollapse)) {
     for (auto one = ui.snapshot.problems.rbegin(); one != ui.snapshot.problems.rend(); ++one) {
       text_wrapped(format_error(*one));
@@ -70,6 +73,7 @@ void problems_window(Ui& ui) {
     }
   }
   ImGui::End();
+  ImGui::PopStyleVar();
 }
 
 }  // namespace tessera

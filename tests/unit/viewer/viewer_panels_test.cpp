@@ -143,7 +143,8 @@ TEST_F(Frames, EveryStateDrawsInBothThemesAtEveryScale) {
             state.help = state.problems = overlay == 2;
             state.cursor = CellPosition{1, 1};
             state.caption_chosen = "out/picture_1.png";
-            for (const std::uint64_t shown : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}}) {
+            for (const std::uint64_t shown :
+                 {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}}) {
               state.shown = {shown, {}};
               state.follow = shown == 0;
               EXPECT_GT(frame(snapshot, 1), 500);

@@ -129,7 +129,8 @@ TEST(UiState, FollowsWhatIsPaintedAndStepsThroughTheRest) {
   state.follow = true;
   state.shown = {1, {}};
   EXPECT_EQ(shown_ref(state, snapshot).painting, 4u);
-  const Snapshot idle = snapshot_of({painting(1, PaintState::kDone), painting(3, PaintState::kDone)});
+  const Snapshot idle =
+      snapshot_of({painting(1, PaintState::kDone), painting(3, PaintState::kDone)});
   EXPECT_EQ(shown_ref(state, idle).painting, 3u) << "the newest";
 }
 
@@ -160,8 +161,13 @@ TEST(UiState, ExactAgainstGroupedDiffersInTheMethodAlone) {
 
 TEST(UiState, LinesBreakAtSpacesAndComeBack) {
   const std::string text = "a large red shiny sphere and ünïcödé wörds überall";
+  const Measure letters = [](std::string_view piece) {
+    return static_cast<double>(std::count_if(piece.begin(), piece.end(), [](char byte) {
+      return (static_cast<unsigned char>(byte) & 0xc0u) != 0x80u;
+    }));
+  };
   for (std::size_t columns = 1; columns < 60; ++columns) {
-    const std::string broken = wrapped(text, columns);
+    const std::string broken = wrapped(text, static_cast<double>(columns), letters);
     ASSERT_EQ(broken.size(), text.size());
     EXPECT_EQ(joined(broken), text);
     std::size_t width = 0;
@@ -177,7 +183,7 @@ TEST(UiState, LinesBreakAtSpacesAndComeBack) {
       if ((static_cast<unsigned char>(byte) & 0xc0u) != 0x80u) ++width;
     }
   }
-  EXPECT_EQ(wrapped("two\nlines of its own", 4), "two\nlines of its own");
+  EXPECT_EQ(wrapped("two\nlines of its own", 4, letters), "two\nlines of its own");
 }
 
 TEST(Actions, EveryKeyIsTakenOnce) {
@@ -304,9 +310,9 @@ TEST(ViewerOptions, SurviveJson) {
 }
 
 TEST(ViewerOptions, BadOnesAreNamed) {
-  for (const char* text : {"", "[]", "{\"theme\":\"pink\"}", "{\"scale\":9}", "{\"scale\":0.1}",
-                           "{\"listen\":70000}", "{\"colour\":1}", "{\"threads\":\"two\"}",
-                           "{\"dtype\":\"f64\"}", "{\"files\":\"a\"}"}) {
+  for (const char* text :
+       {"", "[]", "{\"theme\":\"pink\"}", "{\"scale\":9}", "{\"scale\":0.1}", "{\"listen\":70000}",
+        "{\"colour\":1}", "{\"threads\":\"two\"}", "{\"dtype\":\"f64\"}", "{\"files\":\"a\"}"}) {
     try {
       parse_viewer_options(text);
       ADD_FAILURE() << text;
