@@ -452,6 +452,8 @@ void CaptionPipeline::State::on_done(std::size_t slot, TextResult&& result) {
   caption.seconds.select = work->prompt.select_seconds();
   caption.prune_source = work->prompt.source();
   caption.kept = work->prompt.kept();
+  caption.scores = work->prompt.scores();
+  caption.whole = std::move(work->prompt.whole);
   caption.kept_tokens = count_tokens(caption.kept);
   if (work->draft) caption.draft_kept_tokens = work->draft->kept_tokens();
   if (result.status == DecodeStatus::kFailed) {

@@ -79,6 +79,9 @@ struct Caption {
   std::vector<std::array<std::int64_t, 2>> seen;
   std::vector<std::string> notes;  // of the picture reader; why a text had no draft model
   std::vector<VisualBlock> kept;   // of each picture, in front of the LLM or behind it
+  std::vector<VisualBlock> whole;  // of each picture, before any pruning
+  // Of each token of `whole`, see PicturePrompt::scores().
+  std::vector<std::vector<float>> scores;
   DecodeMeters meters;
   CaptionSeconds seconds;
 };

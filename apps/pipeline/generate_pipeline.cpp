@@ -128,6 +128,7 @@ struct GeneratePipeline::State {
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
   std::unique_ptr<DraftModel> draft;
   std::optional<WindowController> controller;  // keeps what it learned from batch to batch
+  Between between;
 };
 
 DecodeLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest> requests) const {
@@ -208,7 +209,7 @@ void GeneratePipeline::State::tell_traces(const PassEvent& event, const Generate
       if (const auto cell = aids.grammar.cell(at)) own[*cell] = item.trace.marks[at];
     }
     traces.push_back({progress.first + i, static_cast<std::int64_t>(item.tokens.size()),
-                      item.passes, own, item.trace.committed});
+                      item.passes, rows_among(item.tokens.size()), own, item.trace.committed});
   }
   listener.on_trace(progress, traces);
 }
@@ -394,10 +395,14 @@ void GeneratePipeline::load() {
   opened.source.reset();
 }
 
+void GeneratePipeline::listen_in(Between between) { state_->between = std::move(between); }
+
 bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateListener& listener) {
   State& state = *state_;
   if (requests.empty()) return true;
   load();
+  const auto between = state.between ? state.between(listener, requests) : nullptr;
+  GenerateListener& told = between ? *between : listener;
   const DecodeLimits limits = state.limits_for(requests);
   const auto fits = [&](const DecodeLimits& have) {
     return have.items >= limits.items && have.prompt_tokens >= limits.prompt_tokens &&
@@ -411,7 +416,7 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
   const auto batch = static_cast<std::size_t>(limits.items);
   for (std::size_t first = 0; first < requests.size(); first += batch) {
     const std::size_t count = std::min(batch, requests.size() - first);
-    if (!state.run_batch(requests.subspan(first, count), first, listener)) return false;
+    if (!state.run_batch(requests.subspan(first, count), first, told)) return false;
   }
   return true;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -87,6 +88,7 @@ struct GenerateProgress {
 struct PictureTrace {
   std::size_t index = 0;                    // of the request
   std::int64_t tokens = 0, passes = 0;      // that stand in order, so far
+  std::int64_t rows_done = 0;               // whole rows of codes
   std::span<const TokenMark> marks;         // [grid rows * columns], row by row
   std::span<const std::int32_t> committed;  // tokens by pass, from pass 1; control ids count
 };
@@ -137,6 +139,12 @@ class GeneratePipeline {
 
   // Reads the weights (once; run() calls it if need be). Error kModel, kMemory.
   void load();
+
+  // Puts a listener of the caller's making between every run() and whom it tells, for instance to
+  // show pictures elsewhere too. It lives as long as the run.
+  using Between = std::function<std::unique_ptr<GenerateListener>(
+      GenerateListener& told, std::span<const PreparedRequest> requests)>;
+  void listen_in(Between between);
 
   // Paints all requests in order, options.batch_size at once. Returns false when the listener
   // stopped it.

@@ -1,6 +1,7 @@
 #include "apps/pipeline/picture_prompt.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tessera {
 
@@ -14,6 +15,23 @@ RowSource PicturePrompt::source() const {
   RowSource out = RowSource::kNone;
   for (const auto& session : sessions) {
     if (session->source() != RowSource::kNone) out = session->source();
+  }
+  return out;
+}
+
+std::vector<std::vector<float>> PicturePrompt::scores() const {
+  std::vector<std::vector<float>> out;
+  for (std::size_t i = 0; i < sessions.size(); ++i) {
+    const auto& seen = sessions[i]->scores();
+    if (seen.empty()) return {};
+    float most = 0;
+    for (const auto& [place, score] : seen) most = std::max(most, score);
+    std::vector<float>& own = out.emplace_back();
+    for (const VisualToken& token : whole[i].tokens) {
+      const auto found = seen.find({token.tile, token.row, token.column});
+      const bool known = token.kind == TokenKind::kPatch && found != seen.end() && most > 0;
+      own.push_back(known ? found->second / most : std::numeric_limits<float>::quiet_NaN());
+    }
   }
   return out;
 }
@@ -66,6 +84,7 @@ PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& 
     one.visual = model.pictures().encode(picture, model.spec().three_axes(), one.session,
                                          std::move(encoded));
     out.visual_tokens += one.visual.total;
+    out.whole.push_back(std::move(one.visual.whole));
   }
   out.rows = build_prompt(model.text(), ids, model.spec().image_id, std::move(visual));
   const std::int64_t most = model.text().config().transformer.rope.positions;

@@ -23,6 +23,7 @@ struct PromptPruning {
 
 struct PicturePrompt {
   std::vector<std::unique_ptr<PruneSession>> sessions;  // of each picture; none without a pruner
+  std::vector<VisualBlock> whole;  // of each picture, before any pruning
   PromptRows rows;
   std::int64_t visual_tokens = 0;  // before any pruning
 
@@ -30,6 +31,9 @@ struct PicturePrompt {
   std::vector<VisualBlock> kept() const { return rows.cuts ? rows.cuts->blocks() : rows.kept; }
   double select_seconds() const;
   RowSource source() const;  // what served as CLS row
+  // Of each token of `whole`: what the first selection that read attention saw of it, as a share of
+  // the highest; NaN where it saw nothing. Empty without pruning, and for methods that read none.
+  std::vector<std::vector<float>> scores() const;
 };
 
 std::int64_t count_tokens(std::span<const VisualBlock> blocks);

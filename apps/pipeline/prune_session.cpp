@@ -58,9 +58,30 @@ PrunePlan PruneSession::select(const Hook& hook, const VisualBlock& block,
                                    .text_positions = text_positions},
                                   state_, scratch_);
   seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (scores_.empty()) keep_scores(block, signals);
   if (plan.source != RowSource::kNone) source_ = plan.source;
   if (hook.point != HookPoint::kBeforeLlm) positions_ = plan.positions;
   return plan;
+}
+
+// One number a patch, for people to look at; the method itself may weigh its signals otherwise.
+void PruneSession::keep_scores(const VisualBlock& block, std::span<const Signal> signals) {
+  const auto attention = std::find_if(signals.begin(), signals.end(), [&](const Signal& signal) {
+    const bool rows =
+        signal.kind == SignalKind::kClsRow || signal.kind == SignalKind::kAttentionRows;
+    return rows && !signal.values.empty() && signal.values.columns == block.count();
+  });
+  if (attention == signals.end()) return;
+  const MatrixView& values = attention->values;
+  for (TokenIndex i = 0; i < block.count(); ++i) {
+    const VisualToken& token = block[i];
+    if (token.kind != TokenKind::kPatch || token.padded) continue;
+    float sum = 0;
+    for (std::int64_t row = 0; row < values.rows; ++row) {
+      sum += values.row(row)[static_cast<std::size_t>(i)];
+    }
+    scores_[{token.tile, token.row, token.column}] = sum / static_cast<float>(values.rows);
+  }
 }
 
 }  // namespace tessera

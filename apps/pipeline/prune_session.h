@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "vision/pruning/registry.h"
@@ -43,8 +45,13 @@ class PruneSession {
   double seconds() const { return seconds_; }              // of all selections
   RowSource source() const { return source_; }             // what served as CLS row
   PositionPolicy positions() const { return positions_; }  // of the plans in front of the LLM
+  // Tile, row and column of a patch, and the attention that the first selection which read any saw
+  // there, mean over heads and queries. Empty for methods that read none.
+  const std::map<std::tuple<int, int, int>, float>& scores() const { return scores_; }
 
  private:
+  void keep_scores(const VisualBlock& block, std::span<const Signal> signals);
+
   const Pruner& pruner_;
   PrunedModel model_;
   Budget budget_;
@@ -55,6 +62,7 @@ class PruneSession {
   double seconds_ = 0;
   RowSource source_ = RowSource::kNone;
   PositionPolicy positions_ = PositionPolicy::kOriginal;
+  std::map<std::tuple<int, int, int>, float> scores_;
 };
 
 }  // namespace tessera

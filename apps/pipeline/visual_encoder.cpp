@@ -116,7 +116,7 @@ VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_
     refuse_patch_methods(*session, encoder_.tower().family, always);
   }
   VisualRows out;
-  out.block = layout.block;
+  out.block = out.whole = layout.block;
   out.total = layout.block.count();
   out.width = encoder_.out_width();
   for (const VisualToken& token : out.block.tokens) out.positions.push_back(token.position);

@@ -15,6 +15,7 @@ namespace tessera {
 
 struct VisualRows {
   VisualBlock block;        // of the rows, in reading order
+  VisualBlock whole;        // the same before any pruning
   std::vector<float> rows;  // [tokens, D]
   std::int64_t width = 0;   // D
   std::int64_t total = 0;   // tokens before any pruning

@@ -4,8 +4,11 @@
 
 #include <limits>
 
+#include "apps/studio/caption_worker.h"
 #include "apps/studio/event_queue.h"
+#include "apps/studio/folder_worker.h"
 #include "apps/studio/paint_worker.h"
+#include "apps/studio/preview_receiver.h"
 #include "apps/studio/settings.h"
 
 namespace tessera {
@@ -18,11 +21,22 @@ PainterOptions painter_options(const StudioOptions& options) {
   return {options.model, options.device, options.threads, options.storage};
 }
 
+CaptionerOptions captioner_options(const StudioOptions& options) {
+  return {options.captioner, options.device, options.threads, std::nullopt, options.helper};
+}
+
 }  // namespace
 
 struct Studio::State {
   explicit State(const StudioOptions& given)
-      : options(given), events(kMostEvents), painter(painter_options(given), events) {
+      : options(given),
+        events(kMostEvents),
+        receiver(given.listen ? std::make_unique<PreviewReceiver>(
+                                    PreviewReceiverOptions{.port = *given.listen}, events)
+                              : nullptr),
+        files(given.folder, given.helper, events),
+        painter(painter_options(given), events),
+        captioner(captioner_options(given), events) {
     apply(snapshot, FolderEvent{given.folder});
   }
   ~State() { events.close(); }  // before the workers end: none of them may wait for room
@@ -32,10 +46,11 @@ struct Studio::State {
   bool take(const CompareExistingCommand& command);
   bool take(const StopCommand& command);
   bool take(const DropPaintingCommand& command);
-  template <typename Other>
-  bool take(const Other&) {
-    return false;
-  }
+  bool take(const FolderCommand& command);
+  bool take(const OpenCommand& command) { return files.post(command); }
+  bool take(const SaveCaptionCommand& command) { return files.post(command); }
+  bool take(const CaptionCommand& command);
+  bool take(const StopCaptionsCommand& command);
 
   bool queue(const std::vector<PaintSettings>& pictures);
 
@@ -43,7 +58,10 @@ struct Studio::State {
   Snapshot snapshot;
   std::uint64_t last_number = 0;
   EventQueue events;
+  std::unique_ptr<PreviewReceiver> receiver;  // null: nobody listens
+  FolderWorker files;
   PaintWorker painter;
+  CaptionWorker captioner;
 };
 
 // Numbers are given, and queued pictures shown, on the drawing thread: a picture is in the Snapshot
@@ -102,6 +120,26 @@ bool Studio::State::take(const DropPaintingCommand& command) {
   if (is_final(painting->state) || painter.drop(command.number)) {
     apply(snapshot, PaintingDroppedEvent{command.number});
   }
+  return true;
+}
+
+bool Studio::State::take(const FolderCommand& command) {
+  if (!files.post(command)) return false;
+  apply(snapshot, FolderEvent{command.path});
+  return true;
+}
+
+bool Studio::State::take(const CaptionCommand& command) {
+  if (!captioner.queue(command)) return false;
+  for (const std::filesystem::path& picture : command.pictures) {
+    apply(snapshot, CaptionEvent{{.path = picture, .prune = command.prune_method}});
+  }
+  return true;
+}
+
+bool Studio::State::take(const StopCaptionsCommand&) {
+  captioner.stop();
+  apply(snapshot, CaptionsStoppedEvent{});
   return true;
 }
 

@@ -1,0 +1,202 @@
+#include "apps/studio/caption_worker.h"
+
+#include <new>
+
+#include "apps/captions/text_forms.h"
+#include "apps/studio/visual_tiles.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr const char* kDefaultPrompt = "Describe the picture.";
+constexpr std::int64_t kMostTokens = 256;
+
+}  // namespace
+
+// Called on the worker's thread; entries of pictures at work are shared with the thread that reads
+// them.
+class CaptionWorker::Listener final : public CaptionListener {
+ public:
+  Listener(CaptionWorker& worker, std::string prune) : worker_(worker), prune_(std::move(prune)) {}
+
+  void on_text(const std::string& id, std::string_view more) override {
+    CaptionEntry now;
+    {
+      const std::lock_guard lock(worker_.mutex_);
+      CaptionEntry& entry = worker_.begun_[id];
+      entry.state = CaptionState::kWriting;
+      entry.text += more;
+      now = entry;
+    }
+    worker_.tell(now);
+  }
+  void on_caption(Caption&& caption) override {
+    CaptionEntry entry;
+    {
+      const std::lock_guard lock(worker_.mutex_);
+      entry = std::move(worker_.begun_[caption.id]);
+      worker_.begun_.erase(caption.id);
+    }
+    entry.seconds = caption.seconds.total;
+    entry.prune = prune_;
+    entry.visual_tokens = caption.visual_tokens;
+    entry.kept_tokens = caption.kept_tokens;
+    entry.state = caption.failed ? CaptionState::kFailed : CaptionState::kDone;
+    entry.error = caption.error;
+    if (!caption.failed) {
+      entry.text = clean_caption(caption.text);
+      if (!caption.whole.empty() && !caption.kept.empty()) {
+        const auto scores = caption.scores.empty() ? std::vector<float>() : caption.scores.front();
+        entry.tiles = visual_tiles(caption.whole.front(), caption.kept.front(), scores);
+      }
+    }
+    worker_.tell(entry);
+  }
+  void on_notice(std::string_view text) override {
+    worker_.events_.push(ProblemEvent{{.kind = ErrorKind::kGeneral,
+                                       .code = "E_CAPTION_NOTICE",
+                                       .where = "captions",
+                                       .expected = "the usual way",
+                                       .found = std::string(text)}});
+  }
+  Flow on_pass() override {
+    const std::lock_guard lock(worker_.mutex_);
+    return worker_.ending_ ? Flow::kStop : Flow::kContinue;
+  }
+
+ private:
+  CaptionWorker& worker_;
+  std::string prune_;
+};
+
+CaptionWorker::CaptionWorker(CaptionerOptions options, EventQueue& events)
+    : options_(std::move(options)), events_(events), thread_([this] { work(); }) {}
+
+CaptionWorker::~CaptionWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    jobs_.clear();
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+bool CaptionWorker::queue(const CaptionCommand& command) {
+  const std::lock_guard lock(mutex_);
+  if (jobs_.size() + command.pictures.size() > kMostQueued) return false;
+  for (const std::filesystem::path& picture : command.pictures) {
+    jobs_.push_back({++last_number_,
+                     picture,
+                     command.prompt.empty() ? kDefaultPrompt : command.prompt,
+                     {command.model.empty() ? options_.model : command.model, command.prune_method,
+                      command.prune_method.empty() ? 0 : command.prune_rate}});
+  }
+  changed_.notify_all();
+  return true;
+}
+
+void CaptionWorker::stop() {
+  const std::lock_guard lock(mutex_);
+  jobs_.clear();
+}
+
+void CaptionWorker::work() {
+  while (true) {
+    Setup setup;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return ending_ || !jobs_.empty(); });
+      if (ending_) return;
+      setup = jobs_.front().setup;
+    }
+    ErrorInfo why;
+    try {
+      run(setup);
+      continue;
+    } catch (const Error& error) {  // the boundary of pictures that are described alike
+      why = error.info();
+    } catch (const std::bad_alloc&) {
+      why = {.kind = ErrorKind::kMemory,
+             .code = "E_TEXT_MEMORY",
+             .where = "captioner",
+             .expected = "memory for the model",
+             .found = "none left"};
+    }
+    pipeline_.reset();
+    if (why.kind == ErrorKind::kModel) events_.push(ProblemEvent{why});
+    fail_all(setup, why);
+  }
+}
+
+// Pictures at the front of the queue that are described in the same way.
+void CaptionWorker::run(const Setup& setup) {
+  if (!pipeline_ || !(opened_ == setup)) {
+    pipeline_.reset();  // before the new one: both together may not fit
+    CaptionOptions options;
+    options.model = setup.model;
+    options.device = options_.device;
+    options.threads = options_.threads;
+    options.storage = options_.storage;
+    options.most_tokens = kMostTokens;
+    options.method = decode_method("auto");
+    options.method.rule = "gumbel";  // texts keep their law whatever is guessed
+    options.prune.method = setup.prune_method;
+    options.prune.budget.ratio = 1 - setup.prune_rate;
+    options.helper = options_.helper;
+    pipeline_ = std::make_unique<CaptionPipeline>(options);
+    opened_ = setup;
+  }
+  pipeline_->load();
+  Listener listener(*this, setup.prune_method);
+  pipeline_->run([&] { return next(setup); }, listener);
+}
+
+void CaptionWorker::fail_all(const Setup& setup, const ErrorInfo& error) {
+  std::map<std::string, CaptionEntry> begun;
+  {
+    const std::lock_guard lock(mutex_);
+    begun.swap(begun_);
+  }
+  while (const std::optional<Job> job = take(setup)) {
+    begun[std::to_string(job->number)].path = job->picture;
+  }
+  for (auto& [number, entry] : begun) {
+    entry.state = CaptionState::kFailed;
+    entry.error = error;
+    entry.prune = setup.prune_method;
+    tell(entry);
+  }
+}
+
+// The front of the queue, if it is described in this way.
+std::optional<CaptionWorker::Job> CaptionWorker::take(const Setup& setup) {
+  const std::lock_guard lock(mutex_);
+  if (ending_ || jobs_.empty() || !(jobs_.front().setup == setup)) return std::nullopt;
+  Job job = std::move(jobs_.front());
+  jobs_.pop_front();
+  return job;
+}
+
+// On the thread that reads pictures ahead.
+std::optional<CaptionRequest> CaptionWorker::next(const Setup& setup) {
+  std::optional<Job> job = take(setup);
+  if (!job) return std::nullopt;
+  CaptionEntry entry;
+  entry.path = job->picture;
+  entry.state = CaptionState::kReading;
+  entry.prune = setup.prune_method;
+  {
+    const std::lock_guard lock(mutex_);
+    begun_[std::to_string(job->number)] = entry;
+  }
+  tell(entry);
+  CaptionRequest request;
+  request.id = std::to_string(job->number);
+  request.pictures.push_back({.file = job->picture, .name = job->picture.string()});
+  request.prompt = job->prompt;
+  return request;
+}
+
+}  // namespace tessera

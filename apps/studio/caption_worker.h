@@ -1,0 +1,78 @@
+// The thread that describes pictures, one text after the other, each told of as it grows. It works
+// beside the painting thread: the two share the cores. One model is kept loaded.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "apps/pipeline/caption_pipeline.h"
+#include "apps/studio/event_queue.h"
+
+namespace tessera {
+
+struct CaptionerOptions {
+  std::string model;  // where a command names none
+  std::string device = "auto";
+  int threads = 0;
+  std::optional<DType> storage;
+  std::filesystem::path helper;
+};
+
+class CaptionWorker {
+ public:
+  static constexpr std::size_t kMostQueued = 10000;
+
+  // The queue of events is borrowed and must be closed before the worker ends.
+  CaptionWorker(CaptionerOptions options, EventQueue& events);
+  // Finishes the text at work; queued pictures are gone.
+  ~CaptionWorker();
+  CaptionWorker(const CaptionWorker&) = delete;
+
+  // All pictures or, when there is no room, none.
+  bool queue(const CaptionCommand& command);
+  // The text at work is finished, pictures that nobody began with leave the queue.
+  void stop();
+
+ private:
+  struct Setup {
+    std::string model, prune_method;
+    double prune_rate = 0;
+    bool operator==(const Setup&) const = default;
+  };
+  struct Job {
+    std::uint64_t number = 0;  // the same picture may be asked for twice
+    std::filesystem::path picture;
+    std::string prompt;
+    Setup setup;
+  };
+  class Listener;
+
+  void work();
+  void run(const Setup& setup);
+  void fail_all(const Setup& setup, const ErrorInfo& error);
+  std::optional<Job> take(const Setup& setup);
+  std::optional<CaptionRequest> next(const Setup& setup);
+  void tell(const CaptionEntry& entry) { events_.push(CaptionEvent{entry}); }
+
+  CaptionerOptions options_;
+  EventQueue& events_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> jobs_;
+  bool ending_ = false;
+  std::uint64_t last_number_ = 0;
+  std::map<std::string, CaptionEntry> begun_;  // by number, of pictures that are read or written
+  // Of the thread alone.
+  std::unique_ptr<CaptionPipeline> pipeline_;
+  Setup opened_;
+  std::thread thread_;
+};
+
+}  // namespace tessera

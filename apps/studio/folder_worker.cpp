@@ -1,0 +1,150 @@
+#include "apps/studio/folder_worker.h"
+
+#include <chrono>
+#include <fstream>
+
+#include "apps/pipeline/metadata.h"
+#include "apps/pipeline/model_catalog.h"
+#include "apps/studio/settings.h"
+#include "engine/core/io.h"
+#include "engine/core/utf8.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr double kLookSeconds = 1;
+
+PictureReaderOptions reader_options(const fs::path& helper) {
+  PictureReaderOptions options;
+  options.helper = helper;
+  options.deadline_seconds = 10;  // the next picture waits that long at most
+  return options;
+}
+
+std::vector<FoundModel> models_that_paint() {
+  std::vector<FoundModel> models = find_models();
+  std::erase_if(models, [](const FoundModel& model) {
+    return !model.problem.empty() || model.draft || model.other_kind || model.width <= 0;
+  });
+  return models;
+}
+
+// Memory of this process, 0 where the kernel does not tell. Its interface files are made on
+// reading: they have no size and are no regular storage.
+std::uint64_t resident_bytes() {
+  constexpr std::uint64_t kPage = 4096;
+  std::uint64_t size = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> size >> resident;
+  return resident * kPage;
+}
+
+}  // namespace
+
+FolderWorker::FolderWorker(fs::path folder, fs::path helper, EventQueue& events)
+    : events_(events),
+      reader_(reader_options(helper)),
+      gallery_(std::move(folder)),
+      thread_([this] { work(); }) {}
+
+FolderWorker::~FolderWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+bool FolderWorker::post(Task command) {
+  const std::lock_guard lock(mutex_);
+  if (tasks_.size() >= kMostWaiting) return false;
+  tasks_.push_back(std::move(command));
+  changed_.notify_all();
+  return true;
+}
+
+// False: the end. A task that holds nothing new (an OpenCommand without a path) means that it is
+// time to look at the folder, or to read on.
+bool FolderWorker::next_task(Task& task, bool idle) {
+  std::unique_lock lock(mutex_);
+  if (idle) {
+    const auto wait = std::chrono::duration<double>(next_look_ - monotonic_seconds());
+    changed_.wait_for(lock, wait, [&] { return ending_ || !tasks_.empty(); });
+  }
+  if (ending_) return false;
+  task = OpenCommand{};
+  if (!tasks_.empty()) {
+    task = std::move(tasks_.front());
+    tasks_.pop_front();
+  }
+  return true;
+}
+
+void FolderWorker::work() {
+  try {
+    events_.push(ModelsEvent{models_that_paint()});
+  } catch (const Error& error) {
+    events_.push(ProblemEvent{error.info()});
+    events_.push(ModelsEvent{});
+  }
+  bool idle = false;
+  for (Task task; next_task(task, idle);) {
+    try {
+      std::visit([this](const auto& command) { carry_out(command); }, task);
+    } catch (const Error& error) {  // the boundary of one task
+      events_.push(ProblemEvent{error.info()});
+    }
+    if (monotonic_seconds() >= next_look_) look();
+    std::optional<GalleryEntry> read = gallery_.read_next(reader_);
+    idle = !read;
+    if (read) events_.push(GalleryEntryEvent{gallery_.folder(), std::move(*read)});
+  }
+}
+
+void FolderWorker::look() {
+  next_look_ = monotonic_seconds() + kLookSeconds;
+  events_.push(MemoryEvent{resident_bytes()});
+  if (gallery_.poll()) show_gallery();
+}
+
+void FolderWorker::show_gallery() {
+  events_.push(GalleryEvent{gallery_.folder(), gallery_.entries(), gallery_.left_out()});
+}
+
+void FolderWorker::carry_out(const FolderCommand& command) {
+  gallery_ = Gallery(command.path);
+  next_look_ = 0;
+}
+
+void FolderWorker::carry_out(const OpenCommand& command) {
+  if (command.path.empty()) return;
+  OpenedEvent event;
+  event.picture = open_picture(command.path, reader_);
+  try {
+    const PictureMetadata metadata = read_metadata(command.path);
+    if (metadata.facts) event.recalled = settings_of(*metadata.facts);
+    event.warnings = metadata.warnings;
+  } catch (const Error&) {  // no PNG of ours: there is nothing to recall
+  }
+  events_.push(std::move(event));
+}
+
+void FolderWorker::carry_out(const SaveCaptionCommand& command) {
+  const fs::path file = caption_file_of(command.picture);
+  if (command.text.size() > kMaxCaptionBytes || !is_valid_utf8(command.text)) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_CAPTION_TEXT",
+                 .file = file.string(),
+                 .where = "caption",
+                 .expected = "UTF-8 of at most 65536 bytes",
+                 .found = std::to_string(command.text.size()) + " bytes"});
+  }
+  const bool line = command.text.ends_with('\n') || command.text.empty();
+  write_file_atomic(file, command.text + (line ? "" : "\n"));
+  events_.push(CaptionSavedEvent{command.picture, command.text});
+}
+
+}  // namespace tessera

@@ -1,0 +1,52 @@
+// The thread that deals with files for the drawing thread: looks for models once, keeps the gallery
+// of a folder, opens pictures at full size and recalls what they record, writes texts beside them.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+#include <variant>
+
+#include "apps/studio/event_queue.h"
+#include "apps/studio/gallery.h"
+
+namespace tessera {
+
+class FolderWorker {
+ public:
+  static constexpr std::size_t kMostWaiting = 64;
+
+  // The queue of events is borrowed and must be closed before the worker ends.
+  FolderWorker(std::filesystem::path folder, std::filesystem::path helper, EventQueue& events);
+  ~FolderWorker();
+  FolderWorker(const FolderWorker&) = delete;
+
+  // False when too much waits already.
+  bool post(std::variant<OpenCommand, FolderCommand, SaveCaptionCommand> command);
+
+ private:
+  using Task = std::variant<OpenCommand, FolderCommand, SaveCaptionCommand>;
+
+  void work();
+  bool next_task(Task& task, bool idle);
+  void carry_out(const OpenCommand& command);
+  void carry_out(const FolderCommand& command);
+  void carry_out(const SaveCaptionCommand& command);
+  void look();
+  void show_gallery();
+
+  EventQueue& events_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool ending_ = false;
+  // Of the thread alone.
+  PictureReader reader_;
+  Gallery gallery_;
+  double next_look_ = 0;  // seconds of the monotonic clock
+  std::thread thread_;
+};
+
+}  // namespace tessera

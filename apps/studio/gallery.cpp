@@ -1,0 +1,185 @@
+#include "apps/studio/gallery.h"
+
+#include <algorithm>
+#include <array>
+#include <new>
+#include <utility>
+
+#include "apps/pipeline/metadata.h"
+#include "engine/core/io.h"
+#include "engine/core/utf8.h"
+#include "vision/image/resample.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr Rgb kWhite = {255, 255, 255};
+
+std::string lower(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+// What a file records of its making; other files than PNG record nothing that we read.
+std::optional<PictureFacts> facts_of(const fs::path& path) {
+  try {
+    return read_metadata(path).facts;
+  } catch (const Error&) {  // no whole PNG: the reader of pixels says so if it matters
+    return std::nullopt;
+  }
+}
+
+void read_entry(GalleryEntry& entry, PictureReader& reader) {
+  const OpenedPicture opened = open_picture(entry.path, reader);
+  entry.thumbnail = nullptr;
+  entry.problem = opened.problem;
+  entry.facts = facts_of(entry.path);
+  if (opened.image == nullptr) return;
+  entry.width = opened.image->width;
+  entry.height = opened.image->height;
+  entry.thumbnail = std::make_shared<const Image>(thumbnail_of(*opened.image));
+}
+
+}  // namespace
+
+bool is_picture_name(const fs::path& path) {
+  constexpr std::array kEndings = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"};
+  const std::string name = path.filename().string();
+  if (name.empty() || name.front() == '.') return false;
+  const std::string ending = lower(path.extension().string());
+  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
+}
+
+fs::path caption_file_of(const fs::path& picture) {
+  return fs::path(picture).replace_extension(".txt");
+}
+
+std::string read_caption_file(const fs::path& picture) {
+  const fs::path file = caption_file_of(picture);
+  if (!file_exists(file)) return {};
+  try {
+    std::string text = read_file(file, kMaxCaptionBytes, ErrorKind::kGeneral);
+    return is_valid_utf8(text) ? text : std::string();
+  } catch (const Error&) {  // too long, or nothing that may be read
+    return {};
+  }
+}
+
+OpenedPicture open_picture(const fs::path& path, PictureReader& reader) {
+  OpenedPicture out;
+  out.path = path;
+  try {
+    out.image = std::make_shared<const Image>(on_background(reader.read(path), kWhite));
+  } catch (const Error& error) {  // one bad file
+    ErrorInfo info = error.info();
+    info.file.clear();  // shown beside the path
+    out.problem = format_error(info);
+  } catch (const std::bad_alloc&) {
+    out.problem = "no memory for this picture";
+  }
+  return out;
+}
+
+Image thumbnail_of(const Image& image) {
+  const std::int64_t longest = std::max(image.width, image.height);
+  if (longest <= kThumbnailSide) return image;
+  const auto side = [&](std::int64_t pixels) {
+    return std::max<std::int64_t>(1, (pixels * kThumbnailSide + longest / 2) / longest);
+  };
+  return resize(image, side(image.width), side(image.height), ResampleFilter::kBox);
+}
+
+// Names that come while a folder is listed may carry the very time that was seen: what changed is
+// listed once more at the next look.
+bool Gallery::poll() {
+  const std::optional<FileStamp> now = file_stamp(folder_);
+  const bool changed = !listed_ || now != folder_stamp_;
+  const bool again = std::exchange(fresh_, changed);
+  folder_stamp_ = now;
+  if (changed || again) return list();
+  return look_again();
+}
+
+bool Gallery::list() {
+  std::vector<std::pair<FileStamp, fs::path>> found;
+  try {
+    if (folder_stamp_ && is_folder(folder_)) {
+      for (fs::path& path : list_folder(folder_)) {
+        if (!is_picture_name(path) || is_folder(path)) continue;
+        if (const auto stamp = file_stamp(path)) found.emplace_back(*stamp, std::move(path));
+      }
+    }
+  } catch (const Error&) {  // gone, or not ours to read: nothing to show
+    found.clear();
+  }
+  const std::size_t shown = std::min(found.size(), kMostShown);
+  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(),
+                    [](const auto& a, const auto& b) {
+                      return a.first.mtime_ns != b.first.mtime_ns
+                                 ? a.first.mtime_ns > b.first.mtime_ns
+                                 : a.second < b.second;
+                    });
+  const auto left_out = static_cast<std::int64_t>(found.size() - shown);
+  found.resize(shown);
+  std::vector<fs::path> names;
+  std::map<fs::path, Known> known;
+  for (auto& [stamp, path] : found) {
+    const auto old = known_.find(path);
+    Known one = old != known_.end() ? std::move(old->second) : Known{};
+    one.entry.path = path;
+    if (one.stamp != stamp) one.read = false;
+    one.stamp = stamp;
+    names.push_back(path);
+    known.emplace(path, std::move(one));
+  }
+  known_ = std::move(known);
+  const bool same = listed_ && names == shown_ && left_out == left_out_;
+  shown_ = std::move(names);
+  left_out_ = left_out;
+  listed_ = true;
+  const bool touched = look_again();
+  return !same || touched;
+}
+
+// Files that were written in place, and texts beside them.
+bool Gallery::look_again() {
+  bool changed = false;
+  for (const fs::path& path : shown_) {
+    Known& one = known_.at(path);
+    const std::optional<FileStamp> now = file_stamp(path);
+    if (now && *now != one.stamp) {
+      one.stamp = *now;
+      one.read = false;
+    }
+    const std::optional<FileStamp> caption = file_stamp(caption_file_of(path));
+    if (caption == one.caption) continue;
+    one.caption = caption;
+    one.entry.caption = caption ? read_caption_file(path) : std::string();
+    changed = true;
+  }
+  return changed;
+}
+
+std::vector<GalleryEntry> Gallery::entries() const {
+  std::vector<GalleryEntry> out;
+  for (const fs::path& path : shown_) out.push_back(known_.at(path).entry);
+  return out;
+}
+
+std::optional<GalleryEntry> Gallery::read_next(PictureReader& reader) {
+  for (const fs::path& path : shown_) {
+    Known& one = known_.at(path);
+    if (one.read) continue;
+    one.read = true;
+    read_entry(one.entry, reader);
+    return one.entry;
+  }
+  return std::nullopt;
+}
+
+}  // namespace tessera

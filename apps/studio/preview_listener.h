@@ -1,0 +1,47 @@
+// Goes between a pipeline and whoever listens to it, and shows a viewer every picture on its way.
+// Images that only the viewer sees keep to the budget of previews.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+
+#include "apps/pipeline/generate_pipeline.h"
+#include "apps/studio/preview_budget.h"
+#include "apps/studio/preview_sender.h"
+
+namespace tessera {
+
+class PreviewListener final : public GenerateListener {
+ public:
+  // `grid`: of the model that paints. All are borrowed.
+  PreviewListener(GenerateListener& inner, PreviewSender& sender,
+                  std::span<const PreparedRequest> requests, const ImageModelConfig& grid)
+      : inner_(inner), sender_(sender), requests_(requests), grid_(grid) {}
+
+  bool wants_trace() const override { return true; }
+  void on_trace(const GenerateProgress& progress, std::span<const PictureTrace> traces) override;
+  Flow on_progress(const GenerateProgress& progress) override;
+  std::int64_t preview_rows() const override { return preview_rows_; }
+  void on_preview(const GenerateProgress& progress, const std::vector<Image>& images) override;
+  void on_picture(GeneratedPicture&& picture) override;
+
+ private:
+  struct Shown {
+    std::uint64_t number = 0;  // as the sender counts
+    PreviewProgress progress;
+  };
+  void begin(std::size_t index);
+
+  GenerateListener& inner_;
+  PreviewSender& sender_;
+  std::span<const PreparedRequest> requests_;
+  const ImageModelConfig& grid_;
+  std::map<std::size_t, Shown> shown_;  // pictures of the running batch, by request
+  PreviewBudget budget_;
+  std::int64_t preview_rows_ = 1, inner_rows_ = 0;
+  bool inner_due_ = false;
+  double preview_from_ = 0;
+};
+
+}  // namespace tessera

@@ -1,0 +1,86 @@
+// Shows another program on this machine what is being painted. Painting never waits for it: a
+// thread of its own sends, what is newer takes the place of what was not sent yet, and a viewer
+// that is slow or not there costs pictures on its screen, nothing else.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "apps/studio/preview_wire.h"
+#include "vision/image/image.h"
+
+namespace tessera {
+
+// "127.0.0.1:7861", "localhost:7861": the port. Error kUsage (E_PREVIEW_TO) for anything that is
+// not this machine's loopback: pictures and prompts travel without a key or a check of who listens.
+std::uint16_t parse_preview_address(const std::string& text);
+
+struct PreviewProgress {
+  std::int64_t rows_done = 0, passes = 0, tokens = 0;
+  double seconds = 0;
+};
+
+class PreviewSender {
+ public:
+  static constexpr std::size_t kMostPictures = 16;  // that wait to be sent; older ones are left out
+
+  // Connects when there is something to show. `notice` is called once, from the sender's thread,
+  // when there is nobody.
+  PreviewSender(std::uint16_t port, std::function<void(std::string_view)> notice);
+  // Gives a viewer that listens a second to take what is left.
+  ~PreviewSender();
+  PreviewSender(const PreviewSender&) = delete;
+
+  // Returns the picture's number. Texts beyond the limits of the wire are cut.
+  std::uint64_t begin(PreviewBegin begin);
+  // `image` null: progress alone.
+  void show(std::uint64_t picture, const PreviewProgress& progress,
+            std::shared_ptr<const Image> image);
+  // The whole picture, or what there is of it; may be null.
+  void end(std::uint64_t picture, PreviewState state, const PreviewProgress& progress,
+           std::shared_ptr<const Image> image);
+
+ private:
+  // What has not been sent of one picture.
+  struct Pending {
+    PreviewBegin begin;
+    bool begun = false;  // over this connection
+    bool changed = false;
+    PreviewProgress progress;
+    std::shared_ptr<const Image> image;
+    std::optional<PreviewState> state;
+  };
+
+  void work();
+  bool take(Pending& out);
+  bool send(const Pending& what);
+  bool send_image(const Pending& what);
+  bool send_bytes(std::string_view bytes);
+  bool connect_now();
+  void disconnect();
+  Pending* find(std::uint64_t picture);
+
+  std::uint16_t port_;
+  std::function<void(std::string_view)> notice_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Pending> pending_;
+  std::uint64_t last_ = 0;
+  bool ending_ = false;
+  double end_by_ = 0;  // seconds of the monotonic clock, once it ends
+  // Of the thread alone.
+  int socket_ = -1;
+  bool told_ = false;
+  double next_try_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,141 @@
+// Describing pictures without a window, on the seeded tiny captioner: texts that grow, tokens that
+// were kept, bad files and bad settings that fail alone.
+#include <algorithm>
+
+#include "tests/unit/studio/studio_run.h"
+#include "vision/image/png.h"
+
+namespace tessera {
+namespace {
+
+Image gradient(int shift) {
+  Image out(48, 40);
+  for (std::size_t i = 0; i < out.rgb.size(); ++i) {
+    out.rgb[i] = static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(shift));
+  }
+  return out;
+}
+
+StudioOptions captioning() {
+  StudioOptions options;
+  options.captioner = "test:tiny";
+  return options;
+}
+
+CaptionEntry described(StudioRun& run, const std::filesystem::path& path) {
+  CaptionEntry out;
+  run.until([&](const Snapshot& now) {
+    for (const CaptionEntry& one : now.captions) {
+      if (one.path != path) continue;
+      out = one;
+      return one.state == CaptionState::kDone || one.state == CaptionState::kFailed;
+    }
+    return false;
+  });
+  return out;
+}
+
+TEST(StudioCaptions, QueuedPicturesAreDescribedOneBadOneFailsAlone) {
+  StudioRun run(captioning());
+  save_png(run.folder / "a.png", gradient(0));
+  put_file(run.folder / "b.png", "bad");
+  save_png(run.folder / "c.png", gradient(99));
+  run.studio.post(CaptionCommand{
+      .pictures = {run.folder / "a.png", run.folder / "b.png", run.folder / "c.png"}});
+  ASSERT_EQ(run.studio.snapshot().captions.size(), 3u) << "shown at once";
+  std::size_t longest = 0;
+  bool grew = false;
+  run.until([&](const Snapshot& now) {
+    const std::string& text = now.captions[0].text;
+    grew = grew || (now.captions[0].state == CaptionState::kWriting && text.size() > longest);
+    longest = std::max(longest, text.size());
+    return now.captions[2].state == CaptionState::kDone;
+  });
+  const auto& captions = run.studio.snapshot().captions;
+  EXPECT_EQ(captions[0].state, CaptionState::kDone);
+  EXPECT_FALSE(captions[0].text.empty());
+  EXPECT_TRUE(grew) << "the text was seen on its way";
+  EXPECT_GT(captions[0].visual_tokens, 0);
+  EXPECT_EQ(captions[0].kept_tokens, captions[0].visual_tokens);
+  ASSERT_EQ(captions[0].tiles.size(), 1u);
+  EXPECT_EQ(std::count(captions[0].tiles[0].kept.begin(), captions[0].tiles[0].kept.end(), 1),
+            captions[0].visual_tokens);
+  EXPECT_EQ(captions[1].state, CaptionState::kFailed);
+  EXPECT_FALSE(captions[1].error.code.empty());
+  EXPECT_NE(captions[2].text, captions[0].text);
+}
+
+// This method keeps most of what its encoder attends to, and some for variety.
+TEST(StudioCaptions, KeptTokensAndTheirScores) {
+  StudioRun run(captioning());
+  save_png(run.folder / "a.png", gradient(3));
+  run.studio.post(CaptionCommand{
+      .pictures = {run.folder / "a.png"}, .prune_method = "visionzip", .prune_rate = 0.5});
+  const CaptionEntry entry = described(run, run.folder / "a.png");
+  ASSERT_EQ(entry.state, CaptionState::kDone) << format_error(entry.error);
+  EXPECT_EQ(entry.prune, "visionzip");
+  EXPECT_LT(entry.kept_tokens, entry.visual_tokens);
+  ASSERT_EQ(entry.tiles.size(), 1u);
+  const VisualTile& tile = entry.tiles[0];
+  EXPECT_EQ(std::count(tile.kept.begin(), tile.kept.end(), 1), entry.kept_tokens);
+  float most = 0;
+  double kept = 0, pruned = 0;
+  for (std::size_t i = 0; i < tile.kept.size(); ++i) {
+    ASSERT_GE(tile.scores[i], 0) << i;
+    most = std::max(most, tile.scores[i]);
+    (tile.kept[i] == 1 ? kept : pruned) += static_cast<double>(tile.scores[i]);
+  }
+  EXPECT_EQ(most, 1.0f);
+  const auto left = static_cast<double>(entry.kept_tokens);
+  const auto gone = static_cast<double>(entry.visual_tokens) - left;
+  EXPECT_GT(kept / left, pruned / gone);
+}
+
+TEST(StudioCaptions, BadSettingsFailTheirPicturesOnly) {
+  StudioRun run(captioning());
+  save_png(run.folder / "a.png", gradient(3));
+  save_png(run.folder / "b.png", gradient(5));
+  run.studio.post(CaptionCommand{.pictures = {run.folder / "a.png"}, .model = "no-such-captioner"});
+  run.studio.post(CaptionCommand{.pictures = {run.folder / "b.png"}});
+  EXPECT_EQ(described(run, run.folder / "a.png").error.code, "E_MODEL_MISSING");
+  EXPECT_EQ(described(run, run.folder / "b.png").state, CaptionState::kDone);
+  EXPECT_EQ(run.studio.snapshot().problems.size(), 1u);
+  run.studio.post(
+      CaptionCommand{.pictures = {run.folder / "a.png"}, .prune_method = "no-such-method"});
+  run.until([&](const Snapshot& now) {
+    return now.captions[0].state == CaptionState::kFailed &&
+           now.captions[0].error.code != "E_MODEL_MISSING";
+  });
+}
+
+TEST(StudioCaptions, StoppingTakesOutWhatNobodyBeganWith) {
+  StudioRun run(captioning());
+  std::vector<std::filesystem::path> pictures;
+  for (int i = 0; i < 40; ++i) {
+    pictures.push_back(run.folder / (std::to_string(i) + ".png"));
+    save_png(pictures.back(), gradient(i));
+  }
+  run.studio.post(CaptionCommand{.pictures = pictures});
+  described(run, pictures[0]);
+  run.studio.post(StopCaptionsCommand{});
+  run.until([](const Snapshot& now) {
+    return std::none_of(now.captions.begin(), now.captions.end(), [](const CaptionEntry& one) {
+      return one.state != CaptionState::kDone && one.state != CaptionState::kFailed;
+    });
+  });
+  EXPECT_LT(run.studio.snapshot().captions.size(), 40u);
+  run.studio.post(CaptionCommand{.pictures = {pictures[39]}});
+  EXPECT_EQ(described(run, pictures[39]).state, CaptionState::kDone) << "and goes on afterwards";
+}
+
+TEST(StudioCaptions, PaintingAndDescribingAtOnce) {
+  StudioRun run(captioning());
+  save_png(run.folder / "a.png", gradient(3));
+  run.studio.post(PaintCommand{tiny_settings("x", 1), SeedMode::kPlusOne, 4});
+  run.studio.post(CaptionCommand{.pictures = {run.folder / "a.png"}});
+  EXPECT_EQ(described(run, run.folder / "a.png").state, CaptionState::kDone);
+  EXPECT_EQ(run.finished(4).state, PaintState::kDone);
+}
+
+}  // namespace
+}  // namespace tessera
