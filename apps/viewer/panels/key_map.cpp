@@ -37,6 +37,8 @@ void key_map_window(Ui& ui) {
   ImGui::SetNextWindowPos(ImVec2(room.x / 2, room.y / 2), ImGuiCond_Always, ImVec2(0.5f, 0.5f));
   ImGui::SetNextWindowSize(
       ImVec2(std::min(room.x * 0.95f, em() * 56), std::min(room.y * 0.94f, em() * 41)));
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1);
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, em() * 0.4f);
   const bool open = ImGui::Begin(
       "Keys", &ui.state.help,
       ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove);

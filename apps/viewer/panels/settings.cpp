@@ -36,7 +36,7 @@ void prompt_fields(Ui& ui) {
   const auto lines = [](float count) {
     return ImVec2(-1, ImGui::GetTextLineHeight() * count + 2 * ImGui::GetStyle().FramePadding.y);
   };
-  prose_field("##prompt", state.prompt_edit, settings.prompt, lines(4));
+  prose_field("##prompt", state.prompt_edit, settings.prompt, lines(3));
   if (ImGui::Checkbox("Negative prompt", &state.negative_on)) {
     settings.negative_prompt =
         state.negative_on ? std::optional<std::string>(joined(state.negative_edit)) : std::nullopt;
