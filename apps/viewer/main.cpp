@@ -58,8 +58,8 @@ class Program {
   // True when the window was closed, or the self-test passed.
   bool run() {
     while (!over()) {
-      const double idle = test_ ? kTestWait : kIdleWait;
-      const bool lively = window_.wait(busy(studio_.snapshot()) ? kPaintingWait : idle);
+      const double patience = busy(studio_.snapshot()) ? kPaintingWait : kIdleWait;
+      const bool lively = window_.wait(test_ ? kTestWait : patience);
       viewer_.drop(window_.take_dropped());
       const Snapshot& snapshot = studio_.update();
       const double now = monotonic_seconds();

@@ -57,7 +57,7 @@ constexpr OrderRow kOrders[] = {
 };
 
 constexpr OrderRow kExpectations[] = {
-    {Order::kExpect, "rows_growing", "n", "", "frames in which the picture grew, at least"},
+    {Order::kExpect, "rows_growing", "n", "", "frames in which rows of tokens grew, at least"},
     {Order::kExpect, "partial_equals_file", "", "", "pixels on the screen are the file's"},
     {Order::kExpect, "picture_equals_file", "", "", "the same of a finished picture"},
     {Order::kExpect, "heat_map", "n", "", "distinct colours of tokens on the screen, more than"},

@@ -15,7 +15,25 @@ namespace tessera {
 
 namespace {
 
-constexpr int kSettleFrames = 3;
+// Frames until ImGui has settled what an order changed; none where nothing on the screen moves or
+// the next order must not come late.
+int settling(Order order) {
+  switch (order) {
+    case Order::kPaint:
+    case Order::kPrompt:
+    case Order::kSeed:
+    case Order::kMethod:
+    case Order::kWaitRows:
+      return 0;
+    case Order::kWaitDone:
+    case Order::kStopAfterRows:
+      return 1;
+    case Order::kSize:
+      return 5;
+    default:
+      return 2;
+  }
+}
 constexpr double kPatience = 180;  // seconds a line may wait
 
 void print(const Json& line) {
@@ -83,8 +101,8 @@ void SelfTest::before_frame(const Snapshot& snapshot, Window& window) {
     if (!run_line(line, snapshot, window)) return;  // waits
     ++at_;
     line_new_ = true;
-    settle_ = kSettleFrames;
-    return;
+    if (line.order != Order::kFrames) settle_ = settling(line.order);
+    if (settle_ > 0) return;
   }
 }
 
@@ -106,15 +124,17 @@ void SelfTest::watch_painting(const Snapshot& snapshot, const Window& window) {
   if (running == nullptr || running->state != PaintState::kPainting) return;
   if (running->number != watched_) {
     watched_ = running->number;
-    rows_seen_ = growths_ = shrinks_ = stale_frames_ = 0;
+    rows_seen_ = image_rows_seen_ = growths_ = image_growths_ = shrinks_ = stale_frames_ = 0;
   }
   build_.push_back(window.cost().build);
   submit_.push_back(window.cost().submit);
   swap_.push_back(window.cost().swap);
-  const std::int64_t rows = running->image == nullptr ? 0 : running->image_rows;
-  if (rows < rows_seen_) ++shrinks_;
-  if (rows > rows_seen_) {
-    ++growths_;
+  const std::int64_t rows = running->rows_done;
+  const std::int64_t drawn = running->image == nullptr ? 0 : running->image_rows;
+  if (rows < rows_seen_ || drawn < image_rows_seen_) ++shrinks_;
+  if (rows > rows_seen_) ++growths_;
+  if (drawn > image_rows_seen_) {
+    ++image_growths_;
     // The frame must show these rows, not only know of them.
     const auto& placed = viewer_.state().report.picture;
     const bool plain = viewer_.state().overlay == Overlay::kNone && placed && placed->zoom >= 1;
@@ -125,6 +145,7 @@ void SelfTest::watch_painting(const Snapshot& snapshot, const Window& window) {
     }
   }
   rows_seen_ = rows;
+  image_rows_seen_ = drawn;
 }
 
 bool SelfTest::run_line(const ScriptLine& line, const Snapshot& snapshot, Window& window) {
@@ -322,6 +343,10 @@ bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
 bool SelfTest::stop_after_rows(const ScriptLine& line, const Snapshot& snapshot) {
   if (stop_posted_) return !painting_now(snapshot) || wait(line, snapshot);
   const Painting* running = snapshot.running();
+  if (!painting_now(snapshot)) {
+    fail(line, "a picture that is still painted", "it ended before");
+    return true;
+  }
   const bool due = running != nullptr && running->state == PaintState::kPainting &&
                    static_cast<double>(running->rows_done) >= line.numbers.front();
   if (!due) return wait(line, snapshot);

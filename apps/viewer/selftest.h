@@ -65,7 +65,8 @@ class SelfTest {
   PaintSettings wanted_;  // before `forget`
   // Of the painting that runs, or ran last.
   std::uint64_t watched_ = 0;
-  std::int64_t rows_seen_ = 0, growths_ = 0, shrinks_ = 0, stale_frames_ = 0;
+  std::int64_t rows_seen_ = 0, image_rows_seen_ = 0, growths_ = 0, image_growths_ = 0;
+  std::int64_t shrinks_ = 0, stale_frames_ = 0;
   std::vector<double> build_, submit_, swap_;  // milliseconds, of frames while painting
 };
 

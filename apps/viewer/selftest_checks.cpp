@@ -129,10 +129,12 @@ SelfTest::Verdict SelfTest::check_painting(const ScriptLine& line, const Snapsho
             failed ? found + ": " + format_error(one->error) : found};
   }
   if (what == "rows_growing") {
-    return {static_cast<double>(growths_) >= wanted && shrinks_ == 0 && stale_frames_ == 0,
-            "the picture grows in at least " + count_text(wanted) + " frames, on the screen",
-            std::to_string(growths_) + " frames, " + std::to_string(shrinks_) +
-                " with fewer rows, " + std::to_string(stale_frames_) + " with other pixels"};
+    return {static_cast<double>(growths_) >= wanted && image_growths_ > 0 && shrinks_ == 0 &&
+                stale_frames_ == 0,
+            "rows grow in at least " + count_text(wanted) + " frames, and the screen shows them",
+            "rows grew in " + std::to_string(growths_) + " frames, the image in " +
+                std::to_string(image_growths_) + "; " + std::to_string(shrinks_) + " with fewer, " +
+                std::to_string(stale_frames_) + " with other pixels"};
   }
   if (what == "stop_passes") {
     const auto found = static_cast<double>(one->passes_after_stop);

@@ -142,7 +142,9 @@ void editor(Ui& ui) {
     state.caption_base = now;
     edited = state.caption_text != now;
   }
-  heading("Text of " + state.caption_chosen.filename().string());
+  ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
+  text_elided("Text of " + state.caption_chosen.filename().string());
+  ImGui::PopStyleColor();
   prose_field("##text", state.caption_edit, state.caption_text,
               ImVec2(-1, -ImGui::GetFrameHeightWithSpacing() - em() * 0.2f));
   const std::string& text = state.caption_text;

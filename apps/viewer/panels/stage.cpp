@@ -56,7 +56,7 @@ void bar(Ui& ui, const StagePicture& picture) {
   ImGui::AlignTextToFramePadding();
   ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
   if (room > em() * 3) {
-    text_elided(comparing ? std::string("left: A, right: B") : title_of(ui, picture), room);
+    text_elided(comparing ? std::string() : title_of(ui, picture), room);
   }
   ImGui::PopStyleColor();
   ImGui::SameLine(ImGui::GetContentRegionMax().x - right);
