@@ -13,6 +13,7 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/preview_flags.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
 #include "engine/core/io.h"
@@ -26,6 +27,7 @@ namespace fs = std::filesystem;
 struct BatchFlags {
   std::vector<std::string> arguments;
   std::optional<std::string> model, negative_prompt, sheet, shard;
+  std::optional<std::string> preview_to;
   std::string output_dir, name = "{id}_{seed}.png";
   std::int64_t seed = 0, batch_size = 1;
   SizeFlags size;
@@ -211,6 +213,7 @@ int run_job(const Session& session, BatchFlags flags) {
   if (flags.sheet) check_sheet(*flags.sheet, items);
 
   GeneratePipeline pipeline(pipeline_options(flags));
+  show_elsewhere(session, flags.preview_to, pipeline);
   const JobCheck check = check_items(pipeline, items, flags.batch_size, file.string());
   stop_at(session, check.errors);
   const MemoryPlan plan = pipeline.memory_plan(check.worst);
@@ -324,6 +327,7 @@ void add_batch(CLI::App& root, Session& session) {
   add_sampling_flags(*app, flags->sampling);
   add_decode_flags(*app, flags->decode);
   add_output_flags(*app, *flags);
+  add_preview_flag(*app, flags->preview_to);
   add_job_flags(*app, *flags);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);

@@ -8,6 +8,7 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
+#include "apps/cli/preview_flags.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
@@ -31,7 +32,7 @@ constexpr std::int64_t kSheetGap = 4;  // pixels
 
 struct GenerateFlags {
   std::optional<std::string> model, prompt, negative_prompt, prompt_file, from_image, sheet,
-      preview;
+      preview, preview_to;
   std::optional<std::int64_t> seed;
   SizeFlags size;
   std::string output = "out_%04d.png";
@@ -70,25 +71,25 @@ void take_from_image(GenerateFlags& flags) {
                  .expected = "a picture with the record of this program",
                  .found = found});
   }
-  const PictureFacts& facts = *metadata.facts;
+  const PaintSettings recorded = settings_of(*metadata.facts);
   const auto fill = [](auto& flag, const auto& value) {
     if (!flag) flag = value;
   };
-  if (!flags.prompt_file) fill(flags.prompt, facts.prompt);
-  if (facts.negative_prompt) fill(flags.negative_prompt, *facts.negative_prompt);
-  fill(flags.model, facts.model);
-  fill(flags.seed, static_cast<std::int64_t>(facts.seed));
-  fill(flags.size.width, facts.width);
-  fill(flags.size.height, facts.height);
-  fill(flags.sampling.guidance, facts.law.guidance);
-  fill(flags.sampling.temperature, facts.law.temperature);
-  fill(flags.sampling.top_k, facts.law.top_k);
-  fill(flags.sampling.top_p, facts.law.top_p);
-  fill(flags.sampling.min_p, facts.law.min_p);
-  fill(flags.sampling.typical, facts.law.typical);
-  flags.recorded_method = facts.method;
-  flags.recorded_draft = facts.draft_model;
-  if (flags.device.dtype == "auto") flags.device.dtype = facts.dtype;
+  if (!flags.prompt_file) fill(flags.prompt, recorded.prompt);
+  if (recorded.negative_prompt) fill(flags.negative_prompt, *recorded.negative_prompt);
+  fill(flags.model, recorded.model);
+  fill(flags.seed, static_cast<std::int64_t>(recorded.seed));
+  fill(flags.size.width, recorded.width);
+  fill(flags.size.height, recorded.height);
+  fill(flags.sampling.guidance, *recorded.sampling.guidance);
+  fill(flags.sampling.temperature, *recorded.sampling.temperature);
+  fill(flags.sampling.top_k, *recorded.sampling.top_k);
+  fill(flags.sampling.top_p, *recorded.sampling.top_p);
+  fill(flags.sampling.min_p, *recorded.sampling.min_p);
+  fill(flags.sampling.typical, *recorded.sampling.typical);
+  flags.recorded_method = recorded.method;
+  flags.recorded_draft = recorded.draft_model;
+  if (flags.device.dtype == "auto") flags.device.dtype = metadata.facts->dtype;
 }
 
 std::vector<std::string> prompts_of(const GenerateFlags& flags) {
@@ -251,6 +252,7 @@ int run_generate(const Session& session, GenerateFlags flags) {
   if (flags.preview) NamePattern{*flags.preview};
 
   GeneratePipeline pipeline(pipeline_options(flags));
+  show_elsewhere(session, flags.preview_to, pipeline);
   const std::vector<PreparedRequest> requests = prepare_all(pipeline, flags, prompts);
   const std::vector<fs::path> paths =
       plan_outputs(pattern, flags.output_dir, requests.size(),
@@ -291,6 +293,7 @@ void add_output_flags(CLI::App& app, GenerateFlags& flags) {
   integer_flag(app, "--preview-interval", flags.preview_interval, 1, 4096,
                "token rows between two previews")
       ->group(group);
+  add_preview_flag(app, flags.preview_to);
   app.add_flag("--disable-metadata", flags.disable_metadata,
                "record no prompt and no settings (the AI mark stays)")
       ->group(group);

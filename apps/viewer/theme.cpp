@@ -66,6 +66,9 @@ void set_colours(ImGuiStyle& style, const Shades& shades) {
        ImGuiCol_PlotHistogramHovered, ImGuiCol_PlotLines, ImGuiCol_NavHighlight,
        ImGuiCol_SeparatorHovered, ImGuiCol_SeparatorActive, ImGuiCol_DragDropTarget},
       shades.accent);
+  // Texts of sliders stay readable under the grab.
+  at[ImGuiCol_SliderGrab] = faded(shades.accent, 0.5f);
+  at[ImGuiCol_SliderGrabActive] = faded(shades.accent, 0.7f);
   at[ImGuiCol_TextSelectedBg] = faded(shades.accent, 0.35f);
   at[ImGuiCol_ModalWindowDimBg] = at[ImGuiCol_NavWindowingDimBg] = ImVec4(0, 0, 0, 0.45f);
   at[ImGuiCol_BorderShadow] = ImVec4(0, 0, 0, 0);

@@ -1,0 +1,22 @@
+// --preview-to: a viewer on this machine that sees pictures while they are painted.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace tessera {
+
+class GeneratePipeline;
+struct Session;
+
+void add_preview_flag(CLI::App& app, std::optional<std::string>& address);
+// From now on, everything that the pipeline paints is shown there. No address: nothing happens.
+// Error kUsage (E_PREVIEW_TO).
+void show_elsewhere(const Session& session, const std::optional<std::string>& address,
+                    GeneratePipeline& pipeline);
+
+}  // namespace tessera
