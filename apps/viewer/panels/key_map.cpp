@@ -14,7 +14,7 @@ void rows(const Ui& ui, std::string_view group) {
     ImGui::TableNextColumn();
     text_coloured(ui.colours().accent, row.key);
     ImGui::TableNextColumn();
-    text_line(row.does);
+    text_wrapped(row.does);
   }
 }
 

@@ -50,16 +50,18 @@ void bar(Ui& ui, const StagePicture& picture) {
   ImGui::SameLine(0, em() * 0.25f);
   if (toggle_button("Compare", comparing)) ui.state.mode = StageMode::kCompare;
   hint("two pictures in one place, parted by a slider (v)");
-  ImGui::SameLine();
   const float right = em() * (comparing ? 20.6f : 13.4f);
+  ImGui::SameLine();
   const float room = ImGui::GetContentRegionAvail().x - right;
-  ImGui::AlignTextToFramePadding();
-  ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
-  if (room > em() * 3) {
-    text_elided(comparing ? std::string() : title_of(ui, picture), room);
+  if (room < 0) {  // too narrow for one line
+    ImGui::NewLine();
+  } else {
+    ImGui::AlignTextToFramePadding();
+    ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
+    if (room > em() * 3 && !comparing) text_elided(title_of(ui, picture), room - em() * 0.5f);
+    ImGui::PopStyleColor();
+    ImGui::SameLine(ImGui::GetContentRegionMax().x - right);
   }
-  ImGui::PopStyleColor();
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - right);
   if (comparing) compare_controls(ui);
   overlay_choice(ui);
   ImGui::SameLine();

@@ -5,8 +5,14 @@ namespace tessera {
 
 namespace {
 
+// Of the button at the right end.
+float keys_width() { return em() * 3 + ImGui::CalcTextSize("? keys").x; }
+
 void item(std::string_view name, const std::string& value) {
   if (value.empty()) return;
+  const float width = ImGui::CalcTextSize(name.data(), name.data() + name.size()).x +
+                      ImGui::CalcTextSize(value.c_str()).x + em() * 1.6f;
+  if (width > ImGui::GetContentRegionAvail().x - keys_width()) return;  // no half items
   text_dim(name);
   ImGui::SameLine(0, em() * 0.35f);
   text_line(value);
@@ -40,7 +46,7 @@ void status_bar(Ui& ui) {
   } else if (shown.painting != nullptr && shown.painting->facts.passes > 0) {
     speed(ui, *shown.painting);
   }
-  const float right = em() * 3 + ImGui::CalcTextSize("? keys").x;
+  const float right = keys_width();
   if (!ui.snapshot.problems.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().bad);
     const std::string text = std::to_string(ui.snapshot.problems.size()) +
