@@ -60,6 +60,7 @@ constexpr OrderRow kExpectations[] = {
     {Order::kExpect, "rows_growing", "n", "", "frames in which rows of tokens grew, at least"},
     {Order::kExpect, "partial_equals_file", "", "", "pixels on the screen are the file's"},
     {Order::kExpect, "picture_equals_file", "", "", "the same of a finished picture"},
+    {Order::kExpect, "shows", "w", "", "pixels on the screen are this file's"},
     {Order::kExpect, "heat_map", "n", "", "distinct colours of tokens on the screen, more than"},
     {Order::kExpect, "split_shows_both", "", "", "each side's pixels are its own picture's"},
     {Order::kExpect, "difference_shown", "", "", "the screen shows |A - B|"},

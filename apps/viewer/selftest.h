@@ -45,6 +45,7 @@ class SelfTest {
   Verdict check(const ScriptLine& line, const Snapshot& snapshot, const Window& window) const;
   Verdict check_painting(const ScriptLine& line, const Snapshot& snapshot) const;
   Verdict check_file(const Snapshot& snapshot, const Window& window, PaintState wanted) const;
+  Verdict check_shown(const std::string& path, const Window& window) const;
   Verdict check_heat(const Snapshot& snapshot, const Window& window, double more_than) const;
   Verdict check_split(const Snapshot& snapshot, const Window& window) const;
   Verdict check_difference(const Snapshot& snapshot, const Window& window) const;

@@ -85,6 +85,7 @@ SelfTest::Verdict SelfTest::check(const ScriptLine& line, const Snapshot& snapsh
   };
   if (what == "partial_equals_file") return check_file(snapshot, window, PaintState::kStopped);
   if (what == "picture_equals_file") return check_file(snapshot, window, PaintState::kDone);
+  if (what == "shows") return check_shown(line.words[1], window);
   if (what == "heat_map") return check_heat(snapshot, window, wanted);
   if (what == "split_shows_both") return check_split(snapshot, window);
   if (what == "difference_shown") return check_difference(snapshot, window);
@@ -166,6 +167,16 @@ SelfTest::Verdict SelfTest::check_file(const Snapshot& snapshot, const Window& w
   return {check.good() && whole && partial, expected,
           pixels_text(check) + (whole ? "" : "; not all of it is in sight") +
               (partial ? "" : "; it is whole, nothing was stopped")};
+}
+
+SelfTest::Verdict SelfTest::check_shown(const std::string& path, const Window& window) const {
+  const auto& placed = viewer_.state().report.picture;
+  if (!placed || !file_exists(path)) {
+    return {false, "the pixels of " + path, placed ? "no such file" : "no picture is drawn"};
+  }
+  const PixelCheck check =
+      check_pixels(window.read_pixels(), read_own_png(path), *placed, viewer_.state().report.area);
+  return {check.good(), "the pixels of " + path, pixels_text(check)};
 }
 
 SelfTest::Verdict SelfTest::check_heat(const Snapshot& snapshot, const Window& window,

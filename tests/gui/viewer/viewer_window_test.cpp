@@ -1,6 +1,9 @@
 // The viewer as a user starts it, on a display of its own: scripts that paint, stop, compare and
 // describe with made-up and bundled models, and the ways in which it refuses to start.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <cstdio>
 #include <fstream>
@@ -136,6 +139,39 @@ TEST_F(ViewerWindow, ScreenshotsHaveTheWindowsSize) {
   };
   EXPECT_LT(brightness(dark), 60);
   EXPECT_GT(brightness(light), 190);
+}
+
+// A port of this machine that nobody listens at.
+std::string free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(fd, reinterpret_cast<struct sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &size), 0);
+  close(fd);
+  return std::to_string(ntohs(address.sin_port));
+}
+
+TEST_F(ViewerWindow, ShowsWhatAnotherProgramPaints) {
+  if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
+  // o.png is the other program's; nothing is painted here.
+  put_file(folder_ / "s.txt",
+           "size 1000 700\nwait_done 60\nframes 20\nexpect paintings 1\nexpect state done\n"
+           "expect shows o.png\n");
+  const Display display;
+  const std::string port = free_port();
+  const std::string other = std::string(TESSERA_PROGRAM) +
+                            " generate -m test:tiny -p 'a cube' -s 5 -o o.png --preview-to "
+                            "127.0.0.1:" +
+                            port + " 2> other.txt";
+  const std::string both = "(sleep 3; " + other + ") & " + TESSERA_PROGRAM +
+                           " view -m test:tiny --selftest s.txt --listen " + port +
+                           "; code=$?; "
+                           "wait; exit $code";
+  const Outcome outcome = run({"/bin/sh", "-c", both}, display.name());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err << get_file(folder_ / "other.txt");
 }
 
 TEST_F(ViewerWindow, WithoutADisplayOneLineSaysSo) {
