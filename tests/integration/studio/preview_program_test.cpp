@@ -84,7 +84,7 @@ TEST_F(PreviewProgram, AViewerThatIsNotThereIsNoError) {
 }
 
 TEST_F(PreviewProgram, OtherMachinesAreRefused) {
-  for (const char* address : {"192.168.1.5:7000", "example.org:7000", "7000"}) {
+  for (const char* address : {"192.168.1.5:7000", "another-machine:7000", "7000"}) {
     std::vector<std::string> args = generate("out");
     args.insert(args.end(), {"--preview-to", address});
     const ProgramResult result = run(args);

@@ -213,7 +213,7 @@ TEST(PreviewAddress, LoopbackAlone) {
   EXPECT_EQ(parse_preview_address("127.0.0.1:7861"), 7861);
   EXPECT_EQ(parse_preview_address("localhost:1"), 1);
   for (const char* bad :
-       {"192.168.0.1:80", "example.org:80", "0.0.0.0:80", "7861", "localhost", "localhost:0",
+       {"192.168.0.1:80", "another-machine:80", "0.0.0.0:80", "7861", "localhost", "localhost:0",
         "localhost:65536", "localhost:1x", ":80", "[::1]:80", "127.0.0.1.evil:80"}) {
     EXPECT_EQ(code_of([&] { parse_preview_address(bad); }), "E_PREVIEW_TO") << bad;
   }
