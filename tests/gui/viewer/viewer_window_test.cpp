@@ -93,7 +93,7 @@ class ViewerWindow : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(ViewerWindow, TheTinyModelPaintsStopsComparesAndRecalls) {
+TEST_F(ViewerWindow, TheTinyModelPaintsComparesAndRecalls) {
   const std::string script = std::string(VIEWER_SCRIPTS) + "/tiny.txt";
   expect_passes(script, expectations_of(script), {"-m", "test:tiny"});
 }
