@@ -110,6 +110,21 @@ void examine_picture_reader(std::vector<Finding>& out) {
   }
 }
 
+// The viewer is a program of its own beside this one.
+void examine_viewer(std::vector<Finding>& out) {
+  const std::string built = TESSERA_VIEWER_FOUND;
+  const std::filesystem::path program = helper_beside_program().parent_path() / "tessera-view";
+  if (file_exists(program)) {
+    out.push_back({Health::kGood, "viewer", "built: tessera view opens it", ""});
+  } else if (built == "yes") {
+    out.push_back({Health::kNote, "viewer", "no " + program.string(),
+                   "build the target tessera-view, or put it beside the program"});
+  } else {
+    out.push_back({Health::kNote, "viewer", "not built: " + built,
+                   "install libimgui-dev, libglfw3-dev and libgl-dev and build again"});
+  }
+}
+
 // A misspelt variable does nothing, which is hard to see from outside.
 void examine_environment(const CLI::App& root, std::vector<Finding>& out) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -134,6 +149,7 @@ int run_doctor(const Session& session, const CLI::App& root) {
   examine_machine(findings);
   examine_devices(findings);
   examine_picture_reader(findings);
+  examine_viewer(findings);
   examine_models(findings);
   examine_environment(root, findings);
   bool missing = false;

@@ -44,6 +44,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/bench", {"apps/pipeline"}},
     {"apps/helper", {"vision/codec", "engine/core"}},
     {"apps/studio", {"apps/pipeline"}},
+    {"apps/viewer", {"apps/studio"}},
     {"apps/cli", {"apps/pipeline", "apps/batch", "apps/bench", "apps/studio"}},
 };
 
@@ -56,6 +57,8 @@ const std::vector<OutsideRule> kOutside = {
     {"opencv2/", {"vision/image", "video"}},
     {"libav", {"video"}},
     {"imgui", {"apps/viewer"}},
+    {"backends/imgui", {"apps/viewer"}},
+    {"GLFW/", {"apps/viewer"}},
     {"cuda", {"engine/backend/cuda"}},
     {"cublas", {"engine/backend/cuda"}},
     {"cudnn", {"engine/backend/cuda"}},

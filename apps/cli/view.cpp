@@ -1,0 +1,105 @@
+// `tessera view`: settles flags and starts the viewer, a program of its own beside this one, so
+// that `tessera` itself needs no window system.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/flags.h"
+#include "apps/cli/session.h"
+#include "apps/studio/viewer_options.h"
+#include "engine/core/io.h"
+#include "vision/image/picture_reader.h"
+
+namespace tessera {
+
+namespace {
+
+struct ViewFlags {
+  std::optional<std::string> model, captioner, selftest;
+  std::string output_dir = "out", theme = "dark";
+  DeviceFlags device;
+  std::optional<std::int64_t> listen;
+  std::optional<double> scale;
+  std::vector<std::string> files;
+};
+
+constexpr std::int64_t kListenPort = 7861;
+
+// Replaces this program by the viewer; returns only by an Error.
+int run_view(const ViewFlags& flags) {
+  ViewerOptions options;
+  options.model = flags.model.value_or("");
+  options.captioner = flags.captioner.value_or("");
+  options.output_dir = flags.output_dir;
+  options.device = flags.device.device;
+  options.threads = flags.device.threads;
+  options.dtype = flags.device.dtype;
+  options.listen = flags.listen;
+  options.selftest = flags.selftest.value_or("");
+  options.theme = flags.theme;
+  options.scale = flags.scale.value_or(0);
+  options.files = flags.files;
+  const std::filesystem::path program = helper_beside_program().parent_path() / "tessera-view";
+  if (!file_exists(program)) {
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = "E_VIEWER_MISSING",
+                 .file = program.string(),
+                 .expected = "the viewer beside this program",
+                 .found = "nothing",
+                 .hint = "install libimgui-dev, libglfw3-dev and libgl-dev and build again"});
+  }
+  const std::string json = to_json(options);
+  execl(program.c_str(), program.c_str(), json.c_str(), static_cast<char*>(nullptr));
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_VIEWER_START",
+               .file = program.string(),
+               .expected = "a program that can be started",
+               .found = std::strerror(errno)});
+}
+
+}  // namespace
+
+void add_view(CLI::App& root, Session& session) {
+  CLI::App* app = root.add_subcommand("view", "open the viewer: paint, compare, describe");
+  const auto flags = std::make_shared<ViewFlags>();
+  text_flag(*app, "-m,--model", flags->model, "bundled name, folder, weight file or org/name");
+  text_flag(*app, "--captioner", flags->captioner, "the model that describes pictures");
+  text_flag(*app, "--output-dir", flags->output_dir, "folder that is shown and painted into");
+  add_device_flags(*app, flags->device);
+  app->add_option_function<std::string>(
+         "--listen",
+         [flags](const std::string& text) {
+           if (text.empty()) {
+             flags->listen = kListenPort;
+             return;
+           }
+           std::int64_t port = 0;
+           const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), port);
+           if (bad != std::errc{} || end != text.data() + text.size() || port < 0 || port > 65535) {
+             throw Error({.kind = ErrorKind::kUsage,
+                          .code = "E_FLAG_VALUE",
+                          .where = "--listen",
+                          .expected = "a port from 0 to 65535 (0 = any free one)",
+                          .found = "'" + text + "'"});
+           }
+           flags->listen = port;
+         },
+         "show pictures that other programs paint with --preview-to, at this port of 127.0.0.1")
+      ->expected(0, 1)
+      ->default_str("")
+      ->type_name("[PORT]");
+  text_flag(*app, "--selftest", flags->selftest, "script that drives the window and checks it");
+  choice_flag(*app, "--theme", flags->theme, {"dark", "light"}, "colours");
+  number_flag(*app, "--scale", flags->scale, kMinViewerScale, kMaxViewerScale,
+              "size of texts and spaces; else the screen's own");
+  app->add_option("files", flags->files, "pictures to open")->type_name("FILE");
+  add_common_flags(*app, session);
+  app->callback([&session, flags] { session.run = [flags] { return run_view(*flags); }; });
+}
+
+}  // namespace tessera

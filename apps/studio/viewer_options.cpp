@@ -1,0 +1,68 @@
+// Options of the viewer to JSON and back.
+#include "apps/studio/viewer_options.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/json.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::array<std::string_view, 2> kThemes = {"dark", "light"};
+constexpr std::array<std::string_view, 3> kTypes = {"auto", "f32", "bf16"};
+constexpr std::array<std::string_view, 11> kFields = {
+    "model",  "captioner", "output_dir", "device", "threads", "dtype",
+    "listen", "selftest",  "theme",      "scale",  "files"};
+constexpr std::size_t kMaxFiles = 1000;
+
+}  // namespace
+
+std::string to_json(const ViewerOptions& options) {
+  Json out = {{"model", options.model},           {"captioner", options.captioner},
+              {"output_dir", options.output_dir}, {"device", options.device},
+              {"threads", options.threads},       {"dtype", options.dtype},
+              {"selftest", options.selftest},     {"theme", options.theme},
+              {"scale", options.scale},           {"files", options.files}};
+  if (options.listen) out["listen"] = *options.listen;
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+ViewerOptions parse_viewer_options(std::string_view json) {
+  const JsonLimits limits{.kind = ErrorKind::kUsage};
+  const Json value = parse_json(json, "options of the viewer", limits);
+  const JsonReader reader(value, "options of the viewer", "", ErrorKind::kUsage);
+  reader.only(kFields);
+  ViewerOptions out;
+  out.model = reader.string_or("model", "");
+  out.captioner = reader.string_or("captioner", "");
+  out.output_dir = reader.string_or("output_dir", out.output_dir);
+  out.device = reader.string_or("device", out.device);
+  out.threads = reader.integer_or("threads", 0, 0, 1024);
+  if (reader.has("dtype")) out.dtype = reader.choice("dtype", kTypes);
+  if (reader.has("listen")) out.listen = reader.integer("listen", 0, 65535);
+  out.selftest = reader.string_or("selftest", "");
+  if (reader.has("theme")) out.theme = reader.choice("theme", kThemes);
+  out.scale = reader.number_or("scale", 0, 0, kMaxViewerScale);
+  if (out.scale != 0 && out.scale < kMinViewerScale) {
+    reader.fail("scale", "0, or a number from 0.5 to 4", std::to_string(out.scale));
+  }
+  if (reader.has("files")) out.files = reader.strings("files", kMaxFiles);
+  return out;
+}
+
+StudioOptions studio_options(const ViewerOptions& options) {
+  StudioOptions out;
+  out.model = options.model;
+  out.captioner = options.captioner;
+  out.device = options.device;
+  out.threads = static_cast<int>(options.threads);
+  if (options.dtype == "f32") out.storage = DType::kF32;
+  if (options.dtype == "bf16") out.storage = DType::kBF16;
+  out.folder = options.output_dir;
+  if (options.listen) out.listen = static_cast<std::uint16_t>(*options.listen);
+  return out;
+}
+
+}  // namespace tessera

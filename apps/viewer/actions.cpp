@@ -1,0 +1,301 @@
+// The key map and what its actions do.
+#include "apps/viewer/actions.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "apps/studio/settings.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr KeyRow kKeys[] = {
+    {Action::kPaint, "Ctrl+Enter", "Painting", "paint with these settings"},
+    {Action::kStop, "x", "Painting", "stop after this pass, keep what there is"},
+    {Action::kCompareMethods, "e", "Painting", "paint exact and grouped at one seed"},
+    {Action::kPrompt, "p", "Painting", "write the prompt"},
+    {Action::kSeedMode, "m", "Painting", "seed: locked, plus one, random"},
+    {Action::kSeedNext, "n", "Painting", "next seed"},
+    {Action::kSeedRandom, "N", "Painting", "a seed by lot"},
+    {Action::kRecall, "r", "Painting", "recall the settings of the shown picture"},
+    {Action::kPrevious, "[", "Pictures", "previous picture"},
+    {Action::kNext, "]", "Pictures", "next picture"},
+    {Action::kFollow, "f", "Pictures", "follow what is being painted"},
+    {Action::kZoomIn, "+", "Pictures", "closer; at 48 and more, pixel values"},
+    {Action::kZoomOut, "-", "Pictures", "further away"},
+    {Action::kFit, "0", "Pictures", "whole picture"},
+    {Action::kActual, "1", "Pictures", "one screen pixel a pixel"},
+    {Action::kPanLeft, "a", "Pictures", "look left"},
+    {Action::kPanRight, "d", "Pictures", "look right"},
+    {Action::kPanUp, "w", "Pictures", "look up"},
+    {Action::kPanDown, "s", "Pictures", "look down"},
+    {Action::kCompareView, "v", "Comparing", "side by side, or one picture"},
+    {Action::kSideA, "A", "Comparing", "the shown picture becomes side A"},
+    {Action::kSideB, "B", "Comparing", "the shown picture becomes side B"},
+    {Action::kDifference, "D", "Comparing", "show where the two differ"},
+    {Action::kSplitLeft, "<", "Comparing", "move the split left"},
+    {Action::kSplitRight, ">", "Comparing", "move the split right"},
+    {Action::kOverlay, "o", "Tokens", "next overlay: pass, entropy, probability, visual"},
+    {Action::kNoOverlay, "O", "Tokens", "no overlay"},
+    {Action::kTokenLeft, "h", "Tokens", "token to the left"},
+    {Action::kTokenDown, "j", "Tokens", "token below"},
+    {Action::kTokenUp, "k", "Tokens", "token above"},
+    {Action::kTokenRight, "l", "Tokens", "token to the right"},
+    {Action::kDescribe, "c", "Captions", "describe the shown picture"},
+    {Action::kCaptions, "C", "Captions", "captions, or details"},
+    {Action::kTheme, "t", "Window", "dark or light"},
+    {Action::kHelp, "?", "Window", "this key map"},
+    {Action::kQuit, "Ctrl+Q", "Window", "close; a running picture is stopped and kept"},
+};
+
+void move_cursor(UiState& state, const Snapshot& snapshot, std::int64_t down, std::int64_t right) {
+  const StagePicture picture = look_up(snapshot, shown_ref(state, snapshot));
+  if (picture.painting == nullptr || picture.painting->grid_rows == 0) return;
+  if (!state.cursor) {
+    state.cursor = CellPosition{0, 0};
+    return;
+  }
+  state.cursor->row =
+      std::clamp<std::int64_t>(state.cursor->row + down, 0, picture.painting->grid_rows - 1);
+  state.cursor->column =
+      std::clamp<std::int64_t>(state.cursor->column + right, 0, picture.painting->grid_columns - 1);
+}
+
+void pan(UiState& state, double dx, double dy) {
+  const auto& shown = state.report.picture ? state.report.picture : state.report.left;
+  if (shown) state.view = panned(state.view, *shown, dx, dy);
+}
+
+void zoom(UiState& state, int steps) {
+  const auto& shown = state.report.picture ? state.report.picture : state.report.left;
+  if (!shown) return;
+  const Rect& area = state.report.area;
+  state.view = zoomed(state.view, area, *shown, steps, (area.left + area.right) / 2,
+                      (area.top + area.bottom) / 2);
+}
+
+void next_overlay(UiState& state, const Snapshot& snapshot) {
+  const StagePicture picture = look_up(snapshot, shown_ref(state, snapshot));
+  const bool tiles = picture.caption != nullptr && !picture.caption->tiles.empty();
+  constexpr Overlay kOrder[] = {Overlay::kNone, Overlay::kPass, Overlay::kEntropy,
+                                Overlay::kProbability, Overlay::kVisual};
+  const auto* here = std::find(std::begin(kOrder), std::end(kOrder), state.overlay);
+  const auto* next = here + 1;
+  if (next != std::end(kOrder) && *next == Overlay::kVisual && !tiles) ++next;
+  state.overlay = next == std::end(kOrder) ? Overlay::kNone : *next;
+}
+
+void paint(UiState& state, const Poster& post) {
+  if (state.settings.prompt.empty()) {
+    state.notice = "write a prompt first";
+    state.focus_prompt = true;
+    return;
+  }
+  state.follow = true;
+  state.mode = StageMode::kPicture;
+  if (!post(PaintCommand{state.settings, state.seed_mode, state.count})) {
+    state.notice = "the queue is full";
+    return;
+  }
+  state.notice.clear();
+  if (state.seed_mode == SeedMode::kPlusOne) {
+    state.settings.seed += static_cast<std::uint64_t>(state.count);
+  }
+}
+
+void recall(UiState& state, const Snapshot& snapshot, const Poster& post) {
+  const PictureRef ref = shown_ref(state, snapshot);
+  const StagePicture picture = look_up(snapshot, ref);
+  if (picture.painting != nullptr) {
+    take_settings(state, picture.painting->settings);
+    state.notice = "settings recalled from the picture";
+  } else if (!picture.file.empty()) {
+    state.recall_wanted = post(OpenCommand{picture.file});
+  } else {
+    state.notice = "no picture is shown whose settings could be recalled";
+  }
+}
+
+void describe(UiState& state, const Snapshot& snapshot, const Poster& post) {
+  const StagePicture picture = look_up(snapshot, shown_ref(state, snapshot));
+  state.tab = SideTab::kCaptions;
+  if (picture.file.empty()) {
+    state.notice = "a picture can be described once it is a file";
+    return;
+  }
+  CaptionCommand command;
+  command.pictures = {picture.file};
+  command.prompt = state.caption_prompt;
+  command.prune_method = state.prune_method;
+  command.prune_rate = state.prune_method.empty() ? 0 : state.prune_rate;
+  state.caption_chosen = picture.file;
+  if (!post(std::move(command))) state.notice = "the queue is full";
+}
+
+SeedMode after(SeedMode mode) {
+  if (mode == SeedMode::kLocked) return SeedMode::kPlusOne;
+  return mode == SeedMode::kPlusOne ? SeedMode::kRandom : SeedMode::kLocked;
+}
+
+// Actions that only change what is looked at. False for the others.
+bool look(Action action, UiState& state, const Snapshot& snapshot) {
+  constexpr double kPanStep = 64, kSplitStep = 0.05;
+  switch (action) {
+    case Action::kPrevious:
+      step_shown(state, snapshot, -1);
+      return true;
+    case Action::kNext:
+      step_shown(state, snapshot, 1);
+      return true;
+    case Action::kFollow:
+      state.follow = true;
+      state.mode = StageMode::kPicture;
+      return true;
+    case Action::kCompareView:
+      state.mode = state.mode == StageMode::kPicture ? StageMode::kCompare : StageMode::kPicture;
+      return true;
+    case Action::kSideA:
+      state.side_a = shown_ref(state, snapshot);
+      return true;
+    case Action::kSideB:
+      state.side_b = shown_ref(state, snapshot);
+      return true;
+    case Action::kDifference:
+      state.difference = !state.difference;
+      return true;
+    case Action::kSplitLeft:
+      state.split = std::max(0.0, state.split - kSplitStep);
+      return true;
+    case Action::kSplitRight:
+      state.split = std::min(1.0, state.split + kSplitStep);
+      return true;
+    case Action::kOverlay:
+      next_overlay(state, snapshot);
+      return true;
+    case Action::kNoOverlay:
+      state.overlay = Overlay::kNone;
+      state.cursor.reset();
+      return true;
+    case Action::kZoomIn:
+      zoom(state, 1);
+      return true;
+    case Action::kZoomOut:
+      zoom(state, -1);
+      return true;
+    case Action::kFit:
+      state.view = {};
+      return true;
+    case Action::kActual:
+      state.view.zoom = 1;
+      return true;
+    case Action::kPanLeft:
+      pan(state, kPanStep, 0);
+      return true;
+    case Action::kPanRight:
+      pan(state, -kPanStep, 0);
+      return true;
+    case Action::kPanUp:
+      pan(state, 0, kPanStep);
+      return true;
+    case Action::kPanDown:
+      pan(state, 0, -kPanStep);
+      return true;
+    case Action::kTokenLeft:
+      move_cursor(state, snapshot, 0, -1);
+      return true;
+    case Action::kTokenRight:
+      move_cursor(state, snapshot, 0, 1);
+      return true;
+    case Action::kTokenUp:
+      move_cursor(state, snapshot, -1, 0);
+      return true;
+    case Action::kTokenDown:
+      move_cursor(state, snapshot, 1, 0);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+std::span<const KeyRow> key_map() { return kKeys; }
+
+std::string_view key_of(Action action) {
+  for (const KeyRow& row : kKeys) {
+    if (row.action == action) return row.key;
+  }
+  return "";
+}
+
+const KeyRow* row_of_character(char32_t character) {
+  if (character == U'=') character = U'+';  // the same key without shift, on many layouts
+  for (const KeyRow& row : kKeys) {
+    if (row.key.size() == 1 && static_cast<char32_t>(row.key.front()) == character) return &row;
+  }
+  return nullptr;
+}
+
+void open_file(const std::filesystem::path& path, UiState& state, const Poster& post) {
+  if (!post(OpenCommand{path})) {
+    state.notice = "the queue is full";
+    return;
+  }
+  state.recall_wanted = true;
+  state.shown = {0, path};
+  state.follow = false;
+  state.mode = StageMode::kPicture;
+}
+
+void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& post) {
+  if (look(action, state, snapshot)) return;
+  switch (action) {
+    case Action::kPaint:
+      paint(state, post);
+      break;
+    case Action::kStop:
+      if (snapshot.running() == nullptr)
+        state.notice = "nothing is being painted";
+      else if (!post(StopCommand{}))
+        state.notice = "the queue is full";
+      break;
+    case Action::kCompareMethods:
+      if (!post(exact_against_grouped(state.settings))) state.notice = "the queue is full";
+      break;
+    case Action::kRecall:
+      recall(state, snapshot, post);
+      break;
+    case Action::kDescribe:
+      describe(state, snapshot, post);
+      break;
+    case Action::kPrompt:
+      state.focus_prompt = true;
+      break;
+    case Action::kSeedMode:
+      state.seed_mode = after(state.seed_mode);
+      break;
+    case Action::kSeedNext:
+      ++state.settings.seed;
+      break;
+    case Action::kSeedRandom:
+      state.settings.seed = random_seed();
+      break;
+    case Action::kCaptions:
+      state.tab = state.tab == SideTab::kDetails ? SideTab::kCaptions : SideTab::kDetails;
+      break;
+    case Action::kTheme:
+      state.theme = state.theme == ThemeName::kDark ? ThemeName::kLight : ThemeName::kDark;
+      break;
+    case Action::kHelp:
+      state.help = !state.help;
+      break;
+    case Action::kQuit:
+      state.quit = true;
+      break;
+    default:
+      expects(false, "every action is done somewhere");
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,46 @@
+// Pictures as OpenGL textures. Needs a current context.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "apps/viewer/widgets.h"
+
+namespace tessera {
+
+// Owns one texture: enlarged pixels are squares, reduced ones are averaged.
+class Texture {
+ public:
+  explicit Texture(const Image& image);
+  ~Texture();
+  Texture(Texture&& other) noexcept;
+  Texture& operator=(Texture&&) = delete;
+  unsigned int name() const { return name_; }
+
+ private:
+  unsigned int name_ = 0;
+};
+
+// One texture for each picture that was drawn lately. Pictures beyond the device's limit are
+// thinned until they fit.
+class GlTextures final : public TextureSource {
+ public:
+  GlTextures();
+  ImTextureID texture(const std::shared_ptr<const Image>& image) override;
+  // Once a frame: lets textures go that no frame used for a while.
+  void end_frame();
+  std::size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    std::shared_ptr<const Image> image;  // kept, so that its address names it
+    Texture texture;
+    std::uint64_t used = 0;  // frame
+  };
+  std::map<const Image*, Entry> entries_;
+  std::uint64_t frame_ = 0;
+  std::int64_t limit_ = 0;  // pixels a side
+};
+
+}  // namespace tessera

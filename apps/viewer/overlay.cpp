@@ -1,0 +1,155 @@
+// Heat maps over the token grid, visual tokens, and the difference of two pictures.
+#include "apps/viewer/overlay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+
+namespace tessera {
+
+namespace {
+
+struct OverlayName {
+  Overlay overlay;
+  std::string_view name;
+};
+constexpr OverlayName kNames[] = {{Overlay::kNone, "none"},
+                                  {Overlay::kPass, "pass"},
+                                  {Overlay::kEntropy, "entropy"},
+                                  {Overlay::kProbability, "probability"},
+                                  {Overlay::kVisual, "visual"}};
+
+constexpr Colour kRamp[] = {{38, 20, 78},   {58, 64, 138},  {44, 110, 148},
+                            {38, 150, 136}, {108, 190, 92}, {248, 230, 70}};
+
+}  // namespace
+
+std::string_view overlay_name(Overlay overlay) {
+  for (const OverlayName& row : kNames) {
+    if (row.overlay == overlay) return row.name;
+  }
+  return "";
+}
+
+std::optional<Overlay> overlay_of(std::string_view name) {
+  for (const OverlayName& row : kNames) {
+    if (row.name == name) return row.overlay;
+  }
+  return std::nullopt;
+}
+
+Colour heat_colour(double share) {
+  if (!(share > 0)) return kRamp[0];
+  constexpr auto kSteps = std::size(kRamp) - 1;
+  const double at = std::min(share, 1.0) * static_cast<double>(kSteps);
+  const auto step = std::min(static_cast<std::size_t>(at), kSteps - 1);
+  const double part = at - static_cast<double>(step);
+  const auto mix = [part](std::uint8_t low, std::uint8_t high) {
+    return static_cast<std::uint8_t>(std::lround(low + (high - low) * part));
+  };
+  const Colour &a = kRamp[step], &b = kRamp[step + 1];
+  return {mix(a.red, b.red), mix(a.green, b.green), mix(a.blue, b.blue)};
+}
+
+double OverlayRange::share(double value) const {
+  return high > low ? std::clamp((value - low) / (high - low), 0.0, 1.0) : 0;
+}
+
+double overlay_value(const TokenMark& mark, Overlay overlay) {
+  switch (overlay) {
+    case Overlay::kPass:
+      return mark.pass;
+    case Overlay::kEntropy:
+      return std::max(0.0f, mark.entropy);  // rounding may leave it just below
+    case Overlay::kProbability:
+      return mark.probability;
+    case Overlay::kNone:
+    case Overlay::kVisual:
+      break;
+  }
+  expects(false, "this overlay shows a value of a token");
+  return 0;
+}
+
+OverlayRange overlay_range(std::span<const TokenMark> marks, Overlay overlay) {
+  OverlayRange out;
+  for (const TokenMark& mark : marks) {
+    if (mark.id < 0) continue;
+    const double value = overlay_value(mark, overlay);
+    out.low = out.any ? std::min(out.low, value) : value;
+    out.high = out.any ? std::max(out.high, value) : value;
+    out.any = true;
+  }
+  if (overlay == Overlay::kProbability) {
+    out.low = 0;
+    out.high = 1;
+  }
+  return out;
+}
+
+std::string describe_token(const TokenMark& mark, std::int64_t row, std::int64_t column) {
+  char text[160];
+  if (mark.id < 0) {
+    std::snprintf(text, sizeof text, "row %lld, column %lld: not there yet",
+                  static_cast<long long>(row), static_cast<long long>(column));
+  } else {
+    std::snprintf(text, sizeof text,
+                  "row %lld, column %lld: code %d, pass %d, probability %.3f, entropy %.2f",
+                  static_cast<long long>(row), static_cast<long long>(column), mark.id, mark.pass,
+                  static_cast<double>(mark.probability), std::max(0.0, double{mark.entropy}));
+  }
+  return text;
+}
+
+std::optional<VisualSpot> visual_token_at(const std::vector<VisualTile>& tiles, double x,
+                                          double y) {
+  const VisualTile* best = nullptr;
+  for (const VisualTile& tile : tiles) {
+    const bool inside = x >= tile.left && x < tile.left + tile.width && y >= tile.top &&
+                        y < tile.top + tile.height && tile.rows > 0 && tile.columns > 0;
+    if (inside && (best == nullptr || tile.width * tile.height < best->width * best->height)) {
+      best = &tile;
+    }
+  }
+  if (best == nullptr) return std::nullopt;
+  VisualSpot out;
+  out.tile = best;
+  const auto cell = [](double share, std::int64_t count) {
+    return std::clamp<std::int64_t>(static_cast<std::int64_t>(share * static_cast<double>(count)),
+                                    0, count - 1);
+  };
+  out.row = cell((y - best->top) / best->height, best->rows);
+  out.column = cell((x - best->left) / best->width, best->columns);
+  const auto index = static_cast<std::size_t>(out.row * best->columns + out.column);
+  out.kept = index >= best->kept.size() || best->kept[index] != 0;
+  out.score = index < best->scores.size() ? best->scores[index] : std::nanf("");
+  return out;
+}
+
+std::string describe_visual_token(const VisualSpot& token) {
+  char text[120];
+  const char* fate = token.kept ? "kept" : "pruned";
+  if (std::isnan(token.score)) {
+    std::snprintf(text, sizeof text, "visual token row %lld, column %lld: %s",
+                  static_cast<long long>(token.row), static_cast<long long>(token.column), fate);
+  } else {
+    std::snprintf(text, sizeof text, "visual token row %lld, column %lld: %s, score %.3f",
+                  static_cast<long long>(token.row), static_cast<long long>(token.column), fate,
+                  static_cast<double>(token.score));
+  }
+  return text;
+}
+
+std::optional<Image> difference_image(const Image& a, const Image& b, int gain) {
+  if (a.width != b.width || a.height != b.height) return std::nullopt;
+  Image out(a.width, a.height);
+  for (std::size_t i = 0; i < out.rgb.size(); ++i) {
+    const int apart = std::abs(int{a.rgb[i]} - int{b.rgb[i]}) * gain;
+    out.rgb[i] = static_cast<std::uint8_t>(std::min(apart, 255));
+  }
+  return out;
+}
+
+}  // namespace tessera

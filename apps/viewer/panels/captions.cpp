@@ -1,0 +1,194 @@
+// Pictures in words: what is to be described and how, the texts as they grow, editing and saving.
+#include <imgui.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+
+#include "apps/viewer/panels/panels.h"
+#include "vision/pruning/registry.h"
+
+namespace tessera {
+
+namespace {
+
+std::string_view state_text(CaptionState state) {
+  switch (state) {
+    case CaptionState::kQueued:
+      return "queued";
+    case CaptionState::kReading:
+      return "reading";
+    case CaptionState::kWriting:
+      return "writing";
+    case CaptionState::kDone:
+      return "done";
+    case CaptionState::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+void prune_fields(Ui& ui) {
+  UiState& state = ui.state;
+  ImGui::AlignTextToFramePadding();
+  text_dim("Prune");
+  ImGui::SameLine(em() * 5);
+  const float rate = em() * 6.6f;
+  ImGui::SetNextItemWidth(state.prune_method.empty() ? -1 : -rate - em() * 0.5f);
+  const char* shown = state.prune_method.empty() ? "keep all" : state.prune_method.c_str();
+  if (ImGui::BeginCombo("##prune", shown)) {
+    if (ImGui::Selectable("keep all", state.prune_method.empty())) state.prune_method.clear();
+    for (const PrunerRow& row : pruner_table()) {
+      const std::string name(row.name);
+      if (ImGui::Selectable(name.c_str(), name == state.prune_method)) state.prune_method = name;
+      hint(row.does);
+    }
+    ImGui::EndCombo();
+  }
+  if (state.prune_method.empty()) return;
+  ImGui::SameLine();
+  ImGui::SetNextItemWidth(-1);
+  auto percent = static_cast<float>(state.prune_rate * 100);
+  if (ImGui::SliderFloat("##rate", &percent, 0, 95, "%.0f %% fewer"))
+    state.prune_rate = percent / 100;
+}
+
+void describe_folder(Ui& ui) {
+  CaptionCommand command;
+  for (const GalleryEntry& entry : ui.snapshot.gallery) {
+    if (entry.problem.empty() && entry.caption.empty()) command.pictures.push_back(entry.path);
+  }
+  if (command.pictures.empty()) {
+    ui.state.notice = "every picture of the folder is described";
+    return;
+  }
+  command.prompt = ui.state.caption_prompt;
+  command.prune_method = ui.state.prune_method;
+  command.prune_rate = ui.state.prune_method.empty() ? 0 : ui.state.prune_rate;
+  if (!ui.post(std::move(command))) ui.state.notice = "the queue is full";
+}
+
+bool busy(const Snapshot& snapshot) {
+  return std::any_of(snapshot.captions.begin(), snapshot.captions.end(), [](const auto& one) {
+    return one.state != CaptionState::kDone && one.state != CaptionState::kFailed;
+  });
+}
+
+void orders(Ui& ui) {
+  ImGui::AlignTextToFramePadding();
+  text_dim("Ask");
+  ImGui::SameLine(em() * 5);
+  ImGui::SetNextItemWidth(-1);
+  ImGui::InputTextWithHint("##ask", "as the captioner was taught", &ui.state.caption_prompt);
+  prune_fields(ui);
+  const float half = (ImGui::GetContentRegionAvail().x - ImGui::GetStyle().ItemSpacing.x) / 2;
+  if (accent_button("Describe", ImVec2(half, 0))) ui.act(Action::kDescribe);
+  hint("the shown picture (c)");
+  ImGui::SameLine();
+  if (busy(ui.snapshot)) {
+    if (ImGui::Button("Stop", ImVec2(half, 0))) ui.post(StopCaptionsCommand{});
+  } else if (ImGui::Button("Whole folder", ImVec2(half, 0))) {
+    describe_folder(ui);
+  }
+  hint("all pictures of the folder that have no text yet");
+}
+
+void list(Ui& ui, float high) {
+  ImGui::BeginChild("list", ImVec2(0, high), false, ImGuiWindowFlags_NavFlattened);
+  const auto& all = ui.snapshot.captions;
+  for (auto one = all.rbegin(); one != all.rend(); ++one) {
+    ImGui::PushID(one->path.c_str());
+    const ImVec2 at = ImGui::GetCursorPos();
+    const float width = ImGui::GetContentRegionAvail().x, word = em() * 4;
+    if (ImGui::Selectable("##row", one->path == ui.state.caption_chosen)) {
+      ui.state.caption_chosen = one->path;
+      ui.state.shown = {0, one->path};
+      for (const Painting& painting : ui.snapshot.paintings) {
+        if (painting.file == one->path) ui.state.shown = {painting.number, {}};
+      }
+      if (ui.state.shown.painting == 0) ui.post(OpenCommand{one->path});
+      ui.state.follow = false;
+      ui.state.mode = StageMode::kPicture;
+    }
+    const ImVec2 next = ImGui::GetCursorPos();
+    ImGui::SetCursorPos(ImVec2(at.x + em() * 0.3f, at.y));
+    text_elided(one->path.filename().string(), width - word - em());
+    ImGui::SetCursorPos(ImVec2(at.x + width - word, at.y));
+    const bool failed = one->state == CaptionState::kFailed;
+    text_coloured(failed ? ui.colours().bad : ui.colours().dim,
+                  one->saved ? "saved" : state_text(one->state));
+    ImGui::SetCursorPos(next);
+    ImGui::PopID();
+  }
+  ImGui::EndChild();
+}
+
+// The text of a picture: what the captioner wrote in this session, else its sidecar's.
+std::string text_of(const Snapshot& snapshot, const std::filesystem::path& path) {
+  for (const CaptionEntry& one : snapshot.captions) {
+    if (one.path == path) return one.text;
+  }
+  for (const GalleryEntry& one : snapshot.gallery) {
+    if (one.path == path) return one.caption;
+  }
+  return "";
+}
+
+void editor(Ui& ui) {
+  UiState& state = ui.state;
+  const std::string now = text_of(ui.snapshot, state.caption_chosen);
+  bool edited = state.caption_text != state.caption_base;
+  if (now != state.caption_base) {  // grew, or another picture's
+    if (!edited || state.caption_text.empty()) state.caption_text = now;
+    state.caption_base = now;
+    edited = state.caption_text != now;
+  }
+  ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
+  text_elided("Text of " + state.caption_chosen.filename().string());
+  ImGui::PopStyleColor();
+  prose_field("##text", state.caption_edit, state.caption_text,
+              ImVec2(-1, -ImGui::GetFrameHeightWithSpacing() - em() * 0.2f));
+  const std::string& text = state.caption_text;
+  ImGui::BeginDisabled(text.empty());
+  if (ImGui::Button("Save text")) {
+    if (ui.post(SaveCaptionCommand{state.caption_chosen, text})) {
+      state.notice = "saved beside the picture";
+    } else {
+      state.notice = "the queue is full";
+    }
+  }
+  ImGui::EndDisabled();
+  hint("writes a .txt file beside the picture");
+  ImGui::SameLine();
+  ImGui::BeginDisabled(!edited);
+  if (ImGui::Button("Undo edits")) state.caption_text = state.caption_base;
+  ImGui::EndDisabled();
+}
+
+void failure(Ui& ui) {
+  for (const CaptionEntry& one : ui.snapshot.captions) {
+    if (one.path != ui.state.caption_chosen || one.state != CaptionState::kFailed) continue;
+    ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().bad);
+    text_wrapped(format_error(one.error));
+    ImGui::PopStyleColor();
+  }
+}
+
+}  // namespace
+
+void captions_panel(Ui& ui) {
+  UiState& state = ui.state;
+  orders(ui);
+  ImGui::Separator();
+  if (ui.snapshot.captions.empty() && state.caption_chosen.empty()) {
+    empty_state("Nothing described yet",
+                "Show a picture and press Describe (c), or describe the whole folder.");
+    return;
+  }
+  const float room = ImGui::GetContentRegionAvail().y;
+  const auto rows = static_cast<float>(std::max<std::size_t>(ui.snapshot.captions.size(), 1));
+  list(ui, std::min(room * 0.4f, (rows + 0.5f) * ImGui::GetTextLineHeightWithSpacing()));
+  failure(ui);
+  if (!state.caption_chosen.empty()) editor(ui);
+}
+
+}  // namespace tessera

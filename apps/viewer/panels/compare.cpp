@@ -1,0 +1,112 @@
+// Two pictures in one place: left of the slider A shows, right of it B. Zoom, pan and overlays are
+// the same for both.
+#include <algorithm>
+
+#include "apps/viewer/panels/panels.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int kDifferenceGain = 4;
+
+std::string side_title(const StagePicture& side) {
+  if (side.painting == nullptr) return side.file.filename().string();
+  const Painting& one = *side.painting;
+  std::string text = one.settings.method.name;
+  if (one.facts.passes > 0) {
+    text += ", " + std::to_string(one.facts.passes) + " passes";
+  }
+  if (one.state != PaintState::kDone) text += ", " + std::string(state_text(one.state));
+  return text;
+}
+
+void side_label(const Ui& ui, const char* name, const std::string& title, const Rect& clip,
+                bool at_right) {
+  const std::string text = std::string(name) + "  " + title;
+  const ImVec2 size = ImGui::CalcTextSize(text.data(), text.data() + text.size());
+  const float pad = em() * 0.4f;
+  const auto left = static_cast<float>(at_right ? clip.right - size.x - 3 * pad : clip.left + pad);
+  const auto top = static_cast<float>(clip.top) + pad;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.PushClipRect(ImVec2(static_cast<float>(clip.left), static_cast<float>(clip.top)),
+                    ImVec2(static_cast<float>(clip.right), static_cast<float>(clip.bottom)), true);
+  list.AddRectFilled(ImVec2(left, top), ImVec2(left + size.x + 2 * pad, top + size.y + pad),
+                     IM_COL32(0, 0, 0, 170), em() * 0.3f);
+  list.AddText(ImVec2(left + pad, top + pad / 2), IM_COL32_WHITE, text.data(),
+               text.data() + text.size());
+  list.PopClipRect();
+  (void)ui;
+}
+
+void draw_difference(Ui& ui, const StagePicture& a, const StagePicture& b, const Rect& area) {
+  DifferenceCache& cache = ui.difference;
+  if (cache.a != a.image || cache.b != b.image) {
+    cache = {a.image, b.image, nullptr};
+    if (auto image = difference_image(*a.image, *b.image, kDifferenceGain)) {
+      cache.image = std::make_shared<const Image>(std::move(*image));
+    }
+  }
+  if (cache.image == nullptr) {
+    empty_state("No difference to show", "The two pictures have different sizes.");
+    return;
+  }
+  StagePicture shown;
+  shown.image = cache.image;
+  ui.state.report.picture = draw_picture(ui, shown, area, area);
+  side_label(ui, "A - B", "4 times as strong; black where equal", area, false);
+  handle_stage_mouse(ui, *ui.state.report.picture);
+}
+
+// The handle of the slider is its own item, so that mouse and keyboard reach it.
+void slider(Ui& ui, const Rect& area, double at) {
+  const float grip = em() * 0.8f;
+  ImGui::SetCursorScreenPos(
+      ImVec2(static_cast<float>(at) - grip / 2, static_cast<float>(area.top)));
+  ImGui::InvisibleButton("split", ImVec2(grip, static_cast<float>(area.height())));
+  const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
+  if (hot) ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
+  if (ImGui::IsItemActive()) {
+    ui.state.split = std::clamp((ImGui::GetIO().MousePos.x - area.left) / area.width(), 0.0, 1.0);
+  }
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const auto x = static_cast<float>(at);
+  const auto middle = static_cast<float>((area.top + area.bottom) / 2);
+  list.AddRectFilled(ImVec2(x - 1, static_cast<float>(area.top)),
+                     ImVec2(x + 1, static_cast<float>(area.bottom)), IM_COL32_WHITE);
+  list.AddCircleFilled(ImVec2(x, middle), em() * (hot ? 0.6f : 0.5f), IM_COL32_WHITE);
+  list.AddCircle(ImVec2(x, middle), em() * (hot ? 0.6f : 0.5f), IM_COL32(0, 0, 0, 160));
+}
+
+}  // namespace
+
+void compare_view(Ui& ui, const Rect& area) {
+  const StagePicture a = look_up(ui.snapshot, ui.state.side_a);
+  const StagePicture b = look_up(ui.snapshot, ui.state.side_b);
+  if (a.image == nullptr && b.image == nullptr) {
+    const bool coming = a.painting != nullptr || b.painting != nullptr;
+    empty_state(coming ? "The two are being painted" : "Two pictures side by side",
+                coming ? "They show here as soon as their first rows are there."
+                       : "Press e to paint exact and grouped at one seed, or show a picture and "
+                         "press A, show another and press B.");
+    return;
+  }
+  ImGui::InvisibleButton(
+      "picture", ImVec2(static_cast<float>(area.width()), static_cast<float>(area.height())));
+  ImGui::SetItemAllowOverlap();
+  if (ui.state.difference && a.image != nullptr && b.image != nullptr) {
+    draw_difference(ui, a, b, area);
+    return;
+  }
+  StageReport& report = ui.state.report;
+  const SplitAreas parts = split_area(area, ui.state.split);
+  report.split_at = parts.left.right;
+  if (a.image != nullptr) report.left = draw_picture(ui, a, area, parts.left);
+  if (b.image != nullptr) report.right = draw_picture(ui, b, area, parts.right);
+  handle_stage_mouse(ui, report.left ? *report.left : *report.right);
+  side_label(ui, "A", side_title(a), parts.left, false);
+  side_label(ui, "B", side_title(b), parts.right, true);
+  slider(ui, area, report.split_at);
+}
+
+}  // namespace tessera

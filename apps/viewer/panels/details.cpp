@@ -1,0 +1,162 @@
+// What is known of the shown picture: how it was made, what each pass accepted, what lies under the
+// mouse.
+#include <algorithm>
+
+#include "apps/viewer/panels/panels.h"
+
+namespace tessera {
+
+namespace {
+
+void sampling_fact(const LawSettings& law) {
+  std::string text = "guidance " + number_text(law.guidance, 2) + ", temperature " +
+                     number_text(law.temperature, 2);
+  if (law.top_k > 0) text += ", top-k " + std::to_string(law.top_k);
+  if (law.top_p < 1) text += ", top-p " + number_text(law.top_p, 3);
+  if (law.min_p > 0) text += ", min-p " + number_text(law.min_p, 3);
+  if (law.typical < 1) text += ", typical " + number_text(law.typical, 3);
+  fact("Sampling", text);
+}
+
+void picture_facts(const PictureFacts& facts) {
+  if (facts.negative_prompt) fact("Negative", *facts.negative_prompt);
+  fact("Model", facts.model + (facts.dtype.empty() ? "" : ", " + facts.dtype));
+  std::string method = facts.method.name;
+  if (facts.method.speculative()) {
+    method += ", " + facts.method.drafter + " drafts, " + facts.method.rule +
+              " acceptance, window " + std::to_string(facts.method.window);
+  }
+  fact("Method", method);
+  fact("Law", facts.preserves_distribution ? "kept" : "changed by the method");
+  fact("Seed", std::to_string(facts.seed));
+  fact("Size", std::to_string(facts.width) + " x " + std::to_string(facts.height));
+  sampling_fact(facts.law);
+  if (facts.passes > 0) {
+    fact("Passes", std::to_string(facts.passes) + " for " + std::to_string(facts.tokens) +
+                       " tokens, " + number_text(facts.tokens_per_pass(), 2) + " a pass");
+  }
+}
+
+void painting_facts(const Painting& one) {
+  if (one.facts.width > 0) {
+    picture_facts(one.facts);
+  } else {
+    fact("Method", one.settings.method.name);
+    fact("Seed", std::to_string(one.settings.seed));
+  }
+  if (one.acceptance > 0) fact("Accepted", number_text(100 * one.acceptance, 1) + " % of guesses");
+  if (one.seconds > 0) fact("Time", duration_text(one.seconds));
+  if (!one.from.empty()) fact("From", one.from);
+  if (!one.file.empty()) fact("File", one.file.filename().string());
+  if (one.state == PaintState::kFailed) fact("Failed", format_error(one.error));
+}
+
+const GalleryEntry* gallery_entry(const Snapshot& snapshot, const std::filesystem::path& file) {
+  for (const GalleryEntry& one : snapshot.gallery) {
+    if (one.path == file) return &one;
+  }
+  return nullptr;
+}
+
+void accepted_plot(const Painting& one) {
+  if (one.committed == nullptr || one.committed->empty()) return;
+  const auto& counts = *one.committed;
+  const std::int32_t most = *std::max_element(counts.begin(), counts.end());
+  heading("Tokens by pass, at most " + std::to_string(most));
+  const auto value = [](void* data, int index) {
+    return static_cast<float>(
+        (*static_cast<const std::vector<std::int32_t>*>(data))[static_cast<std::size_t>(index)]);
+  };
+  auto* data = const_cast<std::vector<std::int32_t>*>(&counts);  // the callback only reads it
+  ImGui::PlotHistogram("##passes", value, data, static_cast<int>(counts.size()), 0, nullptr, 0,
+                       static_cast<float>(std::max(most, 1)),
+                       ImVec2(ImGui::GetContentRegionAvail().x, em() * 4.5f));
+}
+
+void legend(Ui& ui, const Painting& one) {
+  const Overlay overlay = ui.state.overlay;
+  if (one.marks == nullptr || overlay == Overlay::kNone || overlay == Overlay::kVisual) return;
+  const OverlayRange range = overlay_range(*one.marks, overlay);
+  if (!range.any) return;
+  const char* title = overlay == Overlay::kPass      ? "Pass at which a token came to stand"
+                      : overlay == Overlay::kEntropy ? "Entropy of its row, nats"
+                                                     : "Probability of the token";
+  heading(title);
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = ImGui::GetContentRegionAvail().x, high = em() * 0.7f;
+  constexpr int kSteps = 48;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  for (int i = 0; i < kSteps; ++i) {
+    const Colour colour = heat_colour((i + 0.5) / kSteps);
+    const float step = width / kSteps;
+    list.AddRectFilled(ImVec2(at.x + step * static_cast<float>(i), at.y),
+                       ImVec2(at.x + step * static_cast<float>(i + 1), at.y + high),
+                       IM_COL32(colour.red, colour.green, colour.blue, 255));
+  }
+  ImGui::Dummy(ImVec2(width, high));
+  const int decimals = overlay == Overlay::kPass ? 0 : 2;
+  const std::string top = number_text(range.high, decimals);
+  text_dim(number_text(range.low, decimals));
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize(top.c_str()).x);
+  text_dim(top);
+  ImGui::SetNextItemWidth(-1);
+  ImGui::SliderFloat("##strength", &ui.state.overlay_strength, 0.1f, 1.0f, "overlay %.2f");
+}
+
+void spot(Ui& ui, const StagePicture& picture) {
+  heading("Under the mouse, or chosen by h j k l");
+  const auto& placed = ui.state.report.picture;
+  const auto lines =
+      placed ? described_spot(ui.state, picture, *placed) : std::vector<std::string>{};
+  // Room for two wrapped lines always, so that nothing below jumps.
+  const float top = ImGui::GetCursorPosY();
+  if (lines.empty()) text_dim("no token");
+  for (const std::string& line : lines) text_wrapped(line);
+  ImGui::SetCursorPosY(
+      std::max(ImGui::GetCursorPosY(), top + 4 * ImGui::GetTextLineHeightWithSpacing()));
+}
+
+void visual_note(const CaptionEntry& caption) {
+  if (caption.visual_tokens <= 0) return;
+  fact("Visual", std::to_string(caption.kept_tokens) + " of " +
+                     std::to_string(caption.visual_tokens) + " tokens kept" +
+                     (caption.prune.empty() ? "" : " by " + caption.prune));
+}
+
+}  // namespace
+
+void details_panel(Ui& ui) {
+  const StagePicture picture = look_up(ui.snapshot, shown_ref(ui.state, ui.snapshot));
+  const GalleryEntry* entry = gallery_entry(ui.snapshot, picture.file);
+  if (picture.painting == nullptr && picture.file.empty()) {
+    empty_state("No picture is shown", "Its settings, passes and tokens will stand here.");
+    return;
+  }
+  const PictureFacts* recorded = entry != nullptr && entry->facts ? &*entry->facts : nullptr;
+  const std::string prompt = picture.painting != nullptr ? picture.painting->settings.prompt
+                             : recorded != nullptr       ? recorded->prompt
+                                                         : picture.file.filename().string();
+  text_wrapped(prompt);
+  ImGui::Dummy(ImVec2(0, em() * 0.1f));
+  if (facts_table("facts")) {
+    if (picture.painting != nullptr) {
+      painting_facts(*picture.painting);
+    } else if (recorded != nullptr) {
+      picture_facts(*recorded);
+      fact("File", picture.file.filename().string());
+    } else {
+      fact("Record", "none of its making");
+    }
+    if (picture.caption != nullptr) visual_note(*picture.caption);
+    ImGui::EndTable();
+  }
+  if (ImGui::Button("Recall settings")) ui.act(Action::kRecall);
+  hint("fills all fields at the left, so that Paint makes this picture again (r)");
+  if (picture.painting != nullptr) {
+    legend(ui, *picture.painting);
+    accepted_plot(*picture.painting);
+  }
+  spot(ui, picture);
+}
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// The panels of the window, one file each. A panel draws itself into the current ImGui window from
+// a Snapshot and the window's state, and posts commands; it knows no worker and no file.
+#pragma once
+
+#include <vector>
+
+#include "apps/viewer/widgets.h"
+
+namespace tessera {
+
+void settings_panel(Ui& ui);
+void queue_panel(Ui& ui);
+// Bar above the picture (what is shown, overlay, zoom), then the picture or the two compared ones.
+void stage_panel(Ui& ui);
+void details_panel(Ui& ui);
+void captions_panel(Ui& ui);
+void gallery_panel(Ui& ui);
+void status_bar(Ui& ui);
+void key_map_window(Ui& ui);
+void problems_window(Ui& ui);
+
+// One picture with its overlays, clipped to `area`; the placement is where it came to stand.
+Placement draw_picture(Ui& ui, const StagePicture& picture, const Rect& area, const Rect& clip);
+// What lies under the mouse, or under the keyboard's cursor: lines of text, none if nothing does.
+std::vector<std::string> described_spot(const UiState& state, const StagePicture& picture,
+                                        const Placement& shown);
+// Zoom by wheel and keys, pan by dragging, over `area`.
+void handle_stage_mouse(Ui& ui, const Placement& shown);
+void compare_view(Ui& ui, const Rect& area);
+
+}  // namespace tessera

@@ -1,0 +1,178 @@
+// A picture on the screen: pixels, token overlays, visual tokens, pixel values, what lies under the
+// mouse. Shared by the single picture and both sides of a comparison.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "apps/viewer/panels/panels.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr double kValuesZoom = 48;
+
+ImVec2 point(double x, double y) { return ImVec2(static_cast<float>(x), static_cast<float>(y)); }
+
+ImU32 screen_colour(const Colour& colour, float alpha) {
+  return IM_COL32(colour.red, colour.green, colour.blue, static_cast<int>(alpha * 255));
+}
+
+bool meets(const Rect& a, const Rect& b) {
+  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+}
+
+void draw_marks(Ui& ui, const Painting& painting, const Placement& placed, const Rect& clip) {
+  const auto& marks = *painting.marks;
+  const Overlay overlay = ui.state.overlay;
+  const OverlayRange range = overlay_range(marks, overlay);
+  if (!range.any) return;
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  for (std::int64_t row = 0; row < painting.grid_rows; ++row) {
+    for (std::int64_t column = 0; column < painting.grid_columns; ++column) {
+      const auto& mark = marks[static_cast<std::size_t>(row * painting.grid_columns + column)];
+      const Rect cell = cell_rect(placed, painting.grid_rows, painting.grid_columns, {row, column});
+      if (mark.id < 0 || !meets(cell, clip)) continue;
+      const Colour colour = heat_colour(range.share(overlay_value(mark, overlay)));
+      list.AddRectFilled(point(cell.left, cell.top), point(cell.right, cell.bottom),
+                         screen_colour(colour, ui.state.overlay_strength));
+    }
+  }
+}
+
+void draw_tiles(const CaptionEntry& caption, const Placement& placed, const Rect& clip) {
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const Rect whole = placed.rect();
+  for (const VisualTile& tile : caption.tiles) {
+    Placement part = placed;  // the tile's share of the picture, as a placement of its own
+    part.left = whole.left + tile.left * whole.width();
+    part.top = whole.top + tile.top * whole.height();
+    part.zoom = 1;
+    part.width = static_cast<std::int64_t>(std::llround(tile.width * whole.width()));
+    part.height = static_cast<std::int64_t>(std::llround(tile.height * whole.height()));
+    for (std::int64_t i = 0; i < tile.rows * tile.columns; ++i) {
+      const Rect cell =
+          cell_rect(part, tile.rows, tile.columns, {i / tile.columns, i % tile.columns});
+      const auto at = static_cast<std::size_t>(i);
+      if (at >= tile.kept.size() || !meets(cell, clip)) continue;
+      const ImVec2 low = point(cell.left, cell.top), high = point(cell.right, cell.bottom);
+      if (tile.kept[at] == 0) {
+        list.AddRectFilled(low, high, IM_COL32(10, 10, 14, 205));
+      } else if (at < tile.scores.size() && !std::isnan(tile.scores[at])) {
+        list.AddRectFilled(low, high, screen_colour(heat_colour(tile.scores[at]), 0.28f));
+        list.AddRect(low, high, screen_colour(heat_colour(tile.scores[at]), 0.8f));
+      }
+    }
+  }
+}
+
+// Red, green and blue of every pixel, written into it.
+void draw_values(const Image& image, const Placement& placed, const Rect& clip) {
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const double zoom = placed.zoom;
+  const auto first = [zoom](double low, double start) {
+    return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor((low - start) / zoom)));
+  };
+  const float size = static_cast<float>(std::min(zoom / 4.2, static_cast<double>(em())));
+  for (std::int64_t y = first(clip.top, placed.top); y < image.height; ++y) {
+    const double top = placed.top + static_cast<double>(y) * zoom;
+    if (top >= clip.bottom) break;
+    for (std::int64_t x = first(clip.left, placed.left); x < image.width; ++x) {
+      const double left = placed.left + static_cast<double>(x) * zoom;
+      if (left >= clip.right) break;
+      const std::uint8_t* rgb = image.at(x, y);
+      const int light = (299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2]) / 1000;
+      const ImU32 ink = light > 128 ? IM_COL32(0, 0, 0, 235) : IM_COL32(255, 255, 255, 235);
+      char text[32];
+      const int length = std::snprintf(text, sizeof text, "%d\n%d\n%d", rgb[0], rgb[1], rgb[2]);
+      list.AddText(ImGui::GetFont(), size,
+                   point(left + zoom * 0.12, top + (zoom - 3 * static_cast<double>(size)) / 2), ink,
+                   text, text + length);
+    }
+  }
+}
+
+void draw_cursor(const Ui& ui, const Painting& painting, const Placement& placed) {
+  if (!ui.state.cursor || painting.grid_rows == 0) return;
+  const Rect cell = cell_rect(placed, painting.grid_rows, painting.grid_columns, *ui.state.cursor);
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImVec2 low = point(cell.left, cell.top), high = point(cell.right, cell.bottom);
+  list.AddRect(ImVec2(low.x - 1, low.y - 1), ImVec2(high.x + 1, high.y + 1), IM_COL32_BLACK, 0, 0,
+               3);
+  list.AddRect(low, high, IM_COL32_WHITE, 0, 0, 1);
+}
+
+}  // namespace
+
+Placement draw_picture(Ui& ui, const StagePicture& picture, const Rect& area, const Rect& clip) {
+  const Image& image = *picture.image;
+  const Placement placed = place(ui.state.view, area, image.width, image.height);
+  const Rect whole = placed.rect();
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  list.PushClipRect(point(clip.left, clip.top), point(clip.right, clip.bottom), true);
+  if (const ImTextureID texture = ui.textures.texture(picture.image)) {
+    list.AddImage(texture, point(whole.left, whole.top), point(whole.right, whole.bottom));
+  }
+  const bool tokens = ui.state.overlay == Overlay::kPass || ui.state.overlay == Overlay::kEntropy ||
+                      ui.state.overlay == Overlay::kProbability;
+  if (tokens && picture.painting != nullptr && picture.painting->marks != nullptr) {
+    draw_marks(ui, *picture.painting, placed, clip);
+  }
+  if (ui.state.overlay == Overlay::kVisual && picture.caption != nullptr) {
+    draw_tiles(*picture.caption, placed, clip);
+  }
+  if (placed.zoom >= kValuesZoom) draw_values(image, placed, clip);
+  if (picture.painting != nullptr) draw_cursor(ui, *picture.painting, placed);
+  list.PopClipRect();
+  return placed;
+}
+
+std::vector<std::string> described_spot(const UiState& state, const StagePicture& picture,
+                                        const Placement& shown) {
+  std::vector<std::string> lines;
+  const ImVec2 mouse = ImGui::GetIO().MousePos;
+  const bool inside = state.report.area.contains(mouse.x, mouse.y);
+  std::optional<CellPosition> cell = state.cursor;
+  const Painting* painting = picture.painting;
+  if (inside && picture.image != nullptr) {
+    if (const auto pixel = pixel_at(shown, mouse.x, mouse.y)) {
+      const std::uint8_t* rgb = picture.image->at(pixel->x, pixel->y);
+      char text[80];
+      std::snprintf(text, sizeof text, "pixel %lld, %lld: %d %d %d",
+                    static_cast<long long>(pixel->x), static_cast<long long>(pixel->y), rgb[0],
+                    rgb[1], rgb[2]);
+      lines.emplace_back(text);
+      if (picture.caption != nullptr) {
+        const auto visual = visual_token_at(
+            picture.caption->tiles,
+            (static_cast<double>(pixel->x) + 0.5) / static_cast<double>(shown.width),
+            (static_cast<double>(pixel->y) + 0.5) / static_cast<double>(shown.height));
+        if (visual) lines.push_back(describe_visual_token(*visual));
+      }
+      if (painting != nullptr) {
+        cell = cell_at(shown, painting->grid_rows, painting->grid_columns, mouse.x, mouse.y);
+      }
+    }
+  }
+  if (cell && painting != nullptr && painting->marks != nullptr) {
+    const auto at = static_cast<std::size_t>(cell->row * painting->grid_columns + cell->column);
+    if (at < painting->marks->size()) {
+      lines.push_back(describe_token((*painting->marks)[at], cell->row, cell->column));
+    }
+  }
+  return lines;
+}
+
+void handle_stage_mouse(Ui& ui, const Placement& shown) {
+  const ImGuiIO& io = ImGui::GetIO();
+  const Rect& area = ui.state.report.area;
+  if (ImGui::IsItemHovered() && io.MouseWheel != 0) {
+    ui.state.view = zoomed(ui.state.view, area, shown, io.MouseWheel > 0 ? 1 : -1, io.MousePos.x,
+                           io.MousePos.y);
+  }
+  if (ImGui::IsItemActive() && (io.MouseDelta.x != 0 || io.MouseDelta.y != 0)) {
+    ui.state.view = panned(ui.state.view, shown, io.MouseDelta.x, io.MouseDelta.y);
+  }
+}
+
+}  // namespace tessera

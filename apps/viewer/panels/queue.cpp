@@ -1,0 +1,82 @@
+// What was painted, is being painted and waits, newest first.
+#include "apps/viewer/panels/panels.h"
+
+namespace tessera {
+
+namespace {
+
+std::string second_line(const Painting& one) {
+  std::string text = "seed " + std::to_string(one.settings.seed) + ", " + one.settings.method.name;
+  if (!one.from.empty()) text = "from " + one.from + ", " + text;
+  if (one.state == PaintState::kDone || one.state == PaintState::kStopped) {
+    text += ", " + duration_text(one.seconds);
+  }
+  return text;
+}
+
+void progress(const Painting& one, float width) {
+  const double whole = static_cast<double>(one.grid_rows * one.grid_columns);
+  const double done = whole > 0 ? static_cast<double>(one.facts.tokens) / whole : 0;
+  ImGui::ProgressBar(static_cast<float>(done), ImVec2(width, em() * 0.3f), "");
+}
+
+void row(Ui& ui, const Painting& one) {
+  ImGui::PushID(static_cast<int>(one.number));
+  const bool shown = shown_ref(ui.state, ui.snapshot).painting == one.number;
+  const bool busy = one.state == PaintState::kLoading || one.state == PaintState::kPainting;
+  const float high = ImGui::GetTextLineHeightWithSpacing() * 2 + em() * 0.1f;
+  const ImVec2 at = ImGui::GetCursorPos();
+  const float width = ImGui::GetContentRegionAvail().x;
+  if (ImGui::Selectable("##row", shown, ImGuiSelectableFlags_AllowItemOverlap,
+                        ImVec2(width, high))) {
+    ui.state.shown = {one.number, {}};
+    ui.state.follow = busy;
+    ui.state.mode = StageMode::kPicture;
+  }
+  const ImVec2 next = ImGui::GetCursorPos();
+  const float state_width = em() * 4.4f, button = em() * 1.7f;
+  ImGui::SetCursorPos(ImVec2(at.x + em() * 0.4f, at.y + em() * 0.1f));
+  text_elided(one.settings.prompt, width - state_width - em() * 0.8f);
+  ImGui::SetCursorPos(ImVec2(at.x + width - state_width, at.y + em() * 0.1f));
+  text_coloured(state_colour(one.state, ui.colours()), state_text(one.state));
+  const float second = at.y + ImGui::GetTextLineHeightWithSpacing() - em() * 0.05f;
+  ImGui::SetCursorPos(ImVec2(at.x + em() * 0.4f, second));
+  if (busy) {
+    ImGui::SetCursorPosY(second + em() * 0.45f);
+    progress(one, width - em() * 0.8f);
+  } else {
+    ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
+    text_elided(second_line(one), width - button - em() * 0.8f);
+    ImGui::PopStyleColor();
+    ImGui::SetCursorPos(ImVec2(at.x + width - button, second - em() * 0.1f));
+    if (ImGui::SmallButton("x")) ui.post(DropPaintingCommand{one.number});
+    hint(one.state == PaintState::kQueued ? "take out of the queue"
+                                          : "take off this list; the file stays");
+  }
+  ImGui::SetCursorPos(next);
+  ImGui::PopID();
+}
+
+}  // namespace
+
+void queue_panel(Ui& ui) {
+  const auto& all = ui.snapshot.paintings;
+  std::size_t waiting = 0;
+  for (const Painting& one : all) waiting += one.state == PaintState::kQueued ? 1 : 0;
+  text_dim(waiting == 0 ? "Queue" : "Queue, " + std::to_string(waiting) + " waiting");
+  if (all.empty()) {
+    empty_state("Nothing painted yet", "Press Paint, or Ctrl+Enter.");
+    return;
+  }
+  ImGui::BeginChild("rows", ImVec2(0, 0), false, ImGuiWindowFlags_NavFlattened);
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(all.size()));
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+      row(ui, all[all.size() - 1 - static_cast<std::size_t>(i)]);
+    }
+  }
+  ImGui::EndChild();
+}
+
+}  // namespace tessera

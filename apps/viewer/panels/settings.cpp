@@ -1,0 +1,259 @@
+// What is painted next: prompt, model, method, sampling, size, seed, count, Paint and Stop.
+#include <imgui.h>
+
+#include <algorithm>
+
+#include "apps/pipeline/facts.h"
+#include "apps/viewer/panels/panels.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kMaxCount = 999, kMaxSide = 4096;
+
+// Label to the left, the field fills the rest.
+void label(std::string_view text) {
+  ImGui::AlignTextToFramePadding();
+  text_dim(text);
+  ImGui::SameLine(em() * 6.2f);
+  ImGui::SetNextItemWidth(-1);
+}
+
+void prompt_fields(Ui& ui) {
+  UiState& state = ui.state;
+  PaintSettings& settings = state.settings;
+  if (state.edits_stale) {
+    state.prompt_edit = settings.prompt;
+    state.negative_edit = settings.negative_prompt.value_or("");
+    state.edits_stale = false;
+  }
+  heading("Prompt");
+  if (state.focus_prompt) {
+    ImGui::SetKeyboardFocusHere();
+    state.focus_prompt = false;
+  }
+  const auto lines = [](float count) {
+    return ImVec2(-1, ImGui::GetTextLineHeight() * count + 2 * ImGui::GetStyle().FramePadding.y);
+  };
+  prose_field("##prompt", state.prompt_edit, settings.prompt, lines(3));
+  if (ImGui::Checkbox("Negative prompt", &state.negative_on)) {
+    settings.negative_prompt =
+        state.negative_on ? std::optional<std::string>(joined(state.negative_edit)) : std::nullopt;
+  }
+  if (state.negative_on) {
+    if (!settings.negative_prompt) settings.negative_prompt.emplace();
+    prose_field("##negative", state.negative_edit, *settings.negative_prompt, lines(2));
+  }
+}
+
+bool paints(const FoundModel& model) {
+  return model.problem.empty() && !model.draft && !model.other_kind && model.width > 0;
+}
+
+const FoundModel* chosen_model(const Ui& ui) {
+  for (const FoundModel& model : ui.snapshot.models) {
+    const std::string& wanted = ui.state.settings.model;
+    const bool fits = model.reference.shown_name == (wanted.empty() ? kDefaultModel : wanted);
+    if (fits || model.reference.open_name == wanted) return &model;
+  }
+  return nullptr;
+}
+
+void model_field(Ui& ui) {
+  PaintSettings& settings = ui.state.settings;
+  label("Model");
+  const std::string shown = settings.model.empty() ? std::string(kDefaultModel) : settings.model;
+  if (ImGui::BeginCombo("##model", shown.c_str())) {
+    if (!ui.snapshot.models_known) text_dim("looking for models ...");
+    int index = 0;
+    for (const FoundModel& model : ui.snapshot.models) {
+      if (!paints(model)) continue;
+      ImGui::PushID(index++);
+      const std::string& name = model.reference.shown_name;
+      if (ImGui::Selectable("##choice", name == shown)) settings.model = name;
+      ImGui::SameLine();
+      text_line(name + "  " + std::to_string(model.width) + " x " + std::to_string(model.height));
+      ImGui::PopID();
+    }
+    ImGui::EndCombo();
+  }
+  if (const FoundModel* model = chosen_model(ui)) hint(model->title);
+}
+
+std::string promise_text(const DecodeMethod& method) {
+  // The drafter that a model turns out to have changes no promise.
+  switch (promise_of(method)) {
+    case Promise::kSameTokens:
+      return "the same picture as plain decoding";
+    case Promise::kSameLaw:
+      return "pictures of the same law";
+    case Promise::kNone:
+      break;
+  }
+  return "changes the law of pictures";
+}
+
+void method_field(Ui& ui) {
+  PaintSettings& settings = ui.state.settings;
+  label("Method");
+  if (ImGui::BeginCombo("##method", settings.method.name.c_str(), ImGuiComboFlags_HeightLarge)) {
+    for (const NamedMethod& method : named_methods()) {
+      const std::string name(method.name);
+      if (ImGui::Selectable(name.c_str(), name == settings.method.name)) {
+        choose_method(settings, name);
+      }
+      ImGui::SameLine(em() * 8);
+      text_dim(method.does);
+    }
+    ImGui::EndCombo();
+  }
+  if (settings.method.speculative() && !settings.method.adaptive) {
+    label("Window");
+    int window = static_cast<int>(settings.method.window);
+    if (ImGui::InputInt("##window", &window)) settings.method.window = std::clamp(window, 1, 4096);
+  }
+  if (settings.method.rule == "grouped") {
+    label("Group size");
+    int size = static_cast<int>(settings.method.grouped.size);
+    if (ImGui::InputInt("##group", &size)) settings.method.grouped.size = std::clamp(size, 1, 4096);
+  }
+  const bool changes = promise_of(settings.method) == Promise::kNone;
+  ImGui::SetCursorPosX(ImGui::GetCursorPosX());
+  text_coloured(changes ? ui.colours().warning : ui.colours().dim, promise_text(settings.method));
+}
+
+struct Range {
+  double low, high, first, step;
+};
+
+// A setting that the model's preset decides until it is switched on.
+void preset_field(const char* name, std::optional<double>& value, const Range& range) {
+  ImGui::PushID(name);
+  bool on = value.has_value();
+  if (ImGui::Checkbox("##on", &on)) value = on ? std::optional<double>(range.first) : std::nullopt;
+  ImGui::SameLine();
+  ImGui::AlignTextToFramePadding();
+  text_dim(name);
+  ImGui::SameLine(em() * 8.2f);
+  ImGui::SetNextItemWidth(-1);
+  if (value) {
+    if (ImGui::InputDouble("##value", &*value, range.step, range.step * 10, "%.6g")) {
+      *value = std::clamp(*value, range.low, range.high);
+    }
+  } else {
+    ImGui::AlignTextToFramePadding();
+    text_dim("as the model's preset");
+  }
+  ImGui::PopID();
+}
+
+void sampling_fields(Ui& ui) {
+  if (!ImGui::CollapsingHeader("Sampling")) return;
+  SamplingChoice& choice = ui.state.settings.sampling;
+  preset_field("Guidance", choice.guidance, {0, kMaxGuidance, 3, 0.5});
+  preset_field("Temperature", choice.temperature, {0, kMaxTemperature, 1, 0.05});
+  preset_field("Top-p", choice.top_p, {kMinMass, 1, 1, 0.01});
+  preset_field("Min-p", choice.min_p, {0, 1, 0, 0.01});
+  preset_field("Typical", choice.typical, {kMinMass, 1, 1, 0.01});
+  std::optional<double> top_k;
+  if (choice.top_k) top_k = static_cast<double>(*choice.top_k);
+  preset_field("Top-k", top_k, {0, static_cast<double>(kMaxTopK), 100, 1});
+  choice.top_k.reset();
+  if (top_k) choice.top_k = static_cast<std::int64_t>(*top_k);
+}
+
+void size_fields(Ui& ui) {
+  PaintSettings& settings = ui.state.settings;
+  if (!ImGui::CollapsingHeader("Size and weights")) return;
+  bool own = settings.width > 0;
+  const FoundModel* model = chosen_model(ui);
+  if (ImGui::Checkbox("Another size than the model's", &own)) {
+    settings.width = own ? (model != nullptr ? model->width : 256) : 0;
+    settings.height = own ? (model != nullptr ? model->height : 256) : 0;
+  }
+  if (own) {
+    label("Pixels");
+    int sides[2] = {static_cast<int>(settings.width), static_cast<int>(settings.height)};
+    if (ImGui::InputInt2("##size", sides)) {
+      settings.width = std::clamp<std::int64_t>(sides[0], 8, kMaxSide);
+      settings.height = std::clamp<std::int64_t>(sides[1], 8, kMaxSide);
+    }
+  }
+  label("Weights");
+  const std::string shown =
+      settings.storage ? std::string(dtype_name(*settings.storage)) : "as stored";
+  if (ImGui::BeginCombo("##storage", shown.c_str())) {
+    if (ImGui::Selectable("as stored", !settings.storage)) settings.storage.reset();
+    for (const DType type : {DType::kF32, DType::kBF16}) {
+      const std::string name(dtype_name(type));
+      if (ImGui::Selectable(name.c_str(), settings.storage == type)) settings.storage = type;
+    }
+    ImGui::EndCombo();
+  }
+}
+
+void seed_fields(Ui& ui) {
+  UiState& state = ui.state;
+  label("Seed");
+  const float button = ImGui::CalcTextSize("Random").x + 2 * ImGui::GetStyle().FramePadding.x;
+  ImGui::SetNextItemWidth(-button - ImGui::GetStyle().ItemSpacing.x);
+  ImGui::InputScalar("##seed", ImGuiDataType_U64, &state.settings.seed);
+  ImGui::SameLine();
+  if (ImGui::Button("Random", ImVec2(-1, 0))) ui.act(Action::kSeedRandom);
+  hint("a seed by lot (N)");
+  label("Each time");
+  constexpr const char* kModes[] = {"the same seed", "plus one", "by lot"};
+  int mode = static_cast<int>(state.seed_mode);
+  if (ImGui::Combo("##mode", &mode, kModes, 3)) state.seed_mode = static_cast<SeedMode>(mode);
+  label("Pictures");
+  int count = static_cast<int>(state.count);
+  if (ImGui::InputInt("##count", &count)) {
+    state.count = std::clamp<std::int64_t>(count, 1, kMaxCount);
+  }
+}
+
+void buttons(Ui& ui) {
+  const bool running = ui.snapshot.running() != nullptr;
+  const float width = ImGui::GetContentRegionAvail().x;
+  const float stop = em() * 4.6f, gap = ImGui::GetStyle().ItemSpacing.x;
+  const float high = ImGui::GetFrameHeight() * 1.2f;
+  if (accent_button("Paint", ImVec2(width - stop - gap, high))) ui.act(Action::kPaint);
+  hint("Ctrl+Enter");
+  ImGui::SameLine();
+  ImGui::BeginDisabled(!running);
+  if (ImGui::Button("Stop", ImVec2(stop, high))) ui.act(Action::kStop);
+  ImGui::EndDisabled();
+  hint("stops after the running pass and keeps what there is (x)");
+  if (ImGui::Button("Compare exact and grouped", ImVec2(width, 0))) {
+    ui.act(Action::kCompareMethods);
+  }
+  hint(
+      "paints this prompt twice at one seed, once keeping the law (sjd), once by grouped "
+      "acceptance (gsd), side by side (e)");
+}
+
+}  // namespace
+
+void settings_panel(Ui& ui) {
+  const float below = ImGui::GetFrameHeight() * 2.2f + ImGui::GetStyle().ItemSpacing.y * 2.5f;
+  ImGui::BeginChild("fields", ImVec2(0, -below), false, ImGuiWindowFlags_NavFlattened);
+  prompt_fields(ui);
+  heading("How");
+  model_field(ui);
+  method_field(ui);
+  heading("Which");
+  seed_fields(ui);
+  ImGui::Dummy(ImVec2(0, em() * 0.2f));
+  sampling_fields(ui);
+  size_fields(ui);
+  for (const std::string& warning : ui.state.recall_warnings) {
+    ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().warning);
+    text_wrapped(warning);
+    ImGui::PopStyleColor();
+  }
+  ImGui::EndChild();
+  buttons(ui);
+}
+
+}  // namespace tessera

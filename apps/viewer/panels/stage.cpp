@@ -1,0 +1,138 @@
+// The middle of the window: a bar that says what is shown and how, and the picture.
+#include <algorithm>
+
+#include "apps/viewer/panels/panels.h"
+
+namespace tessera {
+
+namespace {
+
+std::string title_of(const Ui& ui, const StagePicture& picture) {
+  if (picture.painting != nullptr) {
+    const Painting& one = *picture.painting;
+    std::string text = std::string(state_text(one.state)) + ", seed " +
+                       std::to_string(one.settings.seed) + ", " + one.settings.method.name;
+    if (!one.from.empty()) text += ", from " + one.from;
+    return text;
+  }
+  if (!picture.file.empty()) return picture.file.filename().string();
+  return ui.snapshot.paintings.empty() ? "" : "nothing to show";
+}
+
+void overlay_choice(Ui& ui) {
+  constexpr const char* kNames[] = {"No overlay", "Pass", "Entropy", "Probability",
+                                    "Visual tokens"};
+  int chosen = static_cast<int>(ui.state.overlay);
+  ImGui::SetNextItemWidth(em() * 8.4f);
+  if (ImGui::Combo("##overlay", &chosen, kNames, 5))
+    ui.state.overlay = static_cast<Overlay>(chosen);
+  hint("what the colours over the picture tell of each token (o)");
+}
+
+void zoom_text(Ui& ui) {
+  const auto& shown = ui.state.report.picture ? ui.state.report.picture : ui.state.report.left;
+  const std::string text = shown ? (shown->zoom >= 1 ? number_text(shown->zoom, 0) + " : 1"
+                                                     : "1 : " + number_text(1 / shown->zoom, 1))
+                                 : "-";
+  if (ImGui::Button((text + "##fit").c_str(), ImVec2(em() * 4, 0))) ui.act(Action::kFit);
+  hint("zoom; press to see the whole picture (0)");
+}
+
+void compare_controls(Ui& ui) {
+  if (toggle_button("Difference", ui.state.difference)) ui.act(Action::kDifference);
+  hint("where the two differ, 4 times as strong (D)");
+  ImGui::SameLine();
+}
+
+void bar(Ui& ui, const StagePicture& picture) {
+  const bool comparing = ui.state.mode == StageMode::kCompare;
+  if (toggle_button("Picture", !comparing)) ui.state.mode = StageMode::kPicture;
+  ImGui::SameLine(0, em() * 0.25f);
+  if (toggle_button("Compare", comparing)) ui.state.mode = StageMode::kCompare;
+  hint("two pictures in one place, parted by a slider (v)");
+  const float right = em() * (comparing ? 20.6f : 13.4f);
+  ImGui::SameLine();
+  const float room = ImGui::GetContentRegionAvail().x - right;
+  if (room < 0) {  // too narrow for one line
+    ImGui::NewLine();
+  } else {
+    ImGui::AlignTextToFramePadding();
+    ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
+    if (room > em() * 3 && !comparing) text_elided(title_of(ui, picture), room - em() * 0.5f);
+    ImGui::PopStyleColor();
+    ImGui::SameLine(ImGui::GetContentRegionMax().x - right);
+  }
+  if (comparing) compare_controls(ui);
+  overlay_choice(ui);
+  ImGui::SameLine();
+  zoom_text(ui);
+}
+
+void spot_tooltip(const Ui& ui, const StagePicture& picture, const Placement& shown) {
+  if (!ImGui::IsItemHovered() || ImGui::IsItemActive()) return;
+  const auto lines = described_spot(ui.state, picture, shown);
+  if (lines.empty()) return;
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(em() * 0.6f, em() * 0.5f));
+  ImGui::BeginTooltip();
+  for (const std::string& line : lines) text_line(line);
+  ImGui::EndTooltip();
+  ImGui::PopStyleVar();
+}
+
+void nothing_to_draw(const StagePicture& picture) {
+  if (picture.painting != nullptr && picture.painting->state == PaintState::kFailed) {
+    empty_state("This picture failed", format_error(picture.painting->error));
+  } else if (picture.painting != nullptr) {
+    empty_state(picture.painting->state == PaintState::kLoading ? "Loading the model"
+                                                                : "Waiting for the first row",
+                "The picture builds up here, row by row.");
+  } else if (picture.opened != nullptr) {
+    empty_state("This file cannot be shown", picture.opened->problem);
+  } else if (!picture.file.empty()) {
+    empty_state("Opening", picture.file.filename().string());
+  } else {
+    empty_state(
+        "Ready to paint",
+        "Write a prompt at the left and press Paint (Ctrl+Enter), or drop a picture here to "
+        "open it and take over its settings. ? shows all keys.");
+  }
+}
+
+void single_view(Ui& ui, const StagePicture& picture) {
+  if (picture.image == nullptr) {
+    nothing_to_draw(picture);
+    return;
+  }
+  const Rect& area = ui.state.report.area;
+  ImGui::InvisibleButton("picture", ImGui::GetContentRegionAvail());
+  const Placement placed = draw_picture(ui, picture, area, area);
+  ui.state.report.picture = placed;
+  handle_stage_mouse(ui, placed);
+  spot_tooltip(ui, picture, placed);
+}
+
+}  // namespace
+
+void stage_panel(Ui& ui) {
+  const StagePicture picture = look_up(ui.snapshot, shown_ref(ui.state, ui.snapshot));
+  bar(ui, picture);
+  ImGui::PushStyleColor(ImGuiCol_ChildBg, ui.colours().canvas);
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(0, 0));
+  ImGui::BeginChild("canvas", ImVec2(0, 0), true,
+                    ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
+  const ImVec2 low = ImGui::GetCursorScreenPos();
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  StageReport& report = ui.state.report;
+  report = {};
+  report.area = {low.x, low.y, low.x + std::max(1.0f, room.x), low.y + std::max(1.0f, room.y)};
+  if (ui.state.mode == StageMode::kCompare) {
+    compare_view(ui, report.area);
+  } else {
+    single_view(ui, picture);
+  }
+  ImGui::EndChild();
+  ImGui::PopStyleVar();
+  ImGui::PopStyleColor();
+}
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// Drives the window by a script, frame by frame, through the state and the actions that fields and
+// keys use, and looks at the rendered frames. One JSON line for each expectation, one at the end.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/viewer/script.h"
+#include "apps/viewer/viewer.h"
+#include "apps/viewer/window.h"
+
+namespace tessera {
+
+class SelfTest {
+ public:
+  SelfTest(std::vector<ScriptLine> script, Viewer& viewer, Poster post);
+
+  // Before a frame: carries out the lines that are due. May ask for another size.
+  void before_frame(const Snapshot& snapshot, Window& window);
+  // After a frame was rendered, before it is shown: what looks at pixels.
+  void after_frame(const Snapshot& snapshot, const Window& window);
+  bool finished() const;
+  // Prints the last line. True when every expectation held.
+  bool report() const;
+
+ private:
+  struct Verdict {
+    bool good = false;
+    std::string expected, found;
+  };
+  bool run_line(const ScriptLine& line, const Snapshot& snapshot, Window& window);
+  bool set_field(const ScriptLine& line);
+  bool change_view(const ScriptLine& line, const Snapshot& snapshot, Window& window);
+  bool wait(const ScriptLine& line, const Snapshot& snapshot);
+  bool stop_after_rows(const ScriptLine& line, const Snapshot& snapshot);
+  bool use_gallery(const ScriptLine& line, const Snapshot& snapshot);
+  bool captions(const ScriptLine& line, const Snapshot& snapshot);
+  void watch_painting(const Snapshot& snapshot, const Window& window);
+
+  Verdict check(const ScriptLine& line, const Snapshot& snapshot, const Window& window) const;
+  Verdict check_painting(const ScriptLine& line, const Snapshot& snapshot) const;
+  Verdict check_file(const Snapshot& snapshot, const Window& window, PaintState wanted) const;
+  Verdict check_shown(const std::string& path, const Window& window) const;
+  Verdict check_heat(const Snapshot& snapshot, const Window& window, double more_than) const;
+  Verdict check_split(const Snapshot& snapshot, const Window& window) const;
+  Verdict check_difference(const Snapshot& snapshot, const Window& window) const;
+  Verdict check_settings(const Snapshot& snapshot, bool equal) const;
+  Verdict check_caption(const ScriptLine& line, const Snapshot& snapshot,
+                        const Window& window) const;
+  void tell(const ScriptLine& line, const Verdict& verdict);
+  void fail(const ScriptLine& line, std::string expected, std::string found);
+
+  std::vector<ScriptLine> script_;
+  Viewer& viewer_;
+  Poster post_;
+  std::size_t at_ = 0;
+  int settle_ = 0;  // frames to draw before the next line
+  double line_started_ = 0;
+  bool line_new_ = true, stop_posted_ = false, look_due_ = false;
+  int told_ = 0, failed_ = 0, frames_ = 0;
+  PaintSettings wanted_;  // before `forget`
+  // Of the painting that runs, or ran last.
+  std::uint64_t watched_ = 0;
+  std::int64_t rows_seen_ = 0, image_rows_seen_ = 0, growths_ = 0, image_growths_ = 0;
+  std::int64_t shrinks_ = 0, stale_frames_ = 0;
+  std::vector<double> build_, submit_, swap_;  // milliseconds, of frames while painting
+};
+
+}  // namespace tessera

@@ -1,0 +1,175 @@
+// Reducers of the window's own state.
+#include "apps/viewer/ui_state.h"
+
+#include <algorithm>
+
+namespace tessera {
+
+namespace {
+
+constexpr std::string_view kFirstPrompt =
+    "a large red shiny sphere, a small blue matte cube and a small green matte cone on a checkered "
+    "floor";
+
+bool drawable(const Painting& one) {
+  return one.image != nullptr || one.state == PaintState::kPainting ||
+         one.state == PaintState::kLoading;
+}
+
+}  // namespace
+
+UiState first_state(const std::string& model, std::optional<DType> storage) {
+  UiState state;
+  state.settings.model = model;
+  state.settings.storage = storage;
+  state.settings.prompt = kFirstPrompt;
+  state.settings.method = decode_method("gumbel");
+  state.settings.seed = 1;
+  return state;
+}
+
+void take_settings(UiState& state, const PaintSettings& settings) {
+  state.settings = settings;
+  state.negative_on = settings.negative_prompt.has_value();
+  state.seed_mode = SeedMode::kLocked;
+  state.edits_stale = true;
+}
+
+void follow_snapshot(UiState& state, const Snapshot& snapshot) {
+  if (snapshot.recalled && snapshot.recalled->number > state.recalled_seen) {
+    state.recalled_seen = snapshot.recalled->number;
+    if (state.recall_wanted) {
+      take_settings(state, snapshot.recalled->settings);
+      state.recall_warnings = snapshot.recalled->warnings;
+      state.notice = "settings recalled from the picture";
+      state.recall_wanted = false;
+    }
+  }
+  const bool pair = snapshot.compare_left != 0 && snapshot.compare_right != 0;
+  if (pair &&
+      (snapshot.compare_left != state.pair_left || snapshot.compare_right != state.pair_right)) {
+    state.pair_left = snapshot.compare_left;
+    state.pair_right = snapshot.compare_right;
+    state.side_a = {snapshot.compare_left, {}};
+    state.side_b = {snapshot.compare_right, {}};
+    state.mode = StageMode::kCompare;
+  }
+  const auto gone = [&snapshot](const PictureRef& ref) {
+    return ref.painting != 0 && snapshot.painting(ref.painting) == nullptr;
+  };
+  if (gone(state.shown)) state.shown = {};
+  if (gone(state.side_a)) state.side_a = {};
+  if (gone(state.side_b)) state.side_b = {};
+}
+
+std::vector<std::string> differing_fields(const PaintSettings& a, const PaintSettings& b) {
+  std::vector<std::string> out;
+  const auto check = [&out](bool same, const char* name) {
+    if (!same) out.emplace_back(name);
+  };
+  check(a.model == b.model, "model");
+  check(a.prompt == b.prompt, "prompt");
+  check(a.negative_prompt == b.negative_prompt, "negative prompt");
+  check(a.sampling.guidance == b.sampling.guidance, "guidance");
+  check(a.sampling.temperature == b.sampling.temperature, "temperature");
+  check(a.sampling.top_k == b.sampling.top_k, "top-k");
+  check(a.sampling.top_p == b.sampling.top_p, "top-p");
+  check(a.sampling.min_p == b.sampling.min_p, "min-p");
+  check(a.sampling.typical == b.sampling.typical, "typical");
+  check(a.method == b.method, "method");
+  check(a.draft_model == b.draft_model, "draft model");
+  check(a.storage == b.storage, "storage");
+  check(a.seed == b.seed, "seed");
+  check(a.width == b.width, "width");
+  check(a.height == b.height, "height");
+  return out;
+}
+
+PictureRef shown_ref(const UiState& state, const Snapshot& snapshot) {
+  if (!state.follow && !state.shown.empty()) return state.shown;
+  if (const Painting* running = snapshot.running()) return {running->number, {}};
+  if (!state.shown.empty() && !state.follow) return state.shown;
+  for (auto one = snapshot.paintings.rbegin(); one != snapshot.paintings.rend(); ++one) {
+    if (one->image != nullptr) return {one->number, {}};
+  }
+  return state.shown;
+}
+
+StagePicture look_up(const Snapshot& snapshot, const PictureRef& ref) {
+  StagePicture out;
+  if (ref.painting != 0) {
+    out.painting = snapshot.painting(ref.painting);
+    if (out.painting != nullptr) {
+      out.image = out.painting->image;
+      out.file = out.painting->file;
+    }
+  } else if (!ref.file.empty()) {
+    out.file = ref.file;
+    for (const OpenedPicture& one : snapshot.opened) {
+      if (one.path == ref.file) out.opened = &one;
+    }
+    if (out.opened != nullptr) out.image = out.opened->image;
+  }
+  for (const CaptionEntry& one : snapshot.captions) {
+    if (!out.file.empty() && one.path == out.file) out.caption = &one;
+  }
+  return out;
+}
+
+void step_shown(UiState& state, const Snapshot& snapshot, int step) {
+  std::vector<std::uint64_t> numbers;
+  for (const Painting& one : snapshot.paintings) {
+    if (drawable(one)) numbers.push_back(one.number);
+  }
+  if (numbers.empty()) return;
+  const PictureRef now = shown_ref(state, snapshot);
+  const auto found = std::find(numbers.begin(), numbers.end(), now.painting);
+  auto at = found == numbers.end() ? static_cast<std::ptrdiff_t>(numbers.size()) - 1
+                                   : (found - numbers.begin()) + step;
+  at = std::clamp<std::ptrdiff_t>(at, 0, static_cast<std::ptrdiff_t>(numbers.size()) - 1);
+  state.shown = {numbers[static_cast<std::size_t>(at)], {}};
+  state.follow = false;
+  state.mode = StageMode::kPicture;
+}
+
+CompareCommand exact_against_grouped(const PaintSettings& settings) {
+  return compare_methods(settings, "sjd", "gsd");
+}
+
+CompareCommand compare_methods(const PaintSettings& settings, std::string_view left,
+                               std::string_view right) {
+  CompareCommand out{settings, settings};
+  choose_method(out.left, left);
+  choose_method(out.right, right);
+  return out;
+}
+
+void choose_method(PaintSettings& settings, std::string_view name) {
+  settings.method = decode_method(name);
+}
+
+std::string wrapped(const std::string& text, double width, const Measure& measure) {
+  if (text.find('\n') != std::string::npos) return text;
+  std::string out = text;
+  const double space = measure(" ");
+  double line = 0;
+  for (std::size_t start = 0; start < out.size();) {
+    const std::size_t end = std::min(out.find(' ', start), out.size());
+    const double word = measure(std::string_view(text).substr(start, end - start));
+    if (start > 0 && line + space + word > width) {
+      out[start - 1] = '\n';
+      line = word;
+    } else {
+      line += (start > 0 ? space : 0) + word;
+    }
+    start = end + 1;
+  }
+  return out;
+}
+
+std::string joined(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace tessera

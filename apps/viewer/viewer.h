@@ -1,0 +1,26 @@
+// One frame of the window: lays the panels out between splitters, applies keys. Knows ImGui alone,
+// so that tests draw frames without a window.
+#pragma once
+
+#include "apps/viewer/widgets.h"
+
+namespace tessera {
+
+class Viewer {
+ public:
+  Viewer(UiState state, TextureSource& textures, Poster post);
+
+  UiState& state() { return state_; }
+  // Between ImGui::NewFrame() and ImGui::Render().
+  void draw(const Snapshot& snapshot);
+  // Files dropped on the window: each is opened, the last one's settings fill the fields.
+  void drop(const std::vector<std::filesystem::path>& files);
+
+ private:
+  UiState state_;
+  TextureSource& textures_;
+  Poster post_;
+  DifferenceCache difference_;
+};
+
+}  // namespace tessera

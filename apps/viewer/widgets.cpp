@@ -1,0 +1,235 @@
+// Pieces shared by the panels.
+#include "apps/viewer/widgets.h"
+
+#include <imgui_internal.h>
+#include <imgui_stdlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace tessera {
+
+void text_line(std::string_view text) {
+  ImGui::TextUnformatted(text.data(), text.data() + text.size());
+}
+
+void text_coloured(ImU32 colour, std::string_view text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, colour);
+  text_line(text);
+  ImGui::PopStyleColor();
+}
+
+void text_dim(std::string_view text) {
+  text_coloured(ImGui::GetColorU32(ImGuiCol_TextDisabled), text);
+}
+
+void text_wrapped(std::string_view text) {
+  ImGui::PushTextWrapPos(0);
+  text_line(text);
+  ImGui::PopTextWrapPos();
+}
+
+void text_elided(std::string_view text, float width) {
+  if (width <= 0) width = ImGui::GetContentRegionAvail().x;
+  // A line break would be drawn as one.
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const char *from = text.data(), *to = text.data() + end;
+  ImVec2 at = ImGui::GetCursorScreenPos();
+  at.y += ImGui::GetCurrentWindow()->DC.CurrLineTextBaseOffset;
+  const ImVec2 full = ImGui::CalcTextSize(from, to);
+  const float right = at.x + std::min(width, full.x + 1);
+  ImGui::RenderTextEllipsis(ImGui::GetWindowDrawList(), at, ImVec2(right, at.y + full.y), right,
+                            right, from, to, &full);
+  ImGui::Dummy(ImVec2(std::min(width, full.x), ImGui::GetTextLineHeight()));
+}
+
+void hint(std::string_view text) {
+  const bool wanted =
+      ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) && GImGui->HoveredIdTimer > 0.5f;
+  if (!wanted) return;
+  ImGui::BeginTooltip();
+  ImGui::PushTextWrapPos(em() * 26);
+  text_line(text);
+  ImGui::PopTextWrapPos();
+  ImGui::EndTooltip();
+}
+
+void heading(std::string_view text) {
+  ImGui::Dummy(ImVec2(0, em() * 0.1f));
+  text_dim(text);
+}
+
+void empty_state(std::string_view title, std::string_view what_to_do) {
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const float width = std::min(room.x - em(), em() * 24);
+  if (width < em() * 4) return;
+  const ImVec2 first = ImGui::CalcTextSize(title.data(), title.data() + title.size());
+  const ImVec2 second =
+      ImGui::CalcTextSize(what_to_do.data(), what_to_do.data() + what_to_do.size(), false, width);
+  const ImVec2 at = ImGui::GetCursorPos();
+  const float top = at.y + std::max(0.0f, (room.y - first.y - second.y - em() * 0.5f) / 2);
+  ImGui::SetCursorPos(ImVec2(at.x + std::max(0.0f, (room.x - first.x) / 2), top));
+  text_line(title);
+  const float left = at.x + (room.x - std::min(second.x, width)) / 2;
+  ImGui::SetCursorPos(ImVec2(left, top + first.y + em() * 0.5f));
+  ImGui::PushTextWrapPos(left + width);
+  text_dim(what_to_do);
+  ImGui::PopTextWrapPos();
+}
+
+namespace {
+
+struct Wrapping {
+  double width = 0;
+  Measure measure;
+};
+
+// While it is edited the field keeps its lines broken; lengths stay, so the cursor does too.
+int wrap_lines(ImGuiInputTextCallbackData* data) {
+  const auto& wrapping = *static_cast<const Wrapping*>(data->UserData);
+  const std::string text(data->Buf, static_cast<std::size_t>(data->BufTextLen));
+  const std::string better = wrapped(joined(text), wrapping.width, wrapping.measure);
+  if (better == text) return 0;
+  std::copy(better.begin(), better.end(), data->Buf);
+  data->BufDirty = true;
+  return 0;
+}
+
+}  // namespace
+
+bool prose_field(const char* id, std::string& edit, std::string& text, ImVec2 size) {
+  const ImGuiStyle& style = ImGui::GetStyle();
+  const float wide = size.x > 0 ? size.x : ImGui::GetContentRegionAvail().x;
+  Wrapping wrapping{wide - 2 * style.FramePadding.x - style.ScrollbarSize - 2,
+                    [](std::string_view piece) {
+                      return ImGui::CalcTextSize(piece.data(), piece.data() + piece.size()).x;
+                    }};
+  if (text.find('\n') != std::string::npos) {  // its breaks are its own
+    edit = text;
+    const bool changed = ImGui::InputTextMultiline(id, &edit, size);
+    if (changed) text = edit;
+    return changed;
+  }
+  if (joined(edit) != text || ImGui::GetActiveID() != ImGui::GetID(id)) {
+    edit = wrapped(text, wrapping.width, wrapping.measure);
+  }
+  const bool changed = ImGui::InputTextMultiline(id, &edit, size, ImGuiInputTextFlags_CallbackEdit,
+                                                 wrap_lines, &wrapping);
+  if (changed) text = joined(edit);
+  return changed;
+}
+
+bool accent_button(const char* label, ImVec2 size) {
+  const ImVec4 base = ImGui::GetStyle().Colors[ImGuiCol_CheckMark];
+  // White on the accent needs a darker accent in the dark theme.
+  const float luminance = 0.3f * base.x + 0.6f * base.y + 0.1f * base.z;
+  const float dim = luminance > 0.5f ? 0.68f : 1.0f;
+  const auto shade = [&](float by) {
+    return ImVec4(base.x * dim * by, base.y * dim * by, base.z * dim * by, 1);
+  };
+  ImGui::PushStyleColor(ImGuiCol_Button, shade(1));
+  ImGui::PushStyleColor(ImGuiCol_ButtonHovered, shade(1.12f));
+  ImGui::PushStyleColor(ImGuiCol_ButtonActive, shade(0.9f));
+  ImGui::PushStyleColor(ImGuiCol_Text, IM_COL32_WHITE);
+  const bool pressed = ImGui::Button(label, size);
+  ImGui::PopStyleColor(4);
+  return pressed;
+}
+
+bool toggle_button(const char* label, bool on, ImVec2 size) {
+  return on ? accent_button(label, size) : ImGui::Button(label, size);
+}
+
+bool facts_table(const char* id) {
+  if (!ImGui::BeginTable(id, 2, ImGuiTableFlags_SizingStretchProp)) return false;
+  ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed, em() * 6.2f);
+  ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
+  return true;
+}
+
+void fact(std::string_view name, std::string_view value) {
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  text_dim(name);
+  ImGui::TableNextColumn();
+  text_wrapped(value);
+}
+
+void splitter(const char* id, Bar bar, float length, float& size, const BarRange& range) {
+  const float thick = std::round(em() * 0.45f);
+  const bool upright = bar == Bar::kUpright;
+  ImGui::InvisibleButton(id, upright ? ImVec2(thick, length) : ImVec2(length, thick));
+  const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
+  if (hot) ImGui::SetMouseCursor(upright ? ImGuiMouseCursor_ResizeEW : ImGuiMouseCursor_ResizeNS);
+  if (ImGui::IsItemActive()) {
+    const ImVec2 moved = ImGui::GetIO().MouseDelta;
+    size += range.direction * (upright ? moved.x : moved.y) / em();
+  }
+  size = std::clamp(size, range.low, std::max(range.low, range.high));
+  if (!hot) return;
+  const ImVec2 low = ImGui::GetItemRectMin(), high = ImGui::GetItemRectMax();
+  const ImVec2 centre((low.x + high.x) / 2, (low.y + high.y) / 2);
+  const ImVec2 half = upright ? ImVec2(1, length / 2) : ImVec2(length / 2, 1);
+  ImGui::GetWindowDrawList()->AddRectFilled(ImVec2(centre.x - half.x, centre.y - half.y),
+                                            ImVec2(centre.x + half.x, centre.y + half.y),
+                                            ImGui::GetColorU32(ImGuiCol_SeparatorHovered));
+}
+
+std::string number_text(double value, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
+std::string duration_text(double seconds) {
+  if (seconds < 10) return number_text(seconds, 1) + " s";
+  const auto whole = static_cast<long long>(std::llround(seconds));
+  if (whole < 60) return std::to_string(whole) + " s";
+  if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
+  return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  const double amount = static_cast<double>(bytes);
+  if (bytes < (1u << 20)) return number_text(amount / 1024, 0) + " KiB";
+  if (bytes < (1u << 30)) return number_text(amount / (1 << 20), 0) + " MiB";
+  return number_text(amount / (1 << 30), 1) + " GiB";
+}
+
+std::string_view state_text(PaintState state) {
+  switch (state) {
+    case PaintState::kQueued:
+      return "queued";
+    case PaintState::kLoading:
+      return "loading";
+    case PaintState::kPainting:
+      return "painting";
+    case PaintState::kDone:
+      return "done";
+    case PaintState::kStopped:
+      return "stopped";
+    case PaintState::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
+ImU32 state_colour(PaintState state, const Palette& colours) {
+  switch (state) {
+    case PaintState::kQueued:
+      return colours.dim;
+    case PaintState::kLoading:
+    case PaintState::kPainting:
+      return colours.accent;
+    case PaintState::kDone:
+      return colours.good;
+    case PaintState::kStopped:
+      return colours.warning;
+    case PaintState::kFailed:
+      return colours.bad;
+  }
+  return colours.dim;
+}
+
+}  // namespace tessera

@@ -1,0 +1,213 @@
+// The viewer as a user starts it, on a display of its own: scripts that paint, stop, compare and
+// describe with made-up and bundled models, and the ways in which it refuses to start.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "apps/studio/viewer_options.h"
+#include "tests/gui/viewer/display.h"
+#include "tests/support/temp_folder.h"
+#include "vision/image/png.h"
+
+namespace tessera {
+namespace {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out, err;
+
+  std::vector<nlohmann::ordered_json> lines() const {
+    std::vector<nlohmann::ordered_json> all;
+    std::istringstream in(out);
+    for (std::string line; std::getline(in, line);) {
+      all.push_back(nlohmann::ordered_json::parse(line));
+    }
+    return all;
+  }
+};
+
+class ViewerWindow : public ::testing::Test {
+ protected:
+  // Runs a program in the folder of this test. display empty: none.
+  Outcome run(const std::vector<std::string>& words, const std::string& display) {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (chdir(folder_.path().c_str()) != 0) _exit(126);
+      if (display.empty()) {
+        unsetenv("DISPLAY");
+      } else {
+        setenv("DISPLAY", display.c_str(), 1);
+      }
+      unsetenv("WAYLAND_DISPLAY");
+      if (std::freopen("out.txt", "w", stdout) == nullptr) _exit(126);
+      if (std::freopen("err.txt", "w", stderr) == nullptr) _exit(126);
+      std::vector<char*> args;
+      for (const std::string& word : words) args.push_back(const_cast<char*>(word.c_str()));
+      args.push_back(nullptr);
+      execv(args[0], args.data());
+      _exit(127);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    Outcome outcome;
+    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    outcome.out = get_file(folder_ / "out.txt");
+    outcome.err = get_file(folder_ / "err.txt");
+    return outcome;
+  }
+
+  // Runs a script through `tessera view` and expects every line of it to hold.
+  void expect_passes(const std::string& script, std::size_t expectations,
+                     const std::vector<std::string>& flags = {}) {
+    if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
+    const Display display;
+    ASSERT_FALSE(display.name().empty()) << "Xvfb did not start";
+    std::vector<std::string> words = {TESSERA_PROGRAM, "view",         "--selftest",
+                                      script,          "--output-dir", "out"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    const Outcome outcome = run(words, display.name());
+    std::size_t held = 0;
+    for (const auto& line : outcome.lines()) {
+      if (line.contains("selftest")) std::printf("%s\n", line.dump().c_str());
+      if (!line.contains("expect")) continue;
+      EXPECT_TRUE(line["ok"].get<bool>()) << line.dump();
+      held += line["ok"].get<bool>() ? 1 : 0;
+    }
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(held, expectations) << outcome.out << outcome.err;
+  }
+
+  static std::size_t expectations_of(const std::string& script) {
+    std::ifstream in(script);
+    std::size_t count = 0;
+    for (std::string line; std::getline(in, line);) count += line.rfind("expect ", 0) == 0 ? 1 : 0;
+    return count;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(ViewerWindow, TheTinyModelPaintsComparesAndRecalls) {
+  const std::string script = std::string(VIEWER_SCRIPTS) + "/tiny.txt";
+  expect_passes(script, expectations_of(script), {"-m", "test:tiny"});
+}
+
+TEST_F(ViewerWindow, TheBundledModelsPaintAndDescribe) {
+  const std::string script = std::string(VIEWER_SCRIPTS) + "/bundled.txt";
+  expect_passes(script, expectations_of(script), {"-t", "1"});  // leaves a core to the window
+}
+
+TEST_F(ViewerWindow, AFailedExpectationFailsTheProgram) {
+  if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
+  put_file(folder_ / "s.txt", "expect paintings 3\nexpect paintings 0\n");
+  const Display display;
+  const Outcome outcome =
+      run({TESSERA_PROGRAM, "view", "--selftest", "s.txt", "-m", "test:tiny"}, display.name());
+  EXPECT_EQ(outcome.exit_code, 1);
+  const auto lines = outcome.lines();
+  ASSERT_EQ(lines.size(), 3u) << outcome.out << outcome.err;
+  EXPECT_EQ(lines[0]["ok"], false);
+  EXPECT_EQ(lines[0]["line"], 1);
+  EXPECT_EQ(lines[0]["expected"], "3");
+  EXPECT_EQ(lines[0]["found"], "0");
+  EXPECT_EQ(lines[1]["ok"], true);
+  EXPECT_EQ(lines[2]["selftest"], "failed");
+}
+
+TEST_F(ViewerWindow, ScreenshotsHaveTheWindowsSize) {
+  if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
+  put_file(folder_ / "s.txt",
+           "size 1000 700\nframes 5\nscreenshot a.png\ntheme light\nscreenshot b.png\n");
+  const Display display;
+  const Outcome outcome =
+      run({TESSERA_PROGRAM, "view", "--selftest", "s.txt", "--scale", "1", "-m", "test:tiny"},
+          display.name());
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const Image dark = read_own_png(folder_ / "a.png"), light = read_own_png(folder_ / "b.png");
+  EXPECT_EQ(dark.width, 1000);
+  EXPECT_EQ(dark.height, 700);
+  const auto brightness = [](const Image& image) {
+    double sum = 0;
+    for (const std::uint8_t byte : image.rgb) sum += byte;
+    return sum / static_cast<double>(image.rgb.size());
+  };
+  EXPECT_LT(brightness(dark), 60);
+  EXPECT_GT(brightness(light), 190);
+}
+
+// A port of this machine that nobody listens at.
+std::string free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  EXPECT_EQ(bind(fd, reinterpret_cast<struct sockaddr*>(&address), size), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<struct sockaddr*>(&address), &size), 0);
+  close(fd);
+  return std::to_string(ntohs(address.sin_port));
+}
+
+TEST_F(ViewerWindow, ShowsWhatAnotherProgramPaints) {
+  if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
+  // o.png is the other program's; nothing is painted here.
+  put_file(folder_ / "s.txt",
+           "size 1000 700\nwait_done 60\nframes 20\nexpect paintings 1\nexpect state done\n"
+           "expect shows o.png\n");
+  const Display display;
+  const std::string port = free_port();
+  const std::string other = std::string(TESSERA_PROGRAM) +
+                            " generate -m test:tiny -p 'a cube' -s 5 -o o.png --preview-to "
+                            "127.0.0.1:" +
+                            port + " 2> other.txt";
+  const std::string both = "(sleep 3; " + other + ") & " + TESSERA_PROGRAM +
+                           " view -m test:tiny --selftest s.txt --listen " + port +
+                           "; code=$?; "
+                           "wait; exit $code";
+  const Outcome outcome = run({"/bin/sh", "-c", both}, display.name());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err << get_file(folder_ / "other.txt");
+}
+
+TEST_F(ViewerWindow, WithoutADisplayOneLineSaysSo) {
+  const Outcome outcome = run({TESSERA_PROGRAM, "view"}, "");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find("expected a display"), std::string::npos) << outcome.err;
+}
+
+TEST_F(ViewerWindow, AWrongScriptLineIsNamed) {
+  if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
+  put_file(folder_ / "s.txt", "seed 1\npaint\n  overlay heat\n");
+  const Display display;
+  const Outcome outcome = run({TESSERA_PROGRAM, "view", "--selftest", "s.txt"}, display.name());
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("s.txt: line 3, column 11"), std::string::npos) << outcome.err;
+}
+
+TEST_F(ViewerWindow, FlagsAreSettledBeforeTheViewerStarts) {
+  const Outcome port = run({TESSERA_PROGRAM, "view", "--listen=70000"}, "");
+  EXPECT_EQ(port.exit_code, 2) << port.err;
+  EXPECT_NE(port.err.find("--listen"), std::string::npos) << port.err;
+  const Outcome theme = run({TESSERA_PROGRAM, "view", "--theme", "pink"}, "");
+  EXPECT_EQ(theme.exit_code, 2) << theme.err;
+  const Outcome options = run({TESSERA_VIEW, "{\"scale\":99}"}, "");
+  EXPECT_EQ(options.exit_code, 2) << options.err;
+}
+
+TEST_F(ViewerWindow, WithoutItsProgramTheCommandNamesThePackages) {
+  std::filesystem::create_directory(folder_ / "bin");
+  std::filesystem::copy_file(TESSERA_PROGRAM, folder_ / "bin/tessera");
+  const Outcome outcome = run({(folder_ / "bin/tessera").string(), "view"}, "");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.err.find("libimgui-dev"), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+}  // namespace
+}  // namespace tessera

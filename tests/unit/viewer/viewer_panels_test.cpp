@@ -1,0 +1,267 @@
+// Whole frames of the viewer, built by ImGui without a window: what is drawn, what keys do.
+#include <gtest/gtest.h>
+#include <imgui.h>
+
+#include <set>
+
+#include "apps/viewer/viewer.h"
+
+namespace tessera {
+namespace {
+
+// Names textures without making any.
+class NamedTextures final : public TextureSource {
+ public:
+  ImTextureID texture(const std::shared_ptr<const Image>& image) override {
+    if (image == nullptr) return nullptr;
+    asked.insert(image.get());
+    return const_cast<Image*>(image.get());
+  }
+  std::set<const Image*> asked;
+};
+
+class Frames : public ::testing::Test {
+ protected:
+  Frames()
+      : viewer_(first_state("", std::nullopt), textures_, [this](Command command) {
+          posted_.push_back(std::move(command));
+          return true;
+        }) {
+    ImGui::CreateContext();
+    ImGuiIO& io = ImGui::GetIO();
+    io.IniFilename = nullptr;
+    io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
+    io.DisplaySize = ImVec2(1280, 800);
+    io.DeltaTime = 1.0f / 60;
+    for (int key = 0; key < ImGuiKey_COUNT; ++key) io.KeyMap[key] = key + 1;
+    use_scale(1);
+  }
+  ~Frames() override { ImGui::DestroyContext(); }
+
+  void use_scale(float scale) {
+    load_font(font_places(), scale);
+    unsigned char* pixels = nullptr;
+    int width = 0, height = 0;
+    ImGui::GetIO().Fonts->GetTexDataAsAlpha8(&pixels, &width, &height);
+    apply_theme(viewer_.state().theme, scale);
+  }
+
+  // Vertices of one frame.
+  int frame(const Snapshot& snapshot, int times = 3) {
+    for (int i = 0; i < times; ++i) {
+      textures_.asked.clear();
+      ImGui::NewFrame();
+      viewer_.draw(snapshot);
+      ImGui::Render();
+      ImGuiIO& io = ImGui::GetIO();
+      std::fill(std::begin(io.KeysDown), std::end(io.KeysDown), false);
+      io.KeyCtrl = false;
+    }
+    return ImGui::GetDrawData()->TotalVtxCount;
+  }
+  void type(const Snapshot& snapshot, char character) {
+    ImGui::GetIO().AddInputCharacter(static_cast<unsigned char>(character));
+    frame(snapshot, 1);
+  }
+
+  NamedTextures textures_;
+  std::vector<Command> posted_;
+  Viewer viewer_;
+};
+
+Image flat(std::int64_t side, std::uint8_t value) {
+  return Image(side, side,
+               std::vector<std::uint8_t>(static_cast<std::size_t>(side * side * 3), value));
+}
+
+Painting painting(std::uint64_t number, PaintState state) {
+  Painting out;
+  out.number = number;
+  out.state = state;
+  out.settings.prompt = "100 %s %n %d\n\x1b[31m \xff broken, and a text that is much too long";
+  out.settings.method = decode_method("gsd");
+  out.facts.prompt = out.settings.prompt;
+  out.facts.method = out.settings.method;
+  out.facts.width = out.facts.height = 64;
+  out.facts.passes = 7;
+  out.facts.tokens = 16;
+  out.grid_rows = out.grid_columns = 4;
+  if (state != PaintState::kQueued && state != PaintState::kFailed) {
+    out.image = std::make_shared<const Image>(flat(64, static_cast<std::uint8_t>(40 * number)));
+    std::vector<TokenMark> marks(16);
+    for (std::size_t i = 0; i < 12; ++i) {
+      marks[i] = {static_cast<std::int32_t>(i), static_cast<std::int32_t>(i / 2 + 1), 0.5f,
+                  static_cast<float>(i)};
+    }
+    out.marks = std::make_shared<const std::vector<TokenMark>>(marks);
+    out.committed = std::make_shared<const std::vector<std::int32_t>>(7, 2);
+    out.file = "out/picture_" + std::to_string(number) + ".png";
+  } else if (state == PaintState::kFailed) {
+    out.error = {.code = "E_X", .expected = "%s", .found = "%n"};
+  }
+  return out;
+}
+
+Snapshot busy_snapshot() {
+  Snapshot out;
+  for (std::uint64_t i = 1; i <= 6; ++i) {
+    out.paintings.push_back(painting(i, static_cast<PaintState>((i + 2) % 6)));
+  }
+  out.status = {"cpu", "%s", "f32", 1 << 30, 1 << 29, "127.0.0.1:1"};
+  out.problems.push_back({.code = "E_Y", .found = "%s%s%s"});
+  CaptionEntry caption;
+  caption.path = "out/picture_1.png";
+  caption.state = CaptionState::kDone;
+  caption.text = "%s a text";
+  caption.tiles = {{2, 2, 0, 0, 1, 1, {0.1f, 0.9f, 0.5f, 0.3f}, {1, 0, 1, 0}}};
+  caption.visual_tokens = 4;
+  caption.kept_tokens = 2;
+  out.captions.push_back(caption);
+  return out;
+}
+
+TEST_F(Frames, AnEmptyWindowSaysWhatToDo) {
+  EXPECT_GT(frame({}), 500);
+  EXPECT_TRUE(textures_.asked.empty());
+  EXPECT_TRUE(posted_.empty());
+}
+
+TEST_F(Frames, EveryStateDrawsInBothThemesAtEveryScale) {
+  const Snapshot snapshot = busy_snapshot();
+  for (const float scale : {1.0f, 2.0f}) {
+    use_scale(scale);
+    for (const ThemeName theme : {ThemeName::kDark, ThemeName::kLight}) {
+      viewer_.state().theme = theme;
+      apply_theme(theme, scale);
+      for (int overlay = 0; overlay < 5; ++overlay) {
+        for (const StageMode mode : {StageMode::kPicture, StageMode::kCompare}) {
+          for (const SideTab tab : {SideTab::kDetails, SideTab::kCaptions}) {
+            UiState& state = viewer_.state();
+            state.overlay = static_cast<Overlay>(overlay);
+            state.mode = mode;
+            state.tab = tab;
+            state.help = state.problems = overlay == 2;
+            state.cursor = CellPosition{1, 1};
+            state.caption_chosen = "out/picture_1.png";
+            for (const std::uint64_t shown :
+                 {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3}}) {
+              state.shown = {shown, {}};
+              state.follow = shown == 0;
+              EXPECT_GT(frame(snapshot, 1), 500);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Frames, SmallAndLargeWindowsDraw) {
+  const Snapshot snapshot = busy_snapshot();
+  for (const ImVec2 size : {ImVec2(320, 200), ImVec2(1, 1), ImVec2(3840, 2160)}) {
+    ImGui::GetIO().DisplaySize = size;
+    viewer_.state().mode = StageMode::kPicture;
+    frame(snapshot);
+    viewer_.state().mode = StageMode::kCompare;
+    frame(snapshot);
+  }
+}
+
+TEST_F(Frames, FiveHundredPicturesDrawOnlyThoseInSight) {
+  Snapshot snapshot;
+  for (int i = 0; i < 500; ++i) {
+    GalleryEntry entry;
+    entry.path = "out/%s_" + std::to_string(i) + ".png";
+    if (i % 50 == 7) {
+      entry.problem = "cut after 13 bytes";
+    } else {
+      entry.thumbnail = std::make_shared<const Image>(flat(160, static_cast<std::uint8_t>(i)));
+    }
+    snapshot.gallery.push_back(entry);
+  }
+  snapshot.gallery_left_out = 12;
+  EXPECT_GT(frame(snapshot), 500);
+  EXPECT_GE(textures_.asked.size(), 3u);
+  EXPECT_LT(textures_.asked.size(), 100u) << "rows out of sight cost nothing";
+  EXPECT_EQ(textures_.asked.count(snapshot.gallery.front().thumbnail.get()), 1u) << "newest first";
+}
+
+TEST_F(Frames, SingleKeysAct) {
+  const Snapshot snapshot = busy_snapshot();
+  frame(snapshot);
+  type(snapshot, '?');
+  EXPECT_TRUE(viewer_.state().help);
+  type(snapshot, '?');
+  EXPECT_FALSE(viewer_.state().help);
+  type(snapshot, 'o');
+  EXPECT_EQ(viewer_.state().overlay, Overlay::kPass);
+  type(snapshot, '+');
+  EXPECT_GT(viewer_.state().view.zoom, 0);
+  type(snapshot, 't');
+  EXPECT_EQ(viewer_.state().theme, ThemeName::kLight);
+}
+
+TEST_F(Frames, KeysAreTextWhileAFieldIsEdited) {
+  const Snapshot snapshot = busy_snapshot();
+  frame(snapshot);
+  const std::string before = viewer_.state().settings.prompt;
+  type(snapshot, 'p');
+  frame(snapshot);
+  ASSERT_TRUE(ImGui::GetIO().WantTextInput) << "p goes to the prompt";
+  type(snapshot, 'o');
+  type(snapshot, '?');
+  frame(snapshot);
+  EXPECT_EQ(viewer_.state().overlay, Overlay::kNone);
+  EXPECT_FALSE(viewer_.state().help);
+  EXPECT_NE(viewer_.state().settings.prompt, before);
+  EXPECT_NE(viewer_.state().settings.prompt.find("o?"), std::string::npos);
+  EXPECT_EQ(viewer_.state().settings.prompt.find('\n'), std::string::npos)
+      << "breaks are on the screen alone";
+}
+
+TEST_F(Frames, ControlEnterPaints) {
+  frame({});
+  ImGuiIO& io = ImGui::GetIO();
+  io.KeyCtrl = true;
+  io.KeysDown[io.KeyMap[ImGuiKey_Enter]] = true;
+  frame({}, 1);
+  ASSERT_EQ(posted_.size(), 1u);
+  EXPECT_EQ(std::get<PaintCommand>(posted_[0]).settings.prompt, viewer_.state().settings.prompt);
+}
+
+TEST_F(Frames, TheComparisonDrawsBothOnOnePlace) {
+  Snapshot snapshot;
+  snapshot.paintings = {painting(1, PaintState::kDone), painting(2, PaintState::kDone)};
+  snapshot.compare_left = 1;
+  snapshot.compare_right = 2;
+  frame(snapshot);
+  const StageReport& report = viewer_.state().report;
+  ASSERT_TRUE(report.left && report.right);
+  EXPECT_EQ(report.left->left, report.right->left);
+  EXPECT_EQ(report.left->zoom, report.right->zoom);
+  EXPECT_EQ(textures_.asked.size(), 2u);
+  viewer_.state().difference = true;
+  frame(snapshot);
+  ASSERT_TRUE(viewer_.state().report.picture);
+  EXPECT_EQ(textures_.asked.size(), 1u) << "one picture: their difference";
+}
+
+TEST_F(Frames, OverlaysAddACellForEachTokenThatStands) {
+  Snapshot snapshot;
+  snapshot.paintings = {painting(1, PaintState::kDone)};
+  viewer_.state().tab = SideTab::kCaptions;  // without the legend
+  const int plain = frame(snapshot);
+  viewer_.state().overlay = Overlay::kEntropy;
+  // The combo's label changes as well: count in fours, but leave its letters room.
+  EXPECT_NEAR(frame(snapshot) - plain, 4 * 12, 4 * 8);
+}
+
+TEST_F(Frames, DroppedFilesArePosted) {
+  viewer_.drop({"a.png", "b.png"});
+  frame({});
+  ASSERT_EQ(posted_.size(), 2u);
+  EXPECT_EQ(std::get<OpenCommand>(posted_[1]).path, "b.png");
+}
+
+}  // namespace
+}  // namespace tessera

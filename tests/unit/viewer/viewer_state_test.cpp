@@ -1,0 +1,326 @@
+// Reducers of the viewer's own state, and what keys and buttons post.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "apps/studio/viewer_options.h"
+#include "apps/viewer/actions.h"
+#include "apps/viewer/ui_state.h"
+#include "engine/core/error.h"
+
+namespace tessera {
+namespace {
+
+// Keeps what was posted.
+struct Posted {
+  std::vector<Command> commands;
+  bool full = false;
+  Poster poster() {
+    return [this](Command command) {
+      if (!full) commands.push_back(std::move(command));
+      return !full;
+    };
+  }
+  template <typename Kind>
+  const Kind& last() const {
+    return std::get<Kind>(commands.back());
+  }
+};
+
+Painting painting(std::uint64_t number, PaintState state) {
+  Painting out;
+  out.number = number;
+  out.state = state;
+  out.settings.prompt = "picture " + std::to_string(number);
+  out.settings.seed = 100 + number;
+  out.settings.method = decode_method("gsd");
+  out.grid_rows = out.grid_columns = 4;
+  if (state == PaintState::kDone || state == PaintState::kPainting) {
+    out.image = std::make_shared<const Image>(8, 8);
+  }
+  return out;
+}
+
+Snapshot snapshot_of(std::vector<Painting> paintings) {
+  Snapshot out;
+  out.paintings = std::move(paintings);
+  return out;
+}
+
+PaintSettings unusual() {
+  PaintSettings out;
+  out.model = "m";
+  out.prompt = "p";
+  out.negative_prompt = "n";
+  out.sampling = {1.5, 0.5, 0.9, 0.1, 0.8, 7};
+  out.method = decode_method("gsd");
+  out.method.grouped.size = 3;
+  out.draft_model = "d";
+  out.storage = DType::kBF16;
+  out.seed = 99;
+  out.width = 64;
+  out.height = 32;
+  return out;
+}
+
+TEST(UiState, OpensReadyToPaint) {
+  const UiState state = first_state("", std::nullopt);
+  EXPECT_FALSE(state.settings.prompt.empty());
+  EXPECT_TRUE(state.settings.model.empty()) << "empty stands for the bundled model";
+  EXPECT_EQ(state.settings.method.name, "gumbel");
+}
+
+TEST(UiState, RecallTakesEveryField) {
+  UiState state = first_state("", std::nullopt);
+  state.seed_mode = SeedMode::kRandom;
+  EXPECT_EQ(differing_fields(state.settings, unusual()).size(), 15u);
+  Snapshot snapshot;
+  snapshot.recalled = Recalled{1, unusual(), {"a warning"}};
+  follow_snapshot(state, snapshot);
+  EXPECT_EQ(state.settings.prompt, first_state("", std::nullopt).settings.prompt)
+      << "nobody asked for it";
+  state.recall_wanted = true;
+  follow_snapshot(state, snapshot);
+  EXPECT_NE(state.settings.prompt, "p") << "an old recall does not count";
+  snapshot.recalled->number = 2;
+  follow_snapshot(state, snapshot);
+  EXPECT_TRUE(differing_fields(state.settings, unusual()).empty());
+  EXPECT_EQ(state.seed_mode, SeedMode::kLocked);
+  EXPECT_TRUE(state.negative_on);
+  EXPECT_TRUE(state.edits_stale);
+  EXPECT_EQ(state.recall_warnings, std::vector<std::string>{"a warning"});
+}
+
+TEST(UiState, EachFieldIsCompared) {
+  const PaintSettings base = unusual();
+  const auto differs = [&](auto change, const std::string& name) {
+    PaintSettings other = base;
+    change(other);
+    EXPECT_EQ(differing_fields(base, other), std::vector<std::string>{name});
+  };
+  differs([](auto& s) { s.model = "x"; }, "model");
+  differs([](auto& s) { s.negative_prompt.reset(); }, "negative prompt");
+  differs([](auto& s) { s.sampling.guidance.reset(); }, "guidance");
+  differs([](auto& s) { s.sampling.min_p = 0.2; }, "min-p");
+  differs([](auto& s) { s.sampling.top_k = 8; }, "top-k");
+  differs([](auto& s) { s.method.grouped.size = 4; }, "method");
+  differs([](auto& s) { s.method.tv_budget = 4; }, "method");
+  differs([](auto& s) { s.storage = DType::kF32; }, "storage");
+  differs([](auto& s) { s.seed = 0; }, "seed");
+  differs([](auto& s) { s.height = 8; }, "height");
+}
+
+TEST(UiState, FollowsWhatIsPaintedAndStepsThroughTheRest) {
+  UiState state;
+  const Snapshot snapshot =
+      snapshot_of({painting(1, PaintState::kDone), painting(2, PaintState::kFailed),
+                   painting(3, PaintState::kDone), painting(4, PaintState::kPainting),
+                   painting(5, PaintState::kQueued)});
+  EXPECT_EQ(shown_ref(state, snapshot).painting, 4u);
+  step_shown(state, snapshot, -1);
+  EXPECT_EQ(shown_ref(state, snapshot).painting, 3u);
+  step_shown(state, snapshot, -1);
+  EXPECT_EQ(shown_ref(state, snapshot).painting, 1u) << "a failed picture has nothing to show";
+  step_shown(state, snapshot, -1);
+  EXPECT_EQ(shown_ref(state, snapshot).painting, 1u);
+  step_shown(state, snapshot, 9);
+  EXPECT_EQ(shown_ref(state, snapshot).painting, 4u);
+  state.follow = true;
+  state.shown = {1, {}};
+  EXPECT_EQ(shown_ref(state, snapshot).painting, 4u);
+  const Snapshot idle =
+      snapshot_of({painting(1, PaintState::kDone), painting(3, PaintState::kDone)});
+  EXPECT_EQ(shown_ref(state, idle).painting, 3u) << "the newest";
+}
+
+TEST(UiState, ANewPairOpensTheComparison) {
+  UiState state;
+  Snapshot snapshot = snapshot_of({painting(1, PaintState::kDone), painting(2, PaintState::kDone)});
+  snapshot.compare_left = 1;
+  snapshot.compare_right = 2;
+  follow_snapshot(state, snapshot);
+  EXPECT_EQ(state.mode, StageMode::kCompare);
+  EXPECT_EQ(state.side_a.painting, 1u);
+  EXPECT_EQ(state.side_b.painting, 2u);
+  state.mode = StageMode::kPicture;
+  follow_snapshot(state, snapshot);
+  EXPECT_EQ(state.mode, StageMode::kPicture) << "only once";
+  snapshot.paintings.pop_back();
+  follow_snapshot(state, snapshot);
+  EXPECT_TRUE(state.side_b.empty()) << "gone from the list";
+}
+
+TEST(UiState, ExactAgainstGroupedDiffersInTheMethodAlone) {
+  const CompareCommand pair = exact_against_grouped(unusual());
+  EXPECT_EQ(differing_fields(pair.left, pair.right), std::vector<std::string>{"method"});
+  EXPECT_NE(promise_of(pair.left.method), Promise::kNone);
+  EXPECT_EQ(promise_of(pair.right.method), Promise::kNone);
+  EXPECT_EQ(pair.left.seed, 99u);
+}
+
+TEST(UiState, LinesBreakAtSpacesAndComeBack) {
+  const std::string text = "a large red shiny sphere and ünïcödé wörds überall";
+  const Measure letters = [](std::string_view piece) {
+    return static_cast<double>(std::count_if(piece.begin(), piece.end(), [](char byte) {
+      return (static_cast<unsigned char>(byte) & 0xc0u) != 0x80u;
+    }));
+  };
+  for (std::size_t columns = 1; columns < 60; ++columns) {
+    const std::string broken = wrapped(text, static_cast<double>(columns), letters);
+    ASSERT_EQ(broken.size(), text.size());
+    EXPECT_EQ(joined(broken), text);
+    std::size_t width = 0;
+    bool one_word = true;
+    for (const char byte : broken + "\n") {
+      if (byte == '\n') {
+        EXPECT_TRUE(width <= columns || one_word) << columns << ": " << broken;
+        width = 0;
+        one_word = true;
+        continue;
+      }
+      if (byte == ' ') one_word = false;
+      if ((static_cast<unsigned char>(byte) & 0xc0u) != 0x80u) ++width;
+    }
+  }
+  EXPECT_EQ(wrapped("two\nlines of its own", 4, letters), "two\nlines of its own");
+}
+
+TEST(Actions, EveryKeyIsTakenOnce) {
+  std::set<std::string_view> keys;
+  for (const KeyRow& row : key_map()) {
+    EXPECT_TRUE(keys.insert(row.key).second) << row.key;
+    EXPECT_FALSE(row.does.empty());
+    if (row.key.size() == 1) {
+      EXPECT_EQ(row_of_character(static_cast<unsigned char>(row.key[0])), &row);
+    }
+  }
+  EXPECT_EQ(row_of_character(U'='), row_of_character(U'+'));
+  EXPECT_EQ(row_of_character(U'ü'), nullptr);
+}
+
+TEST(Actions, AllOfThemAreDoneOnAnEmptyWindow) {
+  for (const KeyRow& row : key_map()) {
+    UiState state = first_state("", std::nullopt);
+    Posted posted;
+    act(row.action, state, Snapshot{}, posted.poster());  // none may fail
+    EXPECT_LE(posted.commands.size(), 1u) << row.key;
+  }
+}
+
+TEST(Actions, PaintPostsTheFields) {
+  UiState state = first_state("", std::nullopt);
+  take_settings(state, unusual());
+  state.seed_mode = SeedMode::kPlusOne;
+  state.count = 3;
+  Posted posted;
+  act(Action::kPaint, state, {}, posted.poster());
+  const auto& command = posted.last<PaintCommand>();
+  EXPECT_TRUE(differing_fields(command.settings, unusual()).empty());
+  EXPECT_EQ(command.count, 3);
+  EXPECT_EQ(state.settings.seed, 102u) << "the next ones count on";
+  posted.full = true;
+  act(Action::kPaint, state, {}, posted.poster());
+  EXPECT_EQ(state.notice, "the queue is full");
+  EXPECT_EQ(state.settings.seed, 102u);
+  state.settings.prompt.clear();
+  act(Action::kPaint, state, {}, posted.poster());
+  EXPECT_EQ(state.notice, "write a prompt first");
+}
+
+TEST(Actions, StopNeedsARunningPicture) {
+  UiState state;
+  Posted posted;
+  act(Action::kStop, state, snapshot_of({painting(1, PaintState::kDone)}), posted.poster());
+  EXPECT_TRUE(posted.commands.empty());
+  act(Action::kStop, state, snapshot_of({painting(1, PaintState::kPainting)}), posted.poster());
+  EXPECT_TRUE(std::holds_alternative<StopCommand>(posted.commands.at(0)));
+}
+
+TEST(Actions, ADroppedFileIsOpenedAndRecalled) {
+  UiState state;
+  Posted posted;
+  open_file("a b.png", state, posted.poster());
+  EXPECT_EQ(posted.last<OpenCommand>().path, "a b.png");
+  EXPECT_TRUE(state.recall_wanted);
+  EXPECT_EQ(state.shown.file, "a b.png");
+  EXPECT_EQ(shown_ref(state, snapshot_of({painting(1, PaintState::kPainting)})).file, "a b.png");
+}
+
+TEST(Actions, DescribingAsksForTheShownFile) {
+  UiState state;
+  state.prune_method = "divprune";
+  state.prune_rate = 0.75;
+  Painting one = painting(1, PaintState::kDone);
+  Posted posted;
+  act(Action::kDescribe, state, snapshot_of({one}), posted.poster());
+  EXPECT_TRUE(posted.commands.empty()) << "no file yet";
+  one.file = "x.png";
+  act(Action::kDescribe, state, snapshot_of({one}), posted.poster());
+  const auto& command = posted.last<CaptionCommand>();
+  EXPECT_EQ(command.pictures, std::vector<std::filesystem::path>{"x.png"});
+  EXPECT_EQ(command.prune_method, "divprune");
+  EXPECT_EQ(command.prune_rate, 0.75);
+}
+
+TEST(Actions, OverlaysAndTokensGoRound) {
+  UiState state;
+  const Snapshot snapshot = snapshot_of({painting(1, PaintState::kDone)});
+  Posted posted;
+  std::vector<Overlay> seen;
+  for (int i = 0; i < 4; ++i) {
+    act(Action::kOverlay, state, snapshot, posted.poster());
+    seen.push_back(state.overlay);
+  }
+  EXPECT_EQ(seen, (std::vector<Overlay>{Overlay::kPass, Overlay::kEntropy, Overlay::kProbability,
+                                        Overlay::kNone}))
+      << "visual tokens only where there are some";
+  act(Action::kTokenRight, state, snapshot, posted.poster());
+  for (int i = 0; i < 9; ++i) act(Action::kTokenRight, state, snapshot, posted.poster());
+  act(Action::kTokenDown, state, snapshot, posted.poster());
+  ASSERT_TRUE(state.cursor);
+  EXPECT_EQ(state.cursor->column, 3);
+  EXPECT_EQ(state.cursor->row, 1);
+}
+
+TEST(ViewerOptions, SurviveJson) {
+  ViewerOptions options;
+  options.model = "a \"quoted\" name";
+  options.captioner = "c";
+  options.output_dir = "söme where";
+  options.device = "cpu";
+  options.threads = 3;
+  options.dtype = "bf16";
+  options.listen = 0;
+  options.selftest = "s.txt";
+  options.theme = "light";
+  options.scale = 1.5;
+  options.files = {"x.png", "-y.png"};
+  const ViewerOptions back = parse_viewer_options(to_json(options));
+  EXPECT_EQ(to_json(back), to_json(options));
+  EXPECT_EQ(back.listen, 0);
+  EXPECT_EQ(back.files, options.files);
+  EXPECT_FALSE(parse_viewer_options("{}").listen);
+  const StudioOptions studio = studio_options(back);
+  EXPECT_EQ(studio.model, options.model);
+  EXPECT_EQ(studio.threads, 3);
+  EXPECT_EQ(studio.storage, DType::kBF16);
+  EXPECT_EQ(studio.folder, "söme where");
+  EXPECT_EQ(studio.listen, 0);
+}
+
+TEST(ViewerOptions, BadOnesAreNamed) {
+  for (const char* text :
+       {"", "[]", "{\"theme\":\"pink\"}", "{\"scale\":9}", "{\"scale\":0.1}", "{\"listen\":70000}",
+        "{\"colour\":1}", "{\"threads\":\"two\"}", "{\"dtype\":\"f64\"}", "{\"files\":\"a\"}"}) {
+    try {
+      parse_viewer_options(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().kind, ErrorKind::kUsage) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera
