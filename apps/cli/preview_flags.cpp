@@ -19,10 +19,10 @@ void show_elsewhere(const Session& session, const std::optional<std::string>& ad
   if (!address) return;
   const auto sender = std::make_shared<PreviewSender>(
       parse_preview_address(*address), [&session](std::string_view text) { warn(session, text); });
-  pipeline.listen_in([sender, &grid = pipeline.spec().model](
-                         GenerateListener& told, std::span<const PreparedRequest> requests) {
-    return std::make_unique<PreviewListener>(told, *sender, requests, grid);
-  });
+  pipeline.listen_in(
+      [sender, &pipeline](GenerateListener& told, std::span<const PreparedRequest> requests) {
+        return std::make_unique<PreviewListener>(told, *sender, requests, pipeline);
+      });
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apps/pipeline/code_patches.h"
 #include "apps/pipeline/draft_model.h"
 #include "apps/pipeline/guess_table_file.h"
 #include "apps/pipeline/prompt_encoder.h"
@@ -71,6 +72,10 @@ struct GeneratePipeline::State {
     check_geometry(options, opened.spec, name);
     const ImageModelConfig& config = opened.spec.model;
     aids.grammar = config.grammar();
+    const std::int64_t factor = opened.spec.vq.downsample();
+    auto own = CodePatches::load(opened.spec.tokenizer.parent_path(), config.codes, factor);
+    patches =
+        std::make_unique<CodePatches>(own ? std::move(*own) : CodePatches(config.codes, factor));
     if (options.method.drafter == kBestDrafter || options.method.drafter == "context") {
       aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
     }
@@ -123,6 +128,7 @@ struct GeneratePipeline::State {
   PromptEncoder prompts;
   std::optional<ImageModel> model;
   std::unique_ptr<VqTokenizer> vq;
+  std::unique_ptr<CodePatches> patches;
   std::unique_ptr<DecodeLoop> loop;
   DecodeAids aids;
   ModelDrafter* drafter = nullptr;  // of parts, when it is a model
@@ -254,6 +260,7 @@ void GeneratePipeline::State::hand_out(const PreparedRequest& request, DecodeRes
     }
   } else {
     picture.image = to_image(vq->decode(picture.codes, rows(), cols()));
+    if (listener.wants_trace()) patches->learn(picture.codes, rows(), cols(), picture.image);
   }
 }
 
@@ -406,6 +413,8 @@ void GeneratePipeline::load() {
   opened.weights.reset();
   opened.source.reset();
 }
+
+const CodePatches& GeneratePipeline::code_patches() const { return *state_->patches; }
 
 void GeneratePipeline::listen_in(Between between) { state_->between = std::move(between); }
 

@@ -24,6 +24,7 @@
 
 namespace tessera {
 
+class CodePatches;
 class TextTokenizer;
 class VqTokenizer;
 
@@ -135,6 +136,9 @@ class GeneratePipeline {
   std::string window_report() const;
   DType storage() const;
   const Backend& backend() const;
+  // Rough colours of the codes: the model's own, else learned from every picture that is painted
+  // while a listener wants traces.
+  const CodePatches& code_patches() const;
 
   // Encodes prompts and settles settings. Error kUsage: prompt too long (E_PROMPT_LENGTH), empty,
   // not UTF-8, no class of the model (E_CLASS), a negative prompt where there is none.

@@ -10,11 +10,15 @@ namespace tessera {
 
 namespace fs = std::filesystem;
 
-PaintWatch::PaintWatch(Painting& painting, StopWish& wish,
+PaintWatch::PaintWatch(Painting& painting, StopWish& wish, const GeneratePipeline& pipeline,
                        std::function<void(const Painting&)> tell)
-    : painting_(painting), wish_(wish), tell_(std::move(tell)) {}
+    : painting_(painting),
+      wish_(wish),
+      tell_(std::move(tell)),
+      rough_(pipeline.code_patches(), pipeline.spec().model.grid_rows,
+             pipeline.spec().model.grid_cols) {}
 
-void PaintWatch::on_trace(const GenerateProgress&, std::span<const PictureTrace> traces) {
+void PaintWatch::on_trace(const GenerateProgress& progress, std::span<const PictureTrace> traces) {
   const PictureTrace& trace = traces.front();
   painting_.marks =
       std::make_shared<const std::vector<TokenMark>>(trace.marks.begin(), trace.marks.end());
@@ -22,6 +26,12 @@ void PaintWatch::on_trace(const GenerateProgress&, std::span<const PictureTrace>
                                                                           trace.committed.end());
   painting_.facts.tokens = trace.tokens;
   painting_.facts.passes = trace.passes;
+  if (auto image = rough_.draw(trace, progress.seconds)) {
+    drawn_roughly_ = painting_.image_is_rough = true;
+    painting_.image = std::move(image);
+    painting_.image_rows = trace.rows_done;
+  }
+  painting_.preview_seconds = budget_.spent() + rough_.spent();
 }
 
 Flow PaintWatch::on_progress(const GenerateProgress& progress) {
@@ -37,7 +47,7 @@ Flow PaintWatch::on_progress(const GenerateProgress& progress) {
   if (since) painting_.passes_after_stop = *since;
   // What the budget forbids now it may allow after the next pass: never zero, which would also take
   // the image of a stopped picture away.
-  const bool allowed = budget_.allows(progress.rows_done, progress.seconds);
+  const bool allowed = !drawn_roughly_ && budget_.allows(progress.rows_done, progress.seconds);
   preview_rows_ = allowed ? 1 : std::numeric_limits<std::int32_t>::max();
   preview_from_ = monotonic_seconds();
   return since ? Flow::kStop : Flow::kContinue;
@@ -47,7 +57,7 @@ void PaintWatch::on_preview(const GenerateProgress& progress, const std::vector<
   painting_.image = std::make_shared<const Image>(images.front());
   painting_.image_rows = progress.rows_done;
   budget_.count(progress.rows_done, monotonic_seconds() - preview_from_);
-  painting_.preview_seconds = budget_.spent();
+  painting_.preview_seconds = budget_.spent() + rough_.spent();
   tell_(painting_);
 }
 

@@ -9,6 +9,7 @@
 
 #include "apps/pipeline/generate_pipeline.h"
 #include "apps/studio/preview_budget.h"
+#include "apps/studio/rough_preview.h"
 #include "apps/studio/snapshot.h"
 
 namespace tessera {
@@ -54,8 +55,9 @@ class StopWish {
 // Follows one picture through the pipeline and tells of it after every pass.
 class PaintWatch final : public GenerateListener {
  public:
-  // `tell` is called with the picture as it is; picture and wish are borrowed.
-  PaintWatch(Painting& painting, StopWish& wish, std::function<void(const Painting&)> tell);
+  // `tell` is called with the picture as it is; all others are borrowed.
+  PaintWatch(Painting& painting, StopWish& wish, const GeneratePipeline& pipeline,
+             std::function<void(const Painting&)> tell);
 
   bool wants_trace() const override { return true; }
   void on_trace(const GenerateProgress& progress, std::span<const PictureTrace> traces) override;
@@ -71,6 +73,8 @@ class PaintWatch final : public GenerateListener {
   StopWish& wish_;
   std::function<void(const Painting&)> tell_;
   PreviewBudget budget_;
+  RoughPreview rough_;
+  bool drawn_roughly_ = false;
   std::int64_t preview_rows_ = 1;
   double preview_from_ = 0;  // seconds of the clock when an image was about to be made
   GeneratedPicture picture_;

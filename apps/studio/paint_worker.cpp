@@ -137,7 +137,7 @@ void PaintWorker::run_pipeline(const PaintJob& job, Painting& painting) {
   pipeline_->load();
   painting.state = PaintState::kPainting;
   tell(painting);
-  PaintWatch watch(painting, wish_, [this](const Painting& now) { tell(now); });
+  PaintWatch watch(painting, wish_, *pipeline_, [this](const Painting& now) { tell(now); });
   pipeline_->run(requests, watch);
   finish(job, painting, watch.picture());
 }
@@ -155,6 +155,7 @@ void PaintWorker::finish(const PaintJob& job, Painting& painting, GeneratedPictu
   if (!picture.image.rgb.empty()) {
     painting.image = std::make_shared<const Image>(std::move(picture.image));
     painting.image_rows = picture.rows_done;
+    painting.image_is_rough = false;
     painting.file = save_painting(job.folder, *painting.image, painting.facts, partial);
   }
   painting.state = partial ? PaintState::kStopped : PaintState::kDone;

@@ -16,7 +16,9 @@ void PreviewListener::begin(std::size_t index) {
   begin.grid_columns = static_cast<std::uint32_t>(grid_.grid_cols);
   begin.model = facts.model;
   begin.prompt = facts.prompt;
-  shown_[index].number = sender_.begin(std::move(begin));
+  const RoughPreview rough(patches_, grid_.grid_rows, grid_.grid_cols);
+  shown_.erase(index);
+  shown_.emplace(index, Shown{sender_.begin(std::move(begin)), {}, rough});
 }
 
 void PreviewListener::on_trace(const GenerateProgress& progress,
@@ -26,12 +28,16 @@ void PreviewListener::on_trace(const GenerateProgress& progress,
       if (shown_.empty()) {  // a new batch
         budget_ = PreviewBudget();
         inner_rows_ = 0;
+        drawn_roughly_ = false;
       }
       begin(trace.index);
     }
-    Shown& one = shown_[trace.index];
+    Shown& one = shown_.at(trace.index);
     one.progress = {trace.rows_done, trace.passes, trace.tokens, progress.seconds};
-    sender_.show(one.number, one.progress, nullptr);
+    // Pictures of a batch share its time.
+    auto image = one.rough.draw(trace, progress.seconds / static_cast<double>(traces.size()));
+    drawn_roughly_ = drawn_roughly_ || image != nullptr;
+    sender_.show(one.number, one.progress, std::move(image));
   }
   if (inner_.wants_trace()) inner_.on_trace(progress, traces);
 }
@@ -40,7 +46,8 @@ Flow PreviewListener::on_progress(const GenerateProgress& progress) {
   const Flow flow = inner_.on_progress(progress);
   const std::int64_t interval = inner_.preview_rows();
   inner_due_ = interval > 0 && progress.rows_done >= inner_rows_ + interval;
-  const bool due = inner_due_ || budget_.allows(progress.rows_done, progress.seconds);
+  const bool due =
+      inner_due_ || (!drawn_roughly_ && budget_.allows(progress.rows_done, progress.seconds));
   preview_rows_ = due ? 1 : std::numeric_limits<std::int32_t>::max();
   preview_from_ = monotonic_seconds();
   return flow;
@@ -53,7 +60,7 @@ void PreviewListener::on_preview(const GenerateProgress& progress,
     inner_.on_preview(progress, images);
   }
   // Images of failed pictures are left out; which is whose is known when there are none.
-  if (images.size() == shown_.size()) {
+  if (!drawn_roughly_ && images.size() == shown_.size()) {
     auto image = images.begin();
     for (auto& [index, one] : shown_) {
       sender_.show(one.number, one.progress, std::make_shared<const Image>(*image++));

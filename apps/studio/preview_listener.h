@@ -9,15 +9,20 @@
 #include "apps/pipeline/generate_pipeline.h"
 #include "apps/studio/preview_budget.h"
 #include "apps/studio/preview_sender.h"
+#include "apps/studio/rough_preview.h"
 
 namespace tessera {
 
 class PreviewListener final : public GenerateListener {
  public:
-  // `grid`: of the model that paints. All are borrowed.
+  // `pipeline`: that paints. All are borrowed.
   PreviewListener(GenerateListener& inner, PreviewSender& sender,
-                  std::span<const PreparedRequest> requests, const ImageModelConfig& grid)
-      : inner_(inner), sender_(sender), requests_(requests), grid_(grid) {}
+                  std::span<const PreparedRequest> requests, const GeneratePipeline& pipeline)
+      : inner_(inner),
+        sender_(sender),
+        requests_(requests),
+        patches_(pipeline.code_patches()),
+        grid_(pipeline.spec().model) {}
 
   bool wants_trace() const override { return true; }
   void on_trace(const GenerateProgress& progress, std::span<const PictureTrace> traces) override;
@@ -30,17 +35,19 @@ class PreviewListener final : public GenerateListener {
   struct Shown {
     std::uint64_t number = 0;  // as the sender counts
     PreviewProgress progress;
+    RoughPreview rough;
   };
   void begin(std::size_t index);
 
   GenerateListener& inner_;
   PreviewSender& sender_;
   std::span<const PreparedRequest> requests_;
+  const CodePatches& patches_;
   const ImageModelConfig& grid_;
   std::map<std::size_t, Shown> shown_;  // pictures of the running batch, by request
   PreviewBudget budget_;
   std::int64_t preview_rows_ = 1, inner_rows_ = 0;
-  bool inner_due_ = false;
+  bool inner_due_ = false, drawn_roughly_ = false;
   double preview_from_ = 0;
 };
 

@@ -31,6 +31,7 @@ struct Painting {
   std::int64_t grid_rows = 0, grid_columns = 0;  // tokens
   std::int64_t rows_done = 0;                    // whole rows of tokens that stand
   std::int64_t image_rows = 0;                   // of them, those that image shows
+  bool image_is_rough = false;                   // drawn from patches of its codes, not decoded
   // [grid_rows * grid_columns] row by row; null where nobody told (another program's picture).
   std::shared_ptr<const std::vector<TokenMark>> marks;
   // Tokens that came to stand in each pass, from pass 1.

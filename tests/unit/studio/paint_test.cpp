@@ -110,7 +110,7 @@ TEST(PaintWatch, AWishIsAnsweredAfterTheRunningPass) {
     std::int64_t told_after_wish = 0;
     bool wished = false;
     std::shared_ptr<const Image> shown;
-    PaintWatch watch(painting, wish, [&](const Painting& now) {
+    PaintWatch watch(painting, wish, pipeline, [&](const Painting& now) {
       if (wished && now.facts.passes > stop_at) ++told_after_wish;
       if (now.facts.passes == stop_at) wished = (wish.wish(0), true);
       shown = now.image;

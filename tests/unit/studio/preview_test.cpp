@@ -353,7 +353,7 @@ TEST(PreviewTo, WhatIsShownIsWhatWasPainted) {
     pipeline.run(requests, plain);
     {
       PreviewSender sender(port, [](std::string_view text) { ADD_FAILURE() << text; });
-      PreviewListener listener(shown, sender, requests, pipeline.spec().model);
+      PreviewListener listener(shown, sender, requests, pipeline);
       pipeline.run(requests, listener);
     }
     const auto count = static_cast<std::size_t>(3 * batch);
@@ -389,7 +389,7 @@ TEST(PreviewTo, NobodyThereIsOneNotice) {
   std::atomic<int> notices = 0;
   {
     PreviewSender sender(port, [&](std::string_view) { ++notices; });
-    PreviewListener listener(kept, sender, requests, pipeline.spec().model);
+    PreviewListener listener(kept, sender, requests, pipeline);
     EXPECT_TRUE(pipeline.run(requests, listener));
   }
   EXPECT_EQ(notices, 1);

@@ -1,0 +1,35 @@
+// Pictures of what stands so far, drawn from the patches of their codes
+// (apps/pipeline/code_patches.h) after every pass, within a share of the painting's time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "apps/pipeline/code_patches.h"
+#include "apps/pipeline/generate_pipeline.h"
+
+namespace tessera {
+
+class RoughPreview {
+ public:
+  static constexpr double kShare = 0.01;       // of a painting's seconds
+  static constexpr double kKnownShare = 0.75;  // of the codes that stand, at least
+
+  // The patches are borrowed.
+  RoughPreview(const CodePatches& patches, std::int64_t rows, std::int64_t columns)
+      : patches_(patches), rows_(rows), columns_(columns) {}
+
+  // `seconds` into the painting. Null: nothing stands, too few patches are known, or it is too
+  // early for another one.
+  std::shared_ptr<const Image> draw(const PictureTrace& trace, double seconds);
+  double spent() const { return spent_; }  // seconds
+
+ private:
+  const CodePatches& patches_;
+  std::int64_t rows_, columns_;
+  double spent_ = 0, last_ = 0;
+  std::vector<std::int32_t> codes_;
+};
+
+}  // namespace tessera
