@@ -12,6 +12,7 @@ std::string title_of(const Ui& ui, const StagePicture& picture) {
     const Painting& one = *picture.painting;
     std::string text = std::string(state_text(one.state)) + ", seed " +
                        std::to_string(one.settings.seed) + ", " + one.settings.method.name;
+    if (one.image_is_rough) text += ", rough until it is whole";
     if (!one.from.empty()) text += ", from " + one.from;
     return text;
   }
