@@ -87,24 +87,30 @@ void PaintWorker::paint(const PaintJob& job) {
   painting.settings = job.settings;
   painting.state = PaintState::kLoading;
   tell(painting);
+  bool sound = true;  // the pipeline, for the next picture
   try {
     run_pipeline(job, painting);
   } catch (const Error& error) {
     painting.error = error.info();
+    const ErrorKind kind = error.info().kind;
+    sound = loaded_ && (kind == ErrorKind::kUsage || kind == ErrorKind::kStorage);
   } catch (const std::bad_alloc&) {
+    sound = false;
     painting.error =
         unforeseen(ErrorKind::kMemory, "E_PAINT_MEMORY", "memory for the picture", "none left");
   } catch (const std::exception& error) {
+    sound = false;
     painting.error =
         unforeseen(ErrorKind::kGeneral, "E_PAINT", "a picture", escape_for_terminal(error.what()));
   }
   if (!painting.error.code.empty()) {
     painting.state = PaintState::kFailed;
     if (painting.error.kind == ErrorKind::kModel) {
-      pipeline_.reset();
+      sound = false;
       events_.push(ProblemEvent{painting.error});
     }
   }
+  if (!sound) pipeline_.reset();
   painting.seconds_left = 0;
   tell(painting);
 }
@@ -113,6 +119,7 @@ void PaintWorker::open_for(const PaintSettings& settings) {
   PipelineOptions wanted = pipeline_options(options_, settings);
   if (pipeline_ && same_pipeline(opened_, wanted)) return;
   pipeline_.reset();  // before the new one: both together may not fit
+  loaded_ = false;
   pipeline_ = std::make_unique<GeneratePipeline>(wanted);
   opened_ = std::move(wanted);
 }
@@ -135,6 +142,7 @@ void PaintWorker::run_pipeline(const PaintJob& job, Painting& painting) {
                             pipeline_->model_name(), std::string(dtype_name(pipeline_->storage())),
                             plan.total()});
   pipeline_->load();
+  loaded_ = true;
   painting.state = PaintState::kPainting;
   tell(painting);
   PaintWatch watch(painting, wish_, [this](const Painting& now) { tell(now); });

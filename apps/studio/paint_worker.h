@@ -59,6 +59,7 @@ class PaintWorker {
   // Of the thread alone.
   std::unique_ptr<GeneratePipeline> pipeline_;
   PipelineOptions opened_;  // what it was opened with
+  bool loaded_ = false;     // its weights are whole
   std::thread thread_;
 };
 

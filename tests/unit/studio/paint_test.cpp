@@ -7,6 +7,7 @@
 #include "apps/studio/paint_job.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
+#include "tests/unit/captioning/scarce_memory.h"
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 
@@ -178,6 +179,31 @@ TEST(StudioPaint, BadRequestsFailAlone) {
   EXPECT_EQ(run.finished(4).state, PaintState::kDone);
   ASSERT_EQ(run.studio.snapshot().problems.size(), 1u) << "the model alone is a problem of all";
   EXPECT_EQ(run.studio.snapshot().problems[0].code, "E_MODEL_MISSING");
+}
+
+// Wherever memory ends, the same picture is painted once there is some again.
+TEST(StudioPaint, AModelThatWasHalfLoadedIsLoadedAnew) {
+  StudioRun run;
+  const PaintSettings settings = tiny_settings("scarce", 3);
+  PaintSettings other = settings;  // so that the model has to be loaded again
+  other.storage = DType::kBF16;
+  std::uint64_t number = 0;
+  int failures = 0;
+  for (std::size_t bytes = std::size_t{1} << 22; bytes >= 1 << 15; bytes = bytes * 4 / 5) {
+    run.studio.post(PaintCommand{other});
+    ASSERT_EQ(run.finished(++number).state, PaintState::kDone) << bytes;
+    {
+      const ScarceMemory scarce(bytes);
+      run.studio.post(PaintCommand{settings});
+      const Painting one = run.finished(++number);
+      if (one.state == PaintState::kDone) continue;
+      EXPECT_EQ(one.error.kind, ErrorKind::kMemory) << format_error(one.error);
+      ++failures;
+    }
+    run.studio.post(PaintCommand{settings});
+    ASSERT_EQ(run.finished(++number).state, PaintState::kDone) << bytes;
+  }
+  EXPECT_GE(failures, 3);
 }
 
 TEST(StudioPaint, AFolderThatCannotBeMadeFailsThePicture) {
