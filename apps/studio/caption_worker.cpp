@@ -1,8 +1,7 @@
 #include "apps/studio/caption_worker.h"
 
-#include <new>
-
 #include "apps/captions/text_forms.h"
+#include "apps/studio/boundary.h"
 #include "apps/studio/visual_tiles.h"
 
 namespace tessera {
@@ -115,14 +114,8 @@ void CaptionWorker::work() {
     try {
       run(setup);
       continue;
-    } catch (const Error& error) {  // the boundary of pictures that are described alike
-      why = error.info();
-    } catch (const std::bad_alloc&) {
-      why = {.kind = ErrorKind::kMemory,
-             .code = "E_TEXT_MEMORY",
-             .where = "captioner",
-             .expected = "memory for the model",
-             .found = "none left"};
+    } catch (const std::exception& error) {  // the boundary of pictures that are described alike
+      why = info_of(error, "captioner");
     }
     pipeline_.reset();
     if (why.kind == ErrorKind::kModel) events_.push(ProblemEvent{why});

@@ -5,6 +5,7 @@
 
 #include "apps/pipeline/metadata.h"
 #include "apps/pipeline/model_catalog.h"
+#include "apps/studio/boundary.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
@@ -86,21 +87,22 @@ bool FolderWorker::next_task(Task& task, bool idle) {
 void FolderWorker::work() {
   try {
     events_.push(ModelsEvent{models_that_paint()});
-  } catch (const Error& error) {
-    events_.push(ProblemEvent{error.info()});
+  } catch (const std::exception& error) {
+    events_.push(ProblemEvent{info_of(error, "models")});
     events_.push(ModelsEvent{});
   }
   bool idle = false;
   for (Task task; next_task(task, idle);) {
     try {
+      idle = false;
       std::visit([this](const auto& command) { carry_out(command); }, task);
-    } catch (const Error& error) {  // the boundary of one task
-      events_.push(ProblemEvent{error.info()});
+      if (monotonic_seconds() >= next_look_) look();
+      std::optional<GalleryEntry> read = gallery_.read_next(reader_);
+      idle = !read;
+      if (read) events_.push(GalleryEntryEvent{gallery_.folder(), std::move(*read)});
+    } catch (const std::exception& error) {  // the boundary of one task, one look, one picture
+      events_.push(ProblemEvent{info_of(error, "folder")});
     }
-    if (monotonic_seconds() >= next_look_) look();
-    std::optional<GalleryEntry> read = gallery_.read_next(reader_);
-    idle = !read;
-    if (read) events_.push(GalleryEntryEvent{gallery_.folder(), std::move(*read)});
   }
 }
 

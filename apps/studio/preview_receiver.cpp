@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "apps/studio/boundary.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -128,8 +129,8 @@ bool PreviewReceiver::serve(Sender& sender) {
       sender.heard = sender.began = now;
       events_.push(PaintingEvent{sender.desk.take(std::move(*message), ++last_number_)});
     }
-  } catch (const Error& error) {  // the boundary of one sender
-    ErrorInfo info = error.info();
+  } catch (const std::exception& error) {  // the boundary of one sender
+    ErrorInfo info = info_of(error, "preview");
     info.file = "127.0.0.1";
     events_.push(ProblemEvent{info});
     return false;

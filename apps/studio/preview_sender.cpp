@@ -155,7 +155,11 @@ bool PreviewSender::take(Pending& out) {
 
 void PreviewSender::work() {
   for (Pending what; take(what);) {
-    const bool sent = (socket_ >= 0 || connect_now()) && send(what);
+    bool sent = false;
+    try {
+      sent = (socket_ >= 0 || connect_now()) && send(what);
+    } catch (const std::exception&) {  // no memory for a frame: as a viewer that has gone
+    }
     const std::lock_guard lock(mutex_);
     Pending* one = find(what.begin.picture);
     if (!sent) {
