@@ -134,7 +134,8 @@ void PaintWorker::run_pipeline(const PaintJob& job, Painting& painting) {
   painting.grid_rows = config.grid_rows;
   painting.grid_columns = config.grid_cols;
   const MemoryPlan plan = pipeline_->memory_plan(requests);
-  check_memory(plan, pipeline_->model_name());
+  // Once loaded, most of the plan is there already and no longer free.
+  if (!loaded_) check_memory(plan, pipeline_->model_name());
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = options_.threads > 0 ? options_.threads : cores;
   events_.push(PainterEvent{pipeline_->backend().name() + ", " + std::to_string(threads) +
