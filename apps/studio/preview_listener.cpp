@@ -6,6 +6,12 @@
 
 namespace tessera {
 
+PreviewListener::~PreviewListener() {
+  for (const auto& [index, one] : shown_) {
+    sender_.end(one.number, PreviewState::kFailed, one.progress, nullptr);
+  }
+}
+
 void PreviewListener::begin(std::size_t index) {
   const PictureFacts& facts = requests_[index].facts;
   PreviewBegin begin;

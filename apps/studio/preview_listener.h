@@ -18,6 +18,9 @@ class PreviewListener final : public GenerateListener {
   PreviewListener(GenerateListener& inner, PreviewSender& sender,
                   std::span<const PreparedRequest> requests, const ImageModelConfig& grid)
       : inner_(inner), sender_(sender), requests_(requests), grid_(grid) {}
+  // Pictures that an error left on their way have failed.
+  ~PreviewListener() override;
+  PreviewListener(const PreviewListener&) = delete;
 
   bool wants_trace() const override { return true; }
   void on_trace(const GenerateProgress& progress, std::span<const PictureTrace> traces) override;

@@ -30,7 +30,9 @@ struct PreviewProgress {
 
 class PreviewSender {
  public:
-  static constexpr std::size_t kMostPictures = 16;  // that wait to be sent; older ones are left out
+  // That wait or are open at the viewer. Then older ones that it does not know of are left out,
+  // and where it knows of all, the new one.
+  static constexpr std::size_t kMostPictures = 16;
 
   // Connects when there is something to show. `notice` is called once, from the sender's thread,
   // when there is nobody.
@@ -52,14 +54,17 @@ class PreviewSender {
   // What has not been sent of one picture.
   struct Pending {
     PreviewBegin begin;
-    bool begun = false;  // over this connection
+    bool begun = false;  // over this connection: the viewer holds it open
     bool changed = false;
+    bool let_go = false;  // only its end is still to be told
     PreviewProgress progress;
     std::shared_ptr<const Image> image;
     std::optional<PreviewState> state;
   };
 
   void work();
+  bool make_room();
+  bool may_send(const Pending& one) const;
   bool take(Pending& out);
   bool send(const Pending& what);
   bool send_image(const Pending& what);

@@ -416,6 +416,62 @@ TEST(PreviewTo, AViewerMayComeLate) {
   EXPECT_EQ(here.snapshot.paintings[0].image->rgb, some_rows(0, 6, true).rgb);
 }
 
+std::ptrdiff_t done_among(const Snapshot& now) {
+  return std::count_if(now.paintings.begin(), now.paintings.end(),
+                       [](const Painting& one) { return one.state == PaintState::kDone; });
+}
+
+TEST(PreviewTo, NeverMoreAtOnceThanAViewerTakes) {
+  Receiving here;
+  PreviewSender sender(here.receiver.port(), [](std::string_view text) { ADD_FAILURE() << text; });
+  const auto most = static_cast<std::ptrdiff_t>(PreviewSender::kMostPictures);
+  here.until([](const Snapshot& now) { return !now.status.listening.empty(); });
+  std::vector<std::uint64_t> pictures;
+  for (std::ptrdiff_t i = 0; i < most; ++i) pictures.push_back(sender.begin(a_picture()));
+  here.until([&](const Snapshot& now) { return std::ssize(now.paintings) == most; });
+  for (int i = 0; i < 4; ++i) pictures.push_back(sender.begin(a_picture()));
+  for (const std::uint64_t picture : pictures) {
+    sender.show(picture, {.rows_done = 1}, nullptr);
+    sender.end(picture, PreviewState::kDone, {.rows_done = 3}, nullptr);
+  }
+  here.until([&](const Snapshot& now) { return done_among(now) == most; });
+  // Nine megapixels each: one after the other, and each of them.
+  PreviewBegin large = a_picture();
+  large.width = large.height = 3000;
+  std::vector<std::uint64_t> several;
+  for (int i = 0; i < 3; ++i) several.push_back(sender.begin(large));
+  for (const std::uint64_t picture : several) {
+    sender.end(picture, PreviewState::kDone, {.rows_done = 3}, nullptr);
+  }
+  here.until([&](const Snapshot& now) { return done_among(now) == most + 3; });
+  EXPECT_TRUE(here.snapshot.problems.empty()) << format_error(here.snapshot.problems.front());
+  for (const Painting& one : here.snapshot.paintings) {
+    EXPECT_EQ(one.from, here.snapshot.paintings[0].from) << "one connection";
+  }
+}
+
+TEST(PreviewTo, PicturesOfARunThatThrewHaveFailed) {
+  Receiving here;
+  PreviewSender sender(here.receiver.port(), [](std::string_view) {});
+  PipelineOptions options;
+  options.model = "test:tiny";
+  GeneratePipeline pipeline(options);
+  const auto requests = three_requests(pipeline);
+  struct Thrower : GenerateListener {
+    Flow on_progress(const GenerateProgress&) override { throw std::bad_alloc(); }
+  } inner;
+  EXPECT_THROW(
+      {
+        PreviewListener listener(inner, sender, requests, pipeline.spec().model);
+        pipeline.run(requests, listener);
+      },
+      std::bad_alloc);
+  here.until([](const Snapshot& now) {
+    return now.paintings.size() == 1 && now.paintings[0].state == PaintState::kFailed;
+  });
+  EXPECT_EQ(here.snapshot.paintings[0].error.code, "E_PREVIEW_FAILED");
+}
+
 // One that accepts and never reads: calls return at once, memory stays bounded.
 TEST(PreviewTo, AViewerThatDoesNotReadCostsNoTime) {
   const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
