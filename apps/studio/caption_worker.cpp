@@ -11,6 +11,9 @@ namespace {
 constexpr const char* kDefaultPrompt = "Describe the picture.";
 constexpr std::int64_t kMostTokens = 256;
 
+// Leaves the pipeline with a text at work, which an answer to it would have finished.
+struct Abandoned : std::exception {};
+
 }  // namespace
 
 // Called on the worker's thread; entries of pictures at work are shared with the thread that reads
@@ -61,7 +64,8 @@ class CaptionWorker::Listener final : public CaptionListener {
   }
   Flow on_pass() override {
     const std::lock_guard lock(worker_.mutex_);
-    return worker_.ending_ ? Flow::kStop : Flow::kContinue;
+    if (worker_.ending_) throw Abandoned();
+    return Flow::kContinue;
   }
 
  private:
@@ -73,13 +77,15 @@ CaptionWorker::CaptionWorker(CaptionerOptions options, EventQueue& events)
     : options_(std::move(options)), events_(events), thread_([this] { work(); }) {}
 
 CaptionWorker::~CaptionWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-    jobs_.clear();
-    changed_.notify_all();
-  }
+  end();
   thread_.join();
+}
+
+void CaptionWorker::end() {
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+  jobs_.clear();
+  changed_.notify_all();
 }
 
 bool CaptionWorker::queue(const CaptionCommand& command) {
@@ -114,6 +120,8 @@ void CaptionWorker::work() {
     try {
       run(setup);
       continue;
+    } catch (const Abandoned&) {
+      return;
     } catch (const std::exception& error) {  // the boundary of pictures that are described alike
       why = info_of(error, "captioner");
     }

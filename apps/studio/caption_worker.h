@@ -31,8 +31,10 @@ class CaptionWorker {
 
   // The queue of events is borrowed and must be closed before the worker ends.
   CaptionWorker(CaptionerOptions options, EventQueue& events);
-  // Finishes the text at work; queued pictures are gone.
+  // Leaves the text at work after its pass; queued pictures are gone.
   ~CaptionWorker();
+  // The same without waiting.
+  void end();
   CaptionWorker(const CaptionWorker&) = delete;
 
   // All pictures or, when there is no room, none.

@@ -51,12 +51,14 @@ FolderWorker::FolderWorker(fs::path folder, fs::path helper, EventQueue& events)
       thread_([this] { work(); }) {}
 
 FolderWorker::~FolderWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-    changed_.notify_all();
-  }
+  end();
   thread_.join();
+}
+
+void FolderWorker::end() {
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+  changed_.notify_all();
 }
 
 bool FolderWorker::post(Task command) {

@@ -41,14 +41,16 @@ PaintWorker::PaintWorker(PainterOptions options, EventQueue& events)
     : options_(std::move(options)), events_(events), thread_([this] { work(); }) {}
 
 PaintWorker::~PaintWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-    jobs_.clear();
-    wish_.wish(0);
-    changed_.notify_all();
-  }
+  end();
   thread_.join();
+}
+
+void PaintWorker::end() {
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+  jobs_.clear();
+  wish_.wish(0);
+  changed_.notify_all();
 }
 
 bool PaintWorker::queue(std::vector<PaintJob> jobs) {

@@ -39,7 +39,13 @@ struct Studio::State {
         captioner(captioner_options(given), events) {
     apply(snapshot, FolderEvent{given.folder});
   }
-  ~State() { events.close(); }  // before the workers end: none of them may wait for room
+  // The queue first: none may wait for room. Then all are told before one is waited for.
+  ~State() {
+    events.close();
+    captioner.end();
+    painter.end();
+    files.end();
+  }
 
   bool take(const PaintCommand& command);
   bool take(const CompareCommand& command);
