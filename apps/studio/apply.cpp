@@ -86,6 +86,12 @@ struct Fold {
     std::erase_if(to.captions,
                   [](const CaptionEntry& one) { return one.state == CaptionState::kQueued; });
   }
+  // One that was asked for anew meanwhile stays.
+  void operator()(CaptionGoneEvent&& event) const {
+    std::erase_if(to.captions, [&](const CaptionEntry& one) {
+      return one.path == event.path && one.state == CaptionState::kReading;
+    });
+  }
   void operator()(CaptionSavedEvent&& event) const {
     for (CaptionEntry& one : to.captions) {
       if (one.path != event.picture) continue;

@@ -65,7 +65,7 @@ class CaptionWorker::Listener final : public CaptionListener {
   Flow on_pass() override {
     const std::lock_guard lock(worker_.mutex_);
     if (worker_.ending_) throw Abandoned();
-    return Flow::kContinue;
+    return worker_.stopping_ ? Flow::kStop : Flow::kContinue;
   }
 
  private:
@@ -105,6 +105,7 @@ bool CaptionWorker::queue(const CaptionCommand& command) {
 void CaptionWorker::stop() {
   const std::lock_guard lock(mutex_);
   jobs_.clear();
+  stopping_ = true;
 }
 
 void CaptionWorker::work() {
@@ -115,10 +116,12 @@ void CaptionWorker::work() {
       changed_.wait(lock, [&] { return ending_ || !jobs_.empty(); });
       if (ending_) return;
       setup = jobs_.front().setup;
+      stopping_ = false;
     }
     ErrorInfo why;
     try {
       run(setup);
+      drop_begun();
       continue;
     } catch (const Abandoned&) {
       return;
@@ -154,6 +157,16 @@ void CaptionWorker::run(const Setup& setup) {
   pipeline_->run([&] { return next(setup); }, listener);
 }
 
+// What a stop left unwritten.
+void CaptionWorker::drop_begun() {
+  std::map<std::string, CaptionEntry> begun;
+  {
+    const std::lock_guard lock(mutex_);
+    begun.swap(begun_);
+  }
+  for (auto& [number, entry] : begun) events_.push(CaptionGoneEvent{std::move(entry.path)});
+}
+
 void CaptionWorker::fail_all(const Setup& setup, const ErrorInfo& error) {
   std::map<std::string, CaptionEntry> begun;
   {
@@ -174,7 +187,7 @@ void CaptionWorker::fail_all(const Setup& setup, const ErrorInfo& error) {
 // The front of the queue, if it is described in this way.
 std::optional<CaptionWorker::Job> CaptionWorker::take(const Setup& setup) {
   const std::lock_guard lock(mutex_);
-  if (ending_ || jobs_.empty() || !(jobs_.front().setup == setup)) return std::nullopt;
+  if (ending_ || stopping_ || jobs_.empty() || !(jobs_.front().setup == setup)) return std::nullopt;
   Job job = std::move(jobs_.front());
   jobs_.pop_front();
   return job;

@@ -39,7 +39,7 @@ class CaptionWorker {
 
   // All pictures or, when there is no room, none.
   bool queue(const CaptionCommand& command);
-  // The text at work is finished, pictures that nobody began with leave the queue.
+  // The text at work is finished; all other pictures are gone, also those read ahead.
   void stop();
 
  private:
@@ -58,6 +58,7 @@ class CaptionWorker {
 
   void work();
   void run(const Setup& setup);
+  void drop_begun();
   void fail_all(const Setup& setup, const ErrorInfo& error);
   std::optional<Job> take(const Setup& setup);
   std::optional<CaptionRequest> next(const Setup& setup);
@@ -68,7 +69,7 @@ class CaptionWorker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
-  bool ending_ = false;
+  bool ending_ = false, stopping_ = false;
   std::uint64_t last_number_ = 0;
   std::map<std::string, CaptionEntry> begun_;  // by number, of pictures that are read or written
   // Of the thread alone.

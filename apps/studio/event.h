@@ -50,6 +50,10 @@ struct CaptionEvent {
 };
 // Takes those out that nobody began with.
 struct CaptionsStoppedEvent {};
+// Takes one out that was read and will not be written.
+struct CaptionGoneEvent {
+  std::filesystem::path path;
+};
 struct CaptionSavedEvent {
   std::filesystem::path picture;
   std::string text;
@@ -72,7 +76,7 @@ struct ProblemEvent {
 using Event =
     std::variant<PaintingEvent, PaintingDroppedEvent, CompareEvent, ModelsEvent, FolderEvent,
                  GalleryEvent, GalleryEntryEvent, OpenedEvent, CaptionEvent, CaptionsStoppedEvent,
-                 CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent>;
+                 CaptionGoneEvent, CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent>;
 
 inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay in the list
 inline constexpr std::size_t kKeptOpened = 8;

@@ -97,6 +97,10 @@ TEST(Apply, CaptionsStopAndAreSaved) {
   apply(snapshot, CaptionEvent{{.path = "2"}});
   apply(snapshot, CaptionsStoppedEvent{});
   ASSERT_EQ(snapshot.captions.size(), 1u);
+  apply(snapshot, CaptionEvent{{.path = "3", .state = CaptionState::kReading}});
+  apply(snapshot, CaptionGoneEvent{"3"});
+  apply(snapshot, CaptionGoneEvent{"1"});
+  ASSERT_EQ(snapshot.captions.size(), 1u) << "one that is written stays";
   apply(snapshot, CaptionSavedEvent{"1", "a text"});
   EXPECT_TRUE(snapshot.captions[0].saved);
   EXPECT_EQ(snapshot.captions[0].text, "a text");

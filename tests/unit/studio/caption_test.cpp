@@ -158,6 +158,35 @@ TEST(CaptionWorker, AnEndLeavesTheTextAtWork) {
   EXPECT_EQ(left, 1);
 }
 
+// A queue without room holds the first text's end, while the next pictures are read ahead.
+TEST(CaptionWorker, AStopFinishesTheTextAtWorkAlone) {
+  TempFolder folder;
+  std::vector<std::filesystem::path> pictures;
+  for (int i = 0; i < 8; ++i) {
+    pictures.push_back(folder / (std::to_string(i) + ".png"));
+    save_png(pictures.back(), gradient(i));
+  }
+  EventQueue events(1);
+  ASSERT_TRUE(events.push(ProblemEvent{}));
+  CaptionWorker worker({.model = "test:tiny", .threads = 1, .storage = {}, .helper = {}}, events);
+  ASSERT_TRUE(worker.queue(CaptionCommand{.pictures = pictures}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  worker.stop();
+  ASSERT_TRUE(worker.queue(CaptionCommand{.pictures = {pictures.back()}}));
+  std::vector<std::filesystem::path> done;
+  for (int i = 0; i < 30000 && (done.empty() || done.back() != pictures.back()); ++i) {
+    for (const Event& event : events.take()) {
+      const auto* text = std::get_if<CaptionEvent>(&event);
+      if (text != nullptr && is_final(text->entry.state)) done.push_back(text->entry.path);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_FALSE(done.empty());
+  EXPECT_EQ(done.back(), pictures.back()) << "and goes on afterwards";
+  EXPECT_LE(done.size(), 2u);
+  events.close();
+}
+
 TEST(StudioCaptions, PaintingAndDescribingAtOnce) {
   StudioRun run(captioning());
   save_png(run.folder / "a.png", gradient(3));
