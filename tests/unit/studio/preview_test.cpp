@@ -430,6 +430,7 @@ TEST(PreviewTo, NeverMoreAtOnceThanAViewerTakes) {
   for (std::ptrdiff_t i = 0; i < most; ++i) pictures.push_back(sender.begin(a_picture()));
   here.until([&](const Snapshot& now) { return std::ssize(now.paintings) == most; });
   for (int i = 0; i < 4; ++i) pictures.push_back(sender.begin(a_picture()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that it would be said
   for (const std::uint64_t picture : pictures) {
     sender.show(picture, {.rows_done = 1}, nullptr);
     sender.end(picture, PreviewState::kDone, {.rows_done = 3}, nullptr);
@@ -440,6 +441,7 @@ TEST(PreviewTo, NeverMoreAtOnceThanAViewerTakes) {
   large.width = large.height = 3000;
   std::vector<std::uint64_t> several;
   for (int i = 0; i < 3; ++i) several.push_back(sender.begin(large));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
   for (const std::uint64_t picture : several) {
     sender.end(picture, PreviewState::kDone, {.rows_done = 3}, nullptr);
   }
