@@ -66,6 +66,20 @@ TEST(StudioPaint, FilesAreNeverReplaced) {
   EXPECT_EQ(get_file(run.finished(1).file), get_file(run.finished(3).file)) << "same seed";
 }
 
+// A look at each, no file written beside it.
+TEST(StudioPaint, TakenNamesCostLittle) {
+  TempFolder folder;
+  PictureFacts facts;
+  facts.prompt = "x";
+  for (int i = 1; i <= 100; ++i) {
+    put_file(folder / (i == 1 ? "x_0.png" : "x_0_" + std::to_string(i) + ".png"), "mine");
+  }
+  const std::uint64_t before = io_call_count();
+  EXPECT_EQ(save_painting(folder.path(), Image(2, 2), facts, false).filename(), "x_0_101.png");
+  EXPECT_LT(io_call_count() - before, 150u);
+  EXPECT_EQ(get_file(folder / "x_0_100.png"), "mine");
+}
+
 // What the pipeline alone gives, byte for byte, whatever was painted before.
 TEST(StudioPaint, EqualsThePipeline) {
   StudioRun run;
