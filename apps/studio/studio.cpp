@@ -116,7 +116,7 @@ bool Studio::State::take(const CompareExistingCommand& command) {
 // The picture that the user saw running, so that a late wish ends no other one.
 bool Studio::State::take(const StopCommand&) {
   const Painting* running = snapshot.running();
-  painter.stop(running != nullptr && running->from.empty() ? running->number : 0);
+  if (running != nullptr) painter.stop(running->number);
   return true;
 }
 

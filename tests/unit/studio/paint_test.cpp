@@ -178,6 +178,16 @@ TEST(StudioPaint, AStoppedPictureIsKeptAndSaved) {
   }
 }
 
+TEST(StudioPaint, AStopEndsNoPictureThatNobodySawRunning) {
+  StudioRun run;
+  for (std::uint64_t number = 1; number <= 10; ++number) {
+    run.studio.post(PaintCommand{tiny_settings("unseen", number)});
+    std::this_thread::sleep_for(std::chrono::milliseconds(number));
+    run.studio.post(StopCommand{});
+    EXPECT_EQ(run.finished(number).state, PaintState::kDone);
+  }
+}
+
 TEST(StudioPaint, BadRequestsFailAlone) {
   StudioRun run;
   PaintSettings bad = tiny_settings("x", 1);
