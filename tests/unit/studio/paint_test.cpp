@@ -188,6 +188,15 @@ TEST(StudioPaint, AStopEndsNoPictureThatNobodySawRunning) {
   }
 }
 
+TEST(StudioPaint, SeedsAreWhatAFileCanSay) {
+  StudioRun run;
+  const PaintSettings large = tiny_settings("seed", (std::uint64_t{1} << 63) + 5);
+  run.studio.post(CompareCommand{large, large});
+  run.studio.post(PaintCommand{large});
+  for (const Painting& one : run.studio.snapshot().paintings) EXPECT_EQ(one.settings.seed, 5u);
+  EXPECT_EQ(run.finished(2).file.filename(), "seed_5_2.png");
+}
+
 TEST(StudioPaint, BadRequestsFailAlone) {
   StudioRun run;
   PaintSettings bad = tiny_settings("x", 1);
