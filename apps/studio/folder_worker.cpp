@@ -138,6 +138,14 @@ void FolderWorker::carry_out(const OpenCommand& command) {
 
 void FolderWorker::carry_out(const SaveCaptionCommand& command) {
   const fs::path file = caption_file_of(command.picture);
+  if (file == command.picture) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_CAPTION_FILE",
+                 .file = file.string(),
+                 .where = "caption",
+                 .expected = "a picture whose name does not end in .txt",
+                 .found = "the text would take the picture's place"});
+  }
   if (command.text.size() > kMaxCaptionBytes || !is_valid_utf8(command.text)) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_CAPTION_TEXT",
