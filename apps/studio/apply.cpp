@@ -116,11 +116,14 @@ struct Fold {
   }
 
  private:
-  // Those that are compared stay.
+  // Those that are compared stay. Other programs' pictures push none of ours out.
   void forget_old_paintings() const {
-    drop_oldest(to.paintings, kKeptPaintings, [&](const Painting& one) {
-      return is_final(one.state) && one.number != to.compare_left && one.number != to.compare_right;
-    });
+    for (const bool ours : {true, false}) {
+      drop_oldest(to.paintings, kKeptPaintings, [&](const Painting& one) {
+        return one.from.empty() == ours && is_final(one.state) && one.number != to.compare_left &&
+               one.number != to.compare_right;
+      });
+    }
   }
 };
 

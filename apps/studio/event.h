@@ -78,7 +78,7 @@ using Event =
                  GalleryEvent, GalleryEntryEvent, OpenedEvent, CaptionEvent, CaptionsStoppedEvent,
                  CaptionGoneEvent, CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent>;
 
-inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay in the list
+inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay, of each origin
 inline constexpr std::size_t kKeptOpened = 8;
 inline constexpr std::size_t kKeptProblems = 32;
 inline constexpr std::size_t kKeptCaptions = 500;  // finished ones

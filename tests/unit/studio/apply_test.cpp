@@ -55,6 +55,18 @@ TEST(Apply, OldFinishedPicturesGoButNotThoseThatAreCompared) {
   EXPECT_EQ(snapshot.compare_left, 0u);
 }
 
+TEST(Apply, OtherProgramsPicturesPushNoneOfOursOut) {
+  Snapshot snapshot;
+  apply(snapshot, PaintingEvent{painting(1, PaintState::kDone)});
+  for (std::uint64_t number = 100; number < 100 + 2 * kKeptPaintings; ++number) {
+    Painting other = painting(number, PaintState::kDone);
+    other.from = "127.0.0.1:9";
+    apply(snapshot, PaintingEvent{other});
+  }
+  EXPECT_NE(snapshot.painting(1), nullptr);
+  EXPECT_EQ(snapshot.paintings.size(), kKeptPaintings + 1);
+}
+
 TEST(Apply, GalleryOfAFolderThatWasLeftChangesNothing) {
   Snapshot snapshot;
   apply(snapshot, FolderEvent{"a"});
