@@ -124,6 +124,14 @@ struct Fold {
                one.number != to.compare_right;
       });
     }
+    std::size_t bytes = 0;
+    for (auto one = to.paintings.rbegin(); one != to.paintings.rend(); ++one) {
+      bytes += received_bytes(*one);
+      const bool compared = one->number == to.compare_left || one->number == to.compare_right;
+      if (received_bytes(*one) == 0 || bytes <= kKeptReceivedBytes || compared) continue;
+      one->image = nullptr;
+      one->image_rows = 0;
+    }
   }
 };
 
@@ -132,6 +140,10 @@ struct Fold {
 bool is_final(PaintState state) {
   return state == PaintState::kDone || state == PaintState::kStopped ||
          state == PaintState::kFailed;
+}
+std::size_t received_bytes(const Painting& painting) {
+  const bool kept = !painting.from.empty() && is_final(painting.state) && painting.image != nullptr;
+  return kept ? painting.image->rgb.size() : 0;
 }
 bool is_final(CaptionState state) {
   return state == CaptionState::kDone || state == CaptionState::kFailed;

@@ -37,8 +37,14 @@ bool is_received_end(const Event& event) {
 bool EventQueue::has_room(const Event& event) const {
   if (events_.size() >= most_) return false;
   if (!is_received_end(event)) return true;
-  const auto waiting = std::count_if(events_.begin(), events_.end(), is_received_end);
-  return static_cast<std::size_t>(waiting) < std::max<std::size_t>(most_ / 4, 1);
+  std::size_t waiting = 0, bytes = received_bytes(std::get<PaintingEvent>(event).painting);
+  for (const Event& other : events_) {
+    if (!is_received_end(other)) continue;
+    ++waiting;
+    bytes += received_bytes(std::get<PaintingEvent>(other).painting);
+  }
+  const bool fits = waiting == 0 || bytes <= kKeptReceivedBytes;
+  return fits && waiting < std::max<std::size_t>(most_ / 4, 1);
 }
 
 bool EventQueue::push(Event event) {

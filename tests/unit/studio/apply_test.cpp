@@ -67,6 +67,22 @@ TEST(Apply, OtherProgramsPicturesPushNoneOfOursOut) {
   EXPECT_EQ(snapshot.paintings.size(), kKeptPaintings + 1);
 }
 
+TEST(Apply, ReceivedImagesKeepToTheirBytes) {
+  Snapshot snapshot;
+  const auto image = std::make_shared<const Image>(4096, 2048);  // 24 MiB
+  for (std::uint64_t number = 1; number <= 20; ++number) {
+    Painting one = painting(number, PaintState::kDone);
+    one.image = image;
+    if (number > 2) one.from = "127.0.0.1:9";
+    apply(snapshot, PaintingEvent{std::move(one)});
+    if (number == 3) apply(snapshot, CompareEvent{3, 0});
+  }
+  ASSERT_EQ(snapshot.paintings.size(), 20u);
+  for (const Painting& one : snapshot.paintings) {
+    EXPECT_EQ(one.image != nullptr, one.number <= 3 || one.number > 10) << one.number;
+  }
+}
+
 TEST(Apply, GalleryOfAFolderThatWasLeftChangesNothing) {
   Snapshot snapshot;
   apply(snapshot, FolderEvent{"a"});

@@ -89,6 +89,29 @@ TEST(EventQueue, ReceivedEndsLeaveRoomForProgress) {
   receiver.join();
 }
 
+TEST(EventQueue, ReceivedEndsWaitForTheirBytes) {
+  EventQueue queue(256);
+  const auto image = std::make_shared<const Image>(4096, 4096);  // 48 MiB
+  std::thread receiver([&] {
+    for (std::uint64_t number = 1; number <= 12; ++number) {
+      Painting one;
+      one.number = number;
+      one.state = PaintState::kDone;
+      one.from = "somebody";
+      one.image = image;
+      queue.push(PaintingEvent{one});
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(queue.size(), 5u) << "of 256 MiB";
+  std::size_t ended = 0;
+  while (ended < 12) {
+    ended += queue.take().size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  receiver.join();
+}
+
 TEST(EventQueue, ClosingSetsWhoeverWaitsFree) {
   EventQueue queue(1);
   EXPECT_TRUE(queue.push(ProblemEvent{}));
