@@ -20,6 +20,7 @@ namespace {
 
 constexpr double kRetrySeconds = 1;
 constexpr double kStallSeconds = 2;  // a viewer that takes nothing for so long is let go
+constexpr double kLookSeconds = 0.1;  // between two looks at whether the program ends
 constexpr double kLastSeconds = 1;   // for what is left when the program ends
 
 [[noreturn]] void refuse_address(const std::string& text, std::string found) {
@@ -253,9 +254,8 @@ bool PreviewSender::connect_now() {
   if (socket_ >= 0) {
     int error = ::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address);
     if (error != 0 && errno == EINPROGRESS) {
-      pollfd wait{socket_, POLLOUT, 0};
       socklen_t size = sizeof error;
-      if (::poll(&wait, 1, static_cast<int>(kStallSeconds * 1000)) > 0) {
+      if (wait_for(POLLOUT, monotonic_seconds() + kStallSeconds)) {
         ::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &size);
       }
     }
@@ -269,11 +269,27 @@ bool PreviewSender::connect_now() {
   return false;
 }
 
+// False: it is `until`, or the time that is left at the end is over.
+bool PreviewSender::wait_for(short event, double until) {
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (ending_) until = std::min(until, end_by_);
+    }
+    const double left = until - monotonic_seconds();
+    if (left <= 0) return false;
+    pollfd wait{socket_, event, 0};
+    if (::poll(&wait, 1, static_cast<int>(std::min(left, kLookSeconds) * 1000) + 1) <= 0) continue;
+    return (event & POLLRDHUP) == 0 || (wait.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
+  }
+}
+
+// One message, all of which must be taken in time: a viewer that takes a byte now and then keeps
+// nobody.
 bool PreviewSender::send_bytes(std::string_view bytes) {
+  const double until = monotonic_seconds() + kStallSeconds;
   while (!bytes.empty()) {
-    pollfd wait{socket_, POLLOUT | POLLRDHUP, 0};
-    if (::poll(&wait, 1, static_cast<int>(kStallSeconds * 1000)) <= 0) return false;
-    if ((wait.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) return false;  // it has gone
+    if (!wait_for(POLLOUT | POLLRDHUP, until)) return false;  // or it has gone
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno != EINTR && errno != EAGAIN) return false;
     if (sent > 0) bytes.remove_prefix(static_cast<std::size_t>(sent));

@@ -69,6 +69,7 @@ class PreviewSender {
   bool send(const Pending& what);
   bool send_image(const Pending& what);
   bool send_bytes(std::string_view bytes);
+  bool wait_for(short event, double until);
   bool connect_now();
   void disconnect();
   Pending* find(std::uint64_t picture);

@@ -503,5 +503,45 @@ TEST(PreviewTo, AViewerThatDoesNotReadCostsNoTime) {
   std::printf("longest call %.3f ms\n", longest * 1000);
 }
 
+// A viewer that takes a little every now and then keeps a program that ends no longer than one that
+// takes nothing.
+TEST(PreviewTo, AViewerThatDripsDoesNotHoldUpTheEnd) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const int small = 4096;
+  ::setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  std::atomic<bool> over = false;
+  std::thread dripping([&] {
+    const int fd = ::accept(listener, nullptr, nullptr);
+    std::vector<char> piece(100'000);
+    while (!over && ::recv(fd, piece.data(), piece.size(), MSG_DONTWAIT) != 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    ::close(fd);
+  });
+  double ended = 0;
+  {
+    PreviewSender sender(ntohs(address.sin_port), [](std::string_view) {});
+    PreviewBegin begin = a_picture();
+    begin.width = begin.height = 4096;
+    const std::uint64_t picture = sender.begin(begin);
+    sender.end(picture, PreviewState::kDone, {}, std::make_shared<const Image>(4096, 4096));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ended = monotonic_seconds();
+  }
+  ended = monotonic_seconds() - ended;
+  over = true;
+  dripping.join();
+  ::close(listener);
+  std::printf("ended after %.2f s\n", ended);
+  EXPECT_LT(ended, 5) << "one second, and what a busy machine adds";
+}
+
 }  // namespace
 }  // namespace tessera
