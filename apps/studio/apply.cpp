@@ -63,11 +63,22 @@ struct Fold {
     }
   }
   void operator()(OpenedEvent&& event) const {
+    const std::filesystem::path path = event.picture.path;
     std::erase_if(to.opened,
                   [&](const OpenedPicture& one) { return one.path == event.picture.path; });
     to.opened.push_back(std::move(event.picture));
     drop_oldest(to.opened, kKeptOpened, [](const OpenedPicture&) { return true; });
-    if (!event.recalled) return;
+    if (!event.recalled) {
+      for (std::string& warning : event.warnings) {
+        (*this)(ProblemEvent{{.kind = ErrorKind::kGeneral,
+                              .code = "E_PICTURE_RECORD",
+                              .file = path.string(),
+                              .where = "record",
+                              .expected = "settings that can be read",
+                              .found = std::move(warning)}});
+      }
+      return;
+    }
     const std::uint64_t number = to.recalled ? to.recalled->number + 1 : 1;
     to.recalled = Recalled{number, std::move(*event.recalled), std::move(event.warnings)};
   }

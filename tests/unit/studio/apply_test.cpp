@@ -114,6 +114,11 @@ TEST(Apply, OpenedPicturesAndRecallsCountUp) {
   apply(snapshot, OpenedEvent{{.path = "p15"}, settings, {}});
   ASSERT_TRUE(snapshot.recalled);
   EXPECT_EQ(snapshot.recalled->number, 2u);
+  EXPECT_TRUE(snapshot.problems.empty());
+  apply(snapshot, OpenedEvent{{.path = "p15"}, std::nullopt, {"a damaged record"}});
+  EXPECT_EQ(snapshot.recalled->number, 2u);
+  ASSERT_EQ(snapshot.problems.size(), 1u);
+  EXPECT_EQ(snapshot.problems[0].found, "a damaged record");
   EXPECT_EQ(snapshot.recalled->settings.prompt, "x");
 }
 
