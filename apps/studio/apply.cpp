@@ -83,7 +83,9 @@ struct Fold {
     to.recalled = Recalled{number, std::move(*event.recalled), std::move(event.warnings)};
   }
   void operator()(CaptionEvent&& event) const {
-    const auto same = [&](const CaptionEntry& one) { return one.path == event.entry.path; };
+    const auto same = [&](const CaptionEntry& one) {
+      return one.path.native() == event.entry.path.native();
+    };
     const auto found = std::find_if(to.captions.begin(), to.captions.end(), same);
     if (found != to.captions.end()) {
       *found = std::move(event.entry);

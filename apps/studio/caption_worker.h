@@ -27,7 +27,7 @@ struct CaptionerOptions {
 
 class CaptionWorker {
  public:
-  static constexpr std::size_t kMostQueued = 10000;
+  static constexpr std::size_t kMostQueued = 1000;  // each is looked up among all
 
   // The queue of events is borrowed and must be closed before the worker ends.
   CaptionWorker(CaptionerOptions options, EventQueue& events);

@@ -187,6 +187,20 @@ TEST(CaptionWorker, AStopFinishesTheTextAtWorkAlone) {
   events.close();
 }
 
+TEST(StudioCaptions, TheQueueIsBounded) {
+  StudioRun run(captioning());
+  CaptionCommand command;
+  for (std::size_t i = 0; i <= CaptionWorker::kMostQueued; ++i) {
+    command.pictures.push_back(run.folder / (std::to_string(i) + ".png"));
+  }
+  EXPECT_FALSE(run.studio.post(command));
+  EXPECT_TRUE(run.studio.snapshot().captions.empty()) << "all or nothing";
+  command.pictures.pop_back();
+  EXPECT_TRUE(run.studio.post(command));
+  EXPECT_EQ(run.studio.snapshot().captions.size(), CaptionWorker::kMostQueued);
+  run.studio.post(StopCaptionsCommand{});
+}
+
 TEST(StudioCaptions, PaintingAndDescribingAtOnce) {
   StudioRun run(captioning());
   save_png(run.folder / "a.png", gradient(3));
