@@ -46,7 +46,8 @@ Flow PreviewListener::on_progress(const GenerateProgress& progress) {
   const Flow flow = inner_.on_progress(progress);
   const std::int64_t interval = inner_.preview_rows();
   inner_due_ = interval > 0 && progress.rows_done >= inner_rows_ + interval;
-  const bool due = inner_due_ || budget_.allows(progress.rows_done, progress.seconds);
+  const bool due = inner_due_ || (sender_.connected() &&
+                                  budget_.allows(progress.rows_done, progress.seconds));
   preview_rows_ = due ? 1 : std::numeric_limits<std::int32_t>::max();
   preview_from_ = monotonic_seconds();
   return flow;
@@ -54,10 +55,12 @@ Flow PreviewListener::on_progress(const GenerateProgress& progress) {
 
 void PreviewListener::on_preview(const GenerateProgress& progress,
                                  const std::vector<Image>& images) {
+  const double decoding = monotonic_seconds() - preview_from_;
   if (inner_due_) {
     inner_rows_ = progress.rows_done;
     inner_.on_preview(progress, images);
   }
+  const double from = monotonic_seconds();  // what the other listener took is not the viewer's
   // Images of failed pictures are left out; which is whose is known when there are none.
   if (images.size() == shown_.size()) {
     auto image = images.begin();
@@ -65,7 +68,7 @@ void PreviewListener::on_preview(const GenerateProgress& progress,
       sender_.show(one.number, one.progress, std::make_shared<const Image>(*image++));
     }
   }
-  budget_.count(progress.rows_done, monotonic_seconds() - preview_from_);
+  budget_.count(progress.rows_done, decoding + monotonic_seconds() - from);
 }
 
 void PreviewListener::on_picture(GeneratedPicture&& picture) {

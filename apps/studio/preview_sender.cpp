@@ -259,6 +259,7 @@ bool PreviewSender::connect_now() {
         ::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &size);
       }
     }
+    connected_ = error == 0;
     if (error == 0) return true;
   }
   if (!told_) {
@@ -298,6 +299,7 @@ bool PreviewSender::send_bytes(std::string_view bytes) {
 }
 
 void PreviewSender::disconnect() {
+  connected_ = false;
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;
 }

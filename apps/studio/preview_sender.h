@@ -3,6 +3,7 @@
 // that is slow or not there costs pictures on its screen, nothing else.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -41,6 +42,8 @@ class PreviewSender {
   ~PreviewSender();
   PreviewSender(const PreviewSender&) = delete;
 
+  // Whether a viewer took something, and has not gone since. From any thread.
+  bool connected() const { return connected_; }
   // Returns the picture's number. Texts beyond the limits of the wire are cut.
   std::uint64_t begin(PreviewBegin begin);
   // `image` null: progress alone.
@@ -82,6 +85,7 @@ class PreviewSender {
   std::uint64_t last_ = 0;
   bool ending_ = false;
   double end_by_ = 0;  // seconds of the monotonic clock, once it ends
+  std::atomic<bool> connected_ = false;
   // Of the thread alone.
   int socket_ = -1;
   bool told_ = false;

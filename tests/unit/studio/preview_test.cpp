@@ -413,6 +413,9 @@ TEST(PreviewTo, NobodyThereIsOneNotice) {
     PreviewSender sender(port, [&](std::string_view) { ++notices; });
     PreviewListener listener(kept, sender, requests, pipeline.spec().model);
     EXPECT_TRUE(pipeline.run(requests, listener));
+    EXPECT_FALSE(sender.connected());
+    listener.on_progress({.pictures = 1, .rows_done = 1, .rows = 9, .seconds = 100});
+    EXPECT_GT(listener.preview_rows(), 9) << "no image is made for nobody";
   }
   EXPECT_EQ(notices, 1);
   EXPECT_EQ(kept.pictures.size(), 3u);
