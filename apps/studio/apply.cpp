@@ -68,6 +68,12 @@ struct Fold {
                   [&](const OpenedPicture& one) { return one.path == event.picture.path; });
     to.opened.push_back(std::move(event.picture));
     drop_oldest(to.opened, kKeptOpened, [](const OpenedPicture&) { return true; });
+    std::size_t bytes = 0;
+    for (const OpenedPicture& one : to.opened) bytes += one.image ? one.image->rgb.size() : 0;
+    while (bytes > kKeptOpenedBytes && to.opened.size() > 1) {
+      bytes -= to.opened.front().image ? to.opened.front().image->rgb.size() : 0;
+      to.opened.erase(to.opened.begin());
+    }
     if (!event.recalled) {
       for (std::string& warning : event.warnings) {
         (*this)(ProblemEvent{{.kind = ErrorKind::kGeneral,

@@ -83,6 +83,7 @@ inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay, o
 // it the oldest lose theirs.
 inline constexpr std::size_t kKeptReceivedBytes = std::size_t{256} << 20;
 inline constexpr std::size_t kKeptOpened = 8;
+inline constexpr std::size_t kKeptOpenedBytes = std::size_t{512} << 20;  // but always the newest
 inline constexpr std::size_t kKeptProblems = 32;
 inline constexpr std::size_t kKeptCaptions = 500;  // finished ones
 

@@ -122,6 +122,16 @@ TEST(Apply, OpenedPicturesAndRecallsCountUp) {
   EXPECT_EQ(snapshot.recalled->settings.prompt, "x");
 }
 
+TEST(Apply, OpenedPicturesKeepToTheirBytes) {
+  Snapshot snapshot;
+  const auto image = std::make_shared<const Image>(8192, 8192);  // 192 MiB
+  for (const char* path : {"1", "2", "3", "4"}) {
+    apply(snapshot, OpenedEvent{{.path = path, .image = image, .problem = {}}, std::nullopt, {}});
+  }
+  ASSERT_EQ(snapshot.opened.size(), 2u);
+  EXPECT_EQ(snapshot.opened.back().path, "4");
+}
+
 TEST(Apply, CaptionsStopAndAreSaved) {
   Snapshot snapshot;
   apply(snapshot, FolderEvent{"a"});
