@@ -63,16 +63,35 @@ struct Fold {
     }
   }
   void operator()(OpenedEvent&& event) const {
+    const std::filesystem::path path = event.picture.path;
     std::erase_if(to.opened,
                   [&](const OpenedPicture& one) { return one.path == event.picture.path; });
     to.opened.push_back(std::move(event.picture));
     drop_oldest(to.opened, kKeptOpened, [](const OpenedPicture&) { return true; });
-    if (!event.recalled) return;
+    std::size_t bytes = 0;
+    for (const OpenedPicture& one : to.opened) bytes += one.image ? one.image->rgb.size() : 0;
+    while (bytes > kKeptOpenedBytes && to.opened.size() > 1) {
+      bytes -= to.opened.front().image ? to.opened.front().image->rgb.size() : 0;
+      to.opened.erase(to.opened.begin());
+    }
+    if (!event.recalled) {
+      for (std::string& warning : event.warnings) {
+        (*this)(ProblemEvent{{.kind = ErrorKind::kGeneral,
+                              .code = "E_PICTURE_RECORD",
+                              .file = path.string(),
+                              .where = "record",
+                              .expected = "settings that can be read",
+                              .found = std::move(warning)}});
+      }
+      return;
+    }
     const std::uint64_t number = to.recalled ? to.recalled->number + 1 : 1;
     to.recalled = Recalled{number, std::move(*event.recalled), std::move(event.warnings)};
   }
   void operator()(CaptionEvent&& event) const {
-    const auto same = [&](const CaptionEntry& one) { return one.path == event.entry.path; };
+    const auto same = [&](const CaptionEntry& one) {
+      return one.path.native() == event.entry.path.native();
+    };
     const auto found = std::find_if(to.captions.begin(), to.captions.end(), same);
     if (found != to.captions.end()) {
       *found = std::move(event.entry);
@@ -85,6 +104,12 @@ struct Fold {
   void operator()(CaptionsStoppedEvent&&) const {
     std::erase_if(to.captions,
                   [](const CaptionEntry& one) { return one.state == CaptionState::kQueued; });
+  }
+  // One that was asked for anew meanwhile stays.
+  void operator()(CaptionGoneEvent&& event) const {
+    std::erase_if(to.captions, [&](const CaptionEntry& one) {
+      return one.path == event.path && one.state == CaptionState::kReading;
+    });
   }
   void operator()(CaptionSavedEvent&& event) const {
     for (CaptionEntry& one : to.captions) {
@@ -110,11 +135,22 @@ struct Fold {
   }
 
  private:
-  // Those that are compared stay.
+  // Those that are compared stay. Other programs' pictures push none of ours out.
   void forget_old_paintings() const {
-    drop_oldest(to.paintings, kKeptPaintings, [&](const Painting& one) {
-      return is_final(one.state) && one.number != to.compare_left && one.number != to.compare_right;
-    });
+    for (const bool ours : {true, false}) {
+      drop_oldest(to.paintings, kKeptPaintings, [&](const Painting& one) {
+        return one.from.empty() == ours && is_final(one.state) && one.number != to.compare_left &&
+               one.number != to.compare_right;
+      });
+    }
+    std::size_t bytes = 0;
+    for (auto one = to.paintings.rbegin(); one != to.paintings.rend(); ++one) {
+      bytes += received_bytes(*one);
+      const bool compared = one->number == to.compare_left || one->number == to.compare_right;
+      if (received_bytes(*one) == 0 || bytes <= kKeptReceivedBytes || compared) continue;
+      one->image = nullptr;
+      one->image_rows = 0;
+    }
   }
 };
 
@@ -123,6 +159,10 @@ struct Fold {
 bool is_final(PaintState state) {
   return state == PaintState::kDone || state == PaintState::kStopped ||
          state == PaintState::kFailed;
+}
+std::size_t received_bytes(const Painting& painting) {
+  const bool kept = !painting.from.empty() && is_final(painting.state) && painting.image != nullptr;
+  return kept ? painting.image->rgb.size() : 0;
 }
 bool is_final(CaptionState state) {
   return state == CaptionState::kDone || state == CaptionState::kFailed;

@@ -1,8 +1,7 @@
 #include "apps/studio/caption_worker.h"
 
-#include <new>
-
 #include "apps/captions/text_forms.h"
+#include "apps/studio/boundary.h"
 #include "apps/studio/visual_tiles.h"
 
 namespace tessera {
@@ -11,6 +10,9 @@ namespace {
 
 constexpr const char* kDefaultPrompt = "Describe the picture.";
 constexpr std::int64_t kMostTokens = 256;
+
+// Leaves the pipeline with a text at work, which an answer to it would have finished.
+struct Abandoned : std::exception {};
 
 }  // namespace
 
@@ -62,7 +64,8 @@ class CaptionWorker::Listener final : public CaptionListener {
   }
   Flow on_pass() override {
     const std::lock_guard lock(worker_.mutex_);
-    return worker_.ending_ ? Flow::kStop : Flow::kContinue;
+    if (worker_.ending_) throw Abandoned();
+    return worker_.stopping_ ? Flow::kStop : Flow::kContinue;
   }
 
  private:
@@ -74,13 +77,15 @@ CaptionWorker::CaptionWorker(CaptionerOptions options, EventQueue& events)
     : options_(std::move(options)), events_(events), thread_([this] { work(); }) {}
 
 CaptionWorker::~CaptionWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-    jobs_.clear();
-    changed_.notify_all();
-  }
+  end();
   thread_.join();
+}
+
+void CaptionWorker::end() {
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+  jobs_.clear();
+  changed_.notify_all();
 }
 
 bool CaptionWorker::queue(const CaptionCommand& command) {
@@ -100,6 +105,7 @@ bool CaptionWorker::queue(const CaptionCommand& command) {
 void CaptionWorker::stop() {
   const std::lock_guard lock(mutex_);
   jobs_.clear();
+  stopping_ = true;
 }
 
 void CaptionWorker::work() {
@@ -110,19 +116,17 @@ void CaptionWorker::work() {
       changed_.wait(lock, [&] { return ending_ || !jobs_.empty(); });
       if (ending_) return;
       setup = jobs_.front().setup;
+      stopping_ = false;
     }
     ErrorInfo why;
     try {
       run(setup);
+      drop_begun();
       continue;
-    } catch (const Error& error) {  // the boundary of pictures that are described alike
-      why = error.info();
-    } catch (const std::bad_alloc&) {
-      why = {.kind = ErrorKind::kMemory,
-             .code = "E_TEXT_MEMORY",
-             .where = "captioner",
-             .expected = "memory for the model",
-             .found = "none left"};
+    } catch (const Abandoned&) {
+      return;
+    } catch (const std::exception& error) {  // the boundary of pictures that are described alike
+      why = info_of(error, "captioner");
     }
     pipeline_.reset();
     if (why.kind == ErrorKind::kModel) events_.push(ProblemEvent{why});
@@ -153,6 +157,16 @@ void CaptionWorker::run(const Setup& setup) {
   pipeline_->run([&] { return next(setup); }, listener);
 }
 
+// What a stop left unwritten.
+void CaptionWorker::drop_begun() {
+  std::map<std::string, CaptionEntry> begun;
+  {
+    const std::lock_guard lock(mutex_);
+    begun.swap(begun_);
+  }
+  for (auto& [number, entry] : begun) events_.push(CaptionGoneEvent{std::move(entry.path)});
+}
+
 void CaptionWorker::fail_all(const Setup& setup, const ErrorInfo& error) {
   std::map<std::string, CaptionEntry> begun;
   {
@@ -173,7 +187,7 @@ void CaptionWorker::fail_all(const Setup& setup, const ErrorInfo& error) {
 // The front of the queue, if it is described in this way.
 std::optional<CaptionWorker::Job> CaptionWorker::take(const Setup& setup) {
   const std::lock_guard lock(mutex_);
-  if (ending_ || jobs_.empty() || !(jobs_.front().setup == setup)) return std::nullopt;
+  if (ending_ || stopping_ || jobs_.empty() || !(jobs_.front().setup == setup)) return std::nullopt;
   Job job = std::move(jobs_.front());
   jobs_.pop_front();
   return job;

@@ -27,17 +27,19 @@ struct CaptionerOptions {
 
 class CaptionWorker {
  public:
-  static constexpr std::size_t kMostQueued = 10000;
+  static constexpr std::size_t kMostQueued = 1000;  // each is looked up among all
 
   // The queue of events is borrowed and must be closed before the worker ends.
   CaptionWorker(CaptionerOptions options, EventQueue& events);
-  // Finishes the text at work; queued pictures are gone.
+  // Leaves the text at work after its pass; queued pictures are gone.
   ~CaptionWorker();
+  // The same without waiting.
+  void end();
   CaptionWorker(const CaptionWorker&) = delete;
 
   // All pictures or, when there is no room, none.
   bool queue(const CaptionCommand& command);
-  // The text at work is finished, pictures that nobody began with leave the queue.
+  // The text at work is finished; all other pictures are gone, also those read ahead.
   void stop();
 
  private:
@@ -56,6 +58,7 @@ class CaptionWorker {
 
   void work();
   void run(const Setup& setup);
+  void drop_begun();
   void fail_all(const Setup& setup, const ErrorInfo& error);
   std::optional<Job> take(const Setup& setup);
   std::optional<CaptionRequest> next(const Setup& setup);
@@ -66,7 +69,7 @@ class CaptionWorker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
-  bool ending_ = false;
+  bool ending_ = false, stopping_ = false;
   std::uint64_t last_number_ = 0;
   std::map<std::string, CaptionEntry> begun_;  // by number, of pictures that are read or written
   // Of the thread alone.

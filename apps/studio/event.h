@@ -50,6 +50,10 @@ struct CaptionEvent {
 };
 // Takes those out that nobody began with.
 struct CaptionsStoppedEvent {};
+// Takes one out that was read and will not be written.
+struct CaptionGoneEvent {
+  std::filesystem::path path;
+};
 struct CaptionSavedEvent {
   std::filesystem::path picture;
   std::string text;
@@ -72,15 +76,21 @@ struct ProblemEvent {
 using Event =
     std::variant<PaintingEvent, PaintingDroppedEvent, CompareEvent, ModelsEvent, FolderEvent,
                  GalleryEvent, GalleryEntryEvent, OpenedEvent, CaptionEvent, CaptionsStoppedEvent,
-                 CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent>;
+                 CaptionGoneEvent, CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent>;
 
-inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay in the list
+inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay, of each origin
+// Of the images of other programs' finished pictures, in the list and on their way to it; beyond
+// it the oldest lose theirs.
+inline constexpr std::size_t kKeptReceivedBytes = std::size_t{256} << 20;
 inline constexpr std::size_t kKeptOpened = 8;
+inline constexpr std::size_t kKeptOpenedBytes = std::size_t{512} << 20;  // but always the newest
 inline constexpr std::size_t kKeptProblems = 32;
 inline constexpr std::size_t kKeptCaptions = 500;  // finished ones
 
 bool is_final(PaintState state);
 bool is_final(CaptionState state);
+// Of another program's finished picture; 0 for any other.
+std::size_t received_bytes(const Painting& painting);
 
 // Folds one event in and counts the revision up.
 void apply(Snapshot& snapshot, Event event);

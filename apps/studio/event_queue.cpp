@@ -26,7 +26,26 @@ bool same_subject(const Event& a, const Event& b) {
   return std::holds_alternative<MemoryEvent>(a);
 }
 
+// Whether it is the last word of another program's picture.
+bool is_received_end(const Event& event) {
+  const auto* paint = std::get_if<PaintingEvent>(&event);
+  return paint != nullptr && !paint->painting.from.empty() && is_final(paint->painting.state);
+}
+
 }  // namespace
+
+bool EventQueue::has_room(const Event& event) const {
+  if (events_.size() >= most_) return false;
+  if (!is_received_end(event)) return true;
+  std::size_t waiting = 0, bytes = received_bytes(std::get<PaintingEvent>(event).painting);
+  for (const Event& other : events_) {
+    if (!is_received_end(other)) continue;
+    ++waiting;
+    bytes += received_bytes(std::get<PaintingEvent>(other).painting);
+  }
+  const bool fits = waiting == 0 || bytes <= kKeptReceivedBytes;
+  return fits && waiting < std::max<std::size_t>(most_ / 4, 1);
+}
 
 bool EventQueue::push(Event event) {
   std::unique_lock lock(mutex_);
@@ -39,7 +58,7 @@ bool EventQueue::push(Event event) {
     return true;
   }
   if (events_.size() >= most_ && passes_by(event)) return false;
-  room_.wait(lock, [&] { return closed_ || events_.size() < most_; });
+  room_.wait(lock, [&] { return closed_ || has_room(event); });
   if (closed_) return false;
   events_.push_back(std::move(event));
   return true;

@@ -1,7 +1,8 @@
 // The bounded queue between workers and the drawing thread. What is on its way (a picture that
 // grows, a text, the memory's size) takes the place of its own older event, and is left out when
 // there is no room: a slow reader costs a worker nothing. What is final waits for room and is never
-// lost before the queue is closed.
+// lost before the queue is closed. Other programs' finished pictures take a quarter of the room, so
+// that they keep nobody's progress from being told.
 #pragma once
 
 #include <condition_variable>
@@ -28,6 +29,8 @@ class EventQueue {
   std::size_t size() const;
 
  private:
+  bool has_room(const Event& event) const;
+
   std::size_t most_;
   mutable std::mutex mutex_;
   std::condition_variable room_;

@@ -5,6 +5,7 @@
 
 #include "apps/pipeline/metadata.h"
 #include "apps/pipeline/model_catalog.h"
+#include "apps/studio/boundary.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
@@ -50,12 +51,14 @@ FolderWorker::FolderWorker(fs::path folder, fs::path helper, EventQueue& events)
       thread_([this] { work(); }) {}
 
 FolderWorker::~FolderWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-    changed_.notify_all();
-  }
+  end();
   thread_.join();
+}
+
+void FolderWorker::end() {
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+  changed_.notify_all();
 }
 
 bool FolderWorker::post(Task command) {
@@ -86,21 +89,22 @@ bool FolderWorker::next_task(Task& task, bool idle) {
 void FolderWorker::work() {
   try {
     events_.push(ModelsEvent{models_that_paint()});
-  } catch (const Error& error) {
-    events_.push(ProblemEvent{error.info()});
+  } catch (const std::exception& error) {
+    events_.push(ProblemEvent{info_of(error, "models")});
     events_.push(ModelsEvent{});
   }
   bool idle = false;
   for (Task task; next_task(task, idle);) {
     try {
+      idle = false;
       std::visit([this](const auto& command) { carry_out(command); }, task);
-    } catch (const Error& error) {  // the boundary of one task
-      events_.push(ProblemEvent{error.info()});
+      if (monotonic_seconds() >= next_look_) look();
+      std::optional<GalleryEntry> read = gallery_.read_next(reader_);
+      idle = !read;
+      if (read) events_.push(GalleryEntryEvent{gallery_.folder(), std::move(*read)});
+    } catch (const std::exception& error) {  // the boundary of one task, one look, one picture
+      events_.push(ProblemEvent{info_of(error, "folder")});
     }
-    if (monotonic_seconds() >= next_look_) look();
-    std::optional<GalleryEntry> read = gallery_.read_next(reader_);
-    idle = !read;
-    if (read) events_.push(GalleryEntryEvent{gallery_.folder(), std::move(*read)});
   }
 }
 
@@ -134,6 +138,14 @@ void FolderWorker::carry_out(const OpenCommand& command) {
 
 void FolderWorker::carry_out(const SaveCaptionCommand& command) {
   const fs::path file = caption_file_of(command.picture);
+  if (file == command.picture) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_CAPTION_FILE",
+                 .file = file.string(),
+                 .where = "caption",
+                 .expected = "a picture whose name does not end in .txt",
+                 .found = "the text would take the picture's place"});
+  }
   if (command.text.size() > kMaxCaptionBytes || !is_valid_utf8(command.text)) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_CAPTION_TEXT",

@@ -21,6 +21,8 @@ class FolderWorker {
   // The queue of events is borrowed and must be closed before the worker ends.
   FolderWorker(std::filesystem::path folder, std::filesystem::path helper, EventQueue& events);
   ~FolderWorker();
+  // Ends after the task at hand; does not wait.
+  void end();
   FolderWorker(const FolderWorker&) = delete;
 
   // False when too much waits already.

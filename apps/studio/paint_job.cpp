@@ -70,6 +70,7 @@ fs::path save_painting(const fs::path& folder, const Image& image, const Picture
   for (std::int64_t count = 1;; ++count) {
     const std::string more = count == 1 ? "" : "_" + std::to_string(count);
     const fs::path path = folder / (stem + more + (partial ? "_partial" : "") + ".png");
+    if (file_exists(path)) continue;  // cheaper than a file that is written and not used
     if (publish_file(path, data, Publish::kNew)) return path;
   }
 }

@@ -41,14 +41,16 @@ PaintWorker::PaintWorker(PainterOptions options, EventQueue& events)
     : options_(std::move(options)), events_(events), thread_([this] { work(); }) {}
 
 PaintWorker::~PaintWorker() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-    jobs_.clear();
-    wish_.wish(0);
-    changed_.notify_all();
-  }
+  end();
   thread_.join();
+}
+
+void PaintWorker::end() {
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+  jobs_.clear();
+  wish_.wish(0);
+  changed_.notify_all();
 }
 
 bool PaintWorker::queue(std::vector<PaintJob> jobs) {
@@ -87,24 +89,30 @@ void PaintWorker::paint(const PaintJob& job) {
   painting.settings = job.settings;
   painting.state = PaintState::kLoading;
   tell(painting);
+  bool sound = true;  // the pipeline, for the next picture
   try {
     run_pipeline(job, painting);
   } catch (const Error& error) {
     painting.error = error.info();
+    const ErrorKind kind = error.info().kind;
+    sound = loaded_ && (kind == ErrorKind::kUsage || kind == ErrorKind::kStorage);
   } catch (const std::bad_alloc&) {
+    sound = false;
     painting.error =
         unforeseen(ErrorKind::kMemory, "E_PAINT_MEMORY", "memory for the picture", "none left");
   } catch (const std::exception& error) {
+    sound = false;
     painting.error =
         unforeseen(ErrorKind::kGeneral, "E_PAINT", "a picture", escape_for_terminal(error.what()));
   }
   if (!painting.error.code.empty()) {
     painting.state = PaintState::kFailed;
     if (painting.error.kind == ErrorKind::kModel) {
-      pipeline_.reset();
+      sound = false;
       events_.push(ProblemEvent{painting.error});
     }
   }
+  if (!sound) pipeline_.reset();
   painting.seconds_left = 0;
   tell(painting);
 }
@@ -113,6 +121,7 @@ void PaintWorker::open_for(const PaintSettings& settings) {
   PipelineOptions wanted = pipeline_options(options_, settings);
   if (pipeline_ && same_pipeline(opened_, wanted)) return;
   pipeline_.reset();  // before the new one: both together may not fit
+  loaded_ = false;
   pipeline_ = std::make_unique<GeneratePipeline>(wanted);
   opened_ = std::move(wanted);
 }
@@ -127,7 +136,8 @@ void PaintWorker::run_pipeline(const PaintJob& job, Painting& painting) {
   painting.grid_rows = config.grid_rows;
   painting.grid_columns = config.grid_cols;
   const MemoryPlan plan = pipeline_->memory_plan(requests);
-  check_memory(plan, pipeline_->model_name());
+  // Once loaded, most of the plan is there already and no longer free.
+  if (!loaded_) check_memory(plan, pipeline_->model_name());
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = options_.threads > 0 ? options_.threads : cores;
   events_.push(PainterEvent{pipeline_->backend().name() + ", " + std::to_string(threads) +
@@ -135,6 +145,7 @@ void PaintWorker::run_pipeline(const PaintJob& job, Painting& painting) {
                             pipeline_->model_name(), std::string(dtype_name(pipeline_->storage())),
                             plan.total()});
   pipeline_->load();
+  loaded_ = true;
   painting.state = PaintState::kPainting;
   tell(painting);
   PaintWatch watch(painting, wish_, *pipeline_, [this](const Painting& now) { tell(now); });

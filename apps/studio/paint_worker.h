@@ -32,6 +32,8 @@ class PaintWorker {
   PaintWorker(PainterOptions options, EventQueue& events);
   // Ends the running picture after its pass, as if nobody had wished for it; queued ones are gone.
   ~PaintWorker();
+  // The same without waiting.
+  void end();
   PaintWorker(const PaintWorker&) = delete;
 
   // All of them or, when there is no room, none.
@@ -59,6 +61,7 @@ class PaintWorker {
   // Of the thread alone.
   std::unique_ptr<GeneratePipeline> pipeline_;
   PipelineOptions opened_;  // what it was opened with
+  bool loaded_ = false;     // its weights are whole
   std::thread thread_;
 };
 

@@ -27,12 +27,19 @@ std::shared_ptr<const Image> image_of(const std::vector<std::uint8_t>& rgb,
   image.width = begin.width;
   image.height = static_cast<std::int64_t>(size / row_bytes);
   image.rgb = rgb;
+  if (size == rgb.size()) return std::make_shared<const Image>(std::move(image));
   std::uint64_t sum[3] = {};
-  for (std::size_t i = 0; i < rgb.size(); ++i) sum[i % 3] += rgb[i];
-  image.rgb.resize(size);
-  for (std::size_t i = rgb.size(); i < size; ++i) {
-    image.rgb[i] = static_cast<std::uint8_t>(sum[i % 3] / (rgb.size() / 3));
+  for (std::size_t i = 0; i < rgb.size(); i += 3) {
+    for (std::size_t c = 0; c < 3; ++c) sum[c] += rgb[i + c];
   }
+  std::vector<std::uint8_t> row(row_bytes);
+  for (std::size_t i = 0; i < row_bytes; i += 3) {
+    for (std::size_t c = 0; c < 3; ++c) {
+      row[i + c] = static_cast<std::uint8_t>(sum[c] / (rgb.size() / 3));
+    }
+  }
+  image.rgb.reserve(size);
+  while (image.rgb.size() < size) image.rgb.insert(image.rgb.end(), row.begin(), row.end());
   return std::make_shared<const Image>(std::move(image));
 }
 

@@ -6,6 +6,12 @@
 
 namespace tessera {
 
+PreviewListener::~PreviewListener() {
+  for (const auto& [index, one] : shown_) {
+    sender_.end(one.number, PreviewState::kFailed, one.progress, nullptr);
+  }
+}
+
 void PreviewListener::begin(std::size_t index) {
   const PictureFacts& facts = requests_[index].facts;
   PreviewBegin begin;
@@ -35,7 +41,10 @@ void PreviewListener::on_trace(const GenerateProgress& progress,
     Shown& one = shown_.at(trace.index);
     one.progress = {trace.rows_done, trace.passes, trace.tokens, progress.seconds};
     // Pictures of a batch share its time.
-    auto image = one.rough.draw(trace, progress.seconds / static_cast<double>(traces.size()));
+    std::shared_ptr<const Image> image;
+    if (sender_.connected()) {
+      image = one.rough.draw(trace, progress.seconds / static_cast<double>(traces.size()));
+    }
     drawn_roughly_ = drawn_roughly_ || image != nullptr;
     sender_.show(one.number, one.progress, std::move(image));
   }
@@ -46,8 +55,8 @@ Flow PreviewListener::on_progress(const GenerateProgress& progress) {
   const Flow flow = inner_.on_progress(progress);
   const std::int64_t interval = inner_.preview_rows();
   inner_due_ = interval > 0 && progress.rows_done >= inner_rows_ + interval;
-  const bool due =
-      inner_due_ || (!drawn_roughly_ && budget_.allows(progress.rows_done, progress.seconds));
+  const bool due = inner_due_ || (!drawn_roughly_ && sender_.connected() &&
+                                  budget_.allows(progress.rows_done, progress.seconds));
   preview_rows_ = due ? 1 : std::numeric_limits<std::int32_t>::max();
   preview_from_ = monotonic_seconds();
   return flow;
@@ -55,10 +64,12 @@ Flow PreviewListener::on_progress(const GenerateProgress& progress) {
 
 void PreviewListener::on_preview(const GenerateProgress& progress,
                                  const std::vector<Image>& images) {
+  const double decoding = monotonic_seconds() - preview_from_;
   if (inner_due_) {
     inner_rows_ = progress.rows_done;
     inner_.on_preview(progress, images);
   }
+  const double from = monotonic_seconds();  // what the other listener took is not the viewer's
   // Images of failed pictures are left out; which is whose is known when there are none.
   if (!drawn_roughly_ && images.size() == shown_.size()) {
     auto image = images.begin();
@@ -66,7 +77,7 @@ void PreviewListener::on_preview(const GenerateProgress& progress,
       sender_.show(one.number, one.progress, std::make_shared<const Image>(*image++));
     }
   }
-  budget_.count(progress.rows_done, monotonic_seconds() - preview_from_);
+  budget_.count(progress.rows_done, decoding + monotonic_seconds() - from);
 }
 
 void PreviewListener::on_picture(GeneratedPicture&& picture) {

@@ -23,6 +23,9 @@ class PreviewListener final : public GenerateListener {
         requests_(requests),
         patches_(pipeline.code_patches()),
         grid_(pipeline.spec().model) {}
+  // Pictures that an error left on their way have failed.
+  ~PreviewListener() override;
+  PreviewListener(const PreviewListener&) = delete;
 
   bool wants_trace() const override { return true; }
   void on_trace(const GenerateProgress& progress, std::span<const PictureTrace> traces) override;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr double kRetrySeconds = 1;
 constexpr double kStallSeconds = 2;  // a viewer that takes nothing for so long is let go
+constexpr double kLookSeconds = 0.1;  // between two looks at whether the program ends
 constexpr double kLastSeconds = 1;   // for what is left when the program ends
 
 [[noreturn]] void refuse_address(const std::string& text, std::string found) {
@@ -88,6 +89,43 @@ PreviewSender::Pending* PreviewSender::find(std::uint64_t picture) {
   return nullptr;
 }
 
+// A viewer lets go of a sender that never ends what it began: such pictures keep their end, without
+// the image. False: there is no room, all are at work before its eyes.
+bool PreviewSender::make_room() {
+  const auto count = std::count_if(pending_.begin(), pending_.end(),
+                                   [](const Pending& one) { return !one.let_go; });
+  if (count < static_cast<std::ptrdiff_t>(kMostPictures)) return true;
+  const auto oldest = [&](auto is) { return std::find_if(pending_.begin(), pending_.end(), is); };
+  auto unknown = oldest([](const Pending& one) { return !one.begun && one.state.has_value(); });
+  if (unknown == pending_.end()) unknown = oldest([](const Pending& one) { return !one.begun; });
+  if (unknown != pending_.end()) {
+    pending_.erase(unknown);
+    return true;
+  }
+  const auto over =
+      oldest([](const Pending& one) { return one.state.has_value() && !one.let_go; });
+  if (over == pending_.end()) return false;
+  over->image = nullptr;
+  over->let_go = true;
+  return true;
+}
+
+// Whether a viewer takes it now: what it knows of already, and as many others as it holds open.
+bool PreviewSender::may_send(const Pending& one) const {
+  if (!one.changed || one.begun) return one.changed;
+  const auto pixels_of = [](const Pending& of) {
+    return std::uint64_t{of.begin.width} * of.begin.height;
+  };
+  std::size_t open = 1;
+  std::uint64_t pixels = pixels_of(one);
+  for (const Pending& other : pending_) {
+    if (!other.begun) continue;
+    ++open;
+    pixels += pixels_of(other);
+  }
+  return open <= kMostPictures && pixels <= kPreviewPixels;
+}
+
 std::uint64_t PreviewSender::begin(PreviewBegin begin) {
   const std::lock_guard lock(mutex_);
   begin.picture = ++last_;
@@ -96,12 +134,7 @@ std::uint64_t PreviewSender::begin(PreviewBegin begin) {
   if (!fits) return last_;  // more than a viewer takes
   begin.model = cut(begin.model, kPreviewNameBytes);
   begin.prompt = cut(begin.prompt, kPreviewTextBytes);
-  // The oldest one that is over first, else the oldest.
-  if (pending_.size() >= kMostPictures) {
-    const auto over = std::find_if(pending_.begin(), pending_.end(),
-                                   [](const Pending& one) { return one.state.has_value(); });
-    pending_.erase(over == pending_.end() ? pending_.begin() : over);
-  }
+  if (!make_room()) return last_;
   Pending& one = pending_.emplace_back();
   one.begin = std::move(begin);
   one.changed = true;
@@ -139,11 +172,12 @@ bool PreviewSender::take(Pending& out) {
   while (true) {
     const double now = monotonic_seconds();
     const auto next = std::find_if(pending_.begin(), pending_.end(),
-                                   [](const Pending& one) { return one.changed; });
+                                   [&](const Pending& one) { return may_send(one); });
     const bool may_try = socket_ >= 0 || now >= next_try_;
     if (ending_ && (next == pending_.end() || now >= end_by_ || !may_try)) return false;
     if (next != pending_.end() && may_try) {
       out = *next;
+      next->begun = true;
       next->changed = false;
       next->image = nullptr;
       return true;
@@ -155,24 +189,28 @@ bool PreviewSender::take(Pending& out) {
 
 void PreviewSender::work() {
   for (Pending what; take(what);) {
-    const bool sent = (socket_ >= 0 || connect_now()) && send(what);
+    bool sent = false;
+    try {
+      sent = (socket_ >= 0 || connect_now()) && send(what);
+    } catch (const std::exception&) {  // no memory for a frame: as a viewer that has gone
+    }
     const std::lock_guard lock(mutex_);
-    Pending* one = find(what.begin.picture);
-    if (!sent) {
-      disconnect();
-      next_try_ = monotonic_seconds() + kRetrySeconds;
-      // Pictures begin anew over the next connection, with what is known of them by then.
-      for (Pending& other : pending_) other.begun = false;
-      if (one == nullptr) continue;
-      if (!one->image) one->image = what.image;
-      one->changed = true;
-    } else if (one != nullptr) {
-      one->begun = true;
+    if (sent) {
       if (what.state) {
         std::erase_if(pending_, [&](const Pending& other) {
           return other.begin.picture == what.begin.picture;
         });
       }
+      continue;
+    }
+    disconnect();
+    next_try_ = monotonic_seconds() + kRetrySeconds;
+    // Pictures begin anew over the next connection, with what is known of them by then.
+    std::erase_if(pending_, [](const Pending& other) { return other.let_go; });
+    for (Pending& other : pending_) other.begun = false;
+    if (Pending* one = find(what.begin.picture)) {
+      if (!one->image) one->image = what.image;
+      one->changed = true;
     }
   }
 }
@@ -216,12 +254,12 @@ bool PreviewSender::connect_now() {
   if (socket_ >= 0) {
     int error = ::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address);
     if (error != 0 && errno == EINPROGRESS) {
-      pollfd wait{socket_, POLLOUT, 0};
       socklen_t size = sizeof error;
-      if (::poll(&wait, 1, static_cast<int>(kStallSeconds * 1000)) > 0) {
+      if (wait_for(POLLOUT, monotonic_seconds() + kStallSeconds)) {
         ::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &size);
       }
     }
+    connected_ = error == 0;
     if (error == 0) return true;
   }
   if (!told_) {
@@ -232,11 +270,27 @@ bool PreviewSender::connect_now() {
   return false;
 }
 
+// False: it is `until`, or the time that is left at the end is over.
+bool PreviewSender::wait_for(short event, double until) {
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (ending_) until = std::min(until, end_by_);
+    }
+    const double left = until - monotonic_seconds();
+    if (left <= 0) return false;
+    pollfd wait{socket_, event, 0};
+    if (::poll(&wait, 1, static_cast<int>(std::min(left, kLookSeconds) * 1000) + 1) <= 0) continue;
+    return (event & POLLRDHUP) == 0 || (wait.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
+  }
+}
+
+// One message, all of which must be taken in time: a viewer that takes a byte now and then keeps
+// nobody.
 bool PreviewSender::send_bytes(std::string_view bytes) {
+  const double until = monotonic_seconds() + kStallSeconds;
   while (!bytes.empty()) {
-    pollfd wait{socket_, POLLOUT | POLLRDHUP, 0};
-    if (::poll(&wait, 1, static_cast<int>(kStallSeconds * 1000)) <= 0) return false;
-    if ((wait.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) return false;  // it has gone
+    if (!wait_for(POLLOUT | POLLRDHUP, until)) return false;  // or it has gone
     const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno != EINTR && errno != EAGAIN) return false;
     if (sent > 0) bytes.remove_prefix(static_cast<std::size_t>(sent));
@@ -245,6 +299,7 @@ bool PreviewSender::send_bytes(std::string_view bytes) {
 }
 
 void PreviewSender::disconnect() {
+  connected_ = false;
   if (socket_ >= 0) ::close(socket_);
   socket_ = -1;
 }

@@ -3,6 +3,7 @@
 // that is slow or not there costs pictures on its screen, nothing else.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -30,7 +31,9 @@ struct PreviewProgress {
 
 class PreviewSender {
  public:
-  static constexpr std::size_t kMostPictures = 16;  // that wait to be sent; older ones are left out
+  // That wait or are open at the viewer. Then older ones that it does not know of are left out,
+  // and where it knows of all, the new one.
+  static constexpr std::size_t kMostPictures = 16;
 
   // Connects when there is something to show. `notice` is called once, from the sender's thread,
   // when there is nobody.
@@ -39,6 +42,8 @@ class PreviewSender {
   ~PreviewSender();
   PreviewSender(const PreviewSender&) = delete;
 
+  // Whether a viewer took something, and has not gone since. From any thread.
+  bool connected() const { return connected_; }
   // Returns the picture's number. Texts beyond the limits of the wire are cut.
   std::uint64_t begin(PreviewBegin begin);
   // `image` null: progress alone.
@@ -52,18 +57,22 @@ class PreviewSender {
   // What has not been sent of one picture.
   struct Pending {
     PreviewBegin begin;
-    bool begun = false;  // over this connection
+    bool begun = false;  // over this connection: the viewer holds it open
     bool changed = false;
+    bool let_go = false;  // only its end is still to be told
     PreviewProgress progress;
     std::shared_ptr<const Image> image;
     std::optional<PreviewState> state;
   };
 
   void work();
+  bool make_room();
+  bool may_send(const Pending& one) const;
   bool take(Pending& out);
   bool send(const Pending& what);
   bool send_image(const Pending& what);
   bool send_bytes(std::string_view bytes);
+  bool wait_for(short event, double until);
   bool connect_now();
   void disconnect();
   Pending* find(std::uint64_t picture);
@@ -76,6 +85,7 @@ class PreviewSender {
   std::uint64_t last_ = 0;
   bool ending_ = false;
   double end_by_ = 0;  // seconds of the monotonic clock, once it ends
+  std::atomic<bool> connected_ = false;
   // Of the thread alone.
   int socket_ = -1;
   bool told_ = false;

@@ -16,6 +16,8 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMostEvents = 256;
+// What a flag and a file can say.
+constexpr auto kMaxSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 PainterOptions painter_options(const StudioOptions& options) {
   return {options.model, options.device, options.threads, options.storage};
@@ -39,7 +41,13 @@ struct Studio::State {
         captioner(captioner_options(given), events) {
     apply(snapshot, FolderEvent{given.folder});
   }
-  ~State() { events.close(); }  // before the workers end: none of them may wait for room
+  // The queue first: none may wait for room. Then all are told before one is waited for.
+  ~State() {
+    events.close();
+    captioner.end();
+    painter.end();
+    files.end();
+  }
 
   bool take(const PaintCommand& command);
   bool take(const CompareCommand& command);
@@ -70,6 +78,7 @@ bool Studio::State::queue(const std::vector<PaintSettings>& pictures) {
   std::vector<PaintJob> jobs;
   for (const PaintSettings& settings : pictures) {
     jobs.push_back({last_number + jobs.size() + 1, settings, snapshot.folder});
+    jobs.back().settings.seed &= kMaxSeed;
   }
   if (!painter.queue(jobs)) return false;
   last_number += jobs.size();
@@ -83,7 +92,6 @@ bool Studio::State::queue(const std::vector<PaintSettings>& pictures) {
 }
 
 bool Studio::State::take(const PaintCommand& command) {
-  constexpr auto kMaxSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (command.count < 1 || command.count > static_cast<std::int64_t>(PaintWorker::kMostQueued)) {
     return false;
   }
@@ -91,7 +99,6 @@ bool Studio::State::take(const PaintCommand& command) {
   for (std::size_t i = 0; i < pictures.size(); ++i) {
     if (command.seed_mode == SeedMode::kRandom) pictures[i].seed = random_seed();
     if (command.seed_mode == SeedMode::kPlusOne) pictures[i].seed += i;
-    pictures[i].seed &= kMaxSeed;  // what a flag and a file can say
   }
   return queue(pictures);
 }
@@ -110,7 +117,7 @@ bool Studio::State::take(const CompareExistingCommand& command) {
 // The picture that the user saw running, so that a late wish ends no other one.
 bool Studio::State::take(const StopCommand&) {
   const Painting* running = snapshot.running();
-  painter.stop(running != nullptr && running->from.empty() ? running->number : 0);
+  if (running != nullptr) painter.stop(running->number);
   return true;
 }
 

@@ -83,6 +83,9 @@ void spot_tooltip(const Ui& ui, const StagePicture& picture, const Placement& sh
 void nothing_to_draw(const StagePicture& picture) {
   if (picture.painting != nullptr && picture.painting->state == PaintState::kFailed) {
     empty_state("This picture failed", format_error(picture.painting->error));
+  } else if (picture.painting != nullptr && (picture.painting->state == PaintState::kDone ||
+                                             picture.painting->state == PaintState::kStopped)) {
+    empty_state("No image is kept", "Newer pictures took its room, or it ended before a row.");
   } else if (picture.painting != nullptr) {
     empty_state(picture.painting->state == PaintState::kLoading ? "Loading the model"
                                                                 : "Waiting for the first row",

@@ -10,10 +10,10 @@
 
 namespace {
 std::atomic<std::size_t> limit{SIZE_MAX};
-std::atomic<std::int64_t> refusals{0};
+std::atomic<std::int64_t> refusals{0}, spared{0};
 
 bool refuse(std::size_t bytes) {
-  if (bytes < limit.load()) return false;
+  if (bytes < limit.load() || spared.fetch_sub(1) > 0) return false;
   ++refusals;
   errno = ENOMEM;
   return true;
@@ -34,8 +34,9 @@ void* mmap(void* address, std::size_t bytes, int protection, int flags, int file
 
 namespace tessera {
 
-ScarceMemory::ScarceMemory(std::size_t bytes) {
+ScarceMemory::ScarceMemory(std::size_t bytes, std::int64_t spare) {
   refusals = 0;
+  spared = spare;
   limit = bytes;
 }
 ScarceMemory::~ScarceMemory() { limit = SIZE_MAX; }

@@ -9,8 +9,8 @@ namespace tessera {
 
 class ScarceMemory {
  public:
-  // Blocks of at least so many bytes are refused.
-  explicit ScarceMemory(std::size_t bytes);
+  // Blocks of at least so many bytes are refused, but for the first `spare` ones.
+  explicit ScarceMemory(std::size_t bytes, std::int64_t spare = 0);
   ~ScarceMemory();
   ScarceMemory(const ScarceMemory&) = delete;
   ScarceMemory& operator=(const ScarceMemory&) = delete;

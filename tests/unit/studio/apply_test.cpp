@@ -55,6 +55,34 @@ TEST(Apply, OldFinishedPicturesGoButNotThoseThatAreCompared) {
   EXPECT_EQ(snapshot.compare_left, 0u);
 }
 
+TEST(Apply, OtherProgramsPicturesPushNoneOfOursOut) {
+  Snapshot snapshot;
+  apply(snapshot, PaintingEvent{painting(1, PaintState::kDone)});
+  for (std::uint64_t number = 100; number < 100 + 2 * kKeptPaintings; ++number) {
+    Painting other = painting(number, PaintState::kDone);
+    other.from = "127.0.0.1:9";
+    apply(snapshot, PaintingEvent{other});
+  }
+  EXPECT_NE(snapshot.painting(1), nullptr);
+  EXPECT_EQ(snapshot.paintings.size(), kKeptPaintings + 1);
+}
+
+TEST(Apply, ReceivedImagesKeepToTheirBytes) {
+  Snapshot snapshot;
+  const auto image = std::make_shared<const Image>(4096, 2048);  // 24 MiB
+  for (std::uint64_t number = 1; number <= 20; ++number) {
+    Painting one = painting(number, PaintState::kDone);
+    one.image = image;
+    if (number > 2) one.from = "127.0.0.1:9";
+    apply(snapshot, PaintingEvent{std::move(one)});
+    if (number == 3) apply(snapshot, CompareEvent{3, 0});
+  }
+  ASSERT_EQ(snapshot.paintings.size(), 20u);
+  for (const Painting& one : snapshot.paintings) {
+    EXPECT_EQ(one.image != nullptr, one.number <= 3 || one.number > 10) << one.number;
+  }
+}
+
 TEST(Apply, GalleryOfAFolderThatWasLeftChangesNothing) {
   Snapshot snapshot;
   apply(snapshot, FolderEvent{"a"});
@@ -86,7 +114,22 @@ TEST(Apply, OpenedPicturesAndRecallsCountUp) {
   apply(snapshot, OpenedEvent{{.path = "p15"}, settings, {}});
   ASSERT_TRUE(snapshot.recalled);
   EXPECT_EQ(snapshot.recalled->number, 2u);
+  EXPECT_TRUE(snapshot.problems.empty());
+  apply(snapshot, OpenedEvent{{.path = "p15"}, std::nullopt, {"a damaged record"}});
+  EXPECT_EQ(snapshot.recalled->number, 2u);
+  ASSERT_EQ(snapshot.problems.size(), 1u);
+  EXPECT_EQ(snapshot.problems[0].found, "a damaged record");
   EXPECT_EQ(snapshot.recalled->settings.prompt, "x");
+}
+
+TEST(Apply, OpenedPicturesKeepToTheirBytes) {
+  Snapshot snapshot;
+  const auto image = std::make_shared<const Image>(8192, 8192);  // 192 MiB
+  for (const char* path : {"1", "2", "3", "4"}) {
+    apply(snapshot, OpenedEvent{{.path = path, .image = image, .problem = {}}, std::nullopt, {}});
+  }
+  ASSERT_EQ(snapshot.opened.size(), 2u);
+  EXPECT_EQ(snapshot.opened.back().path, "4");
 }
 
 TEST(Apply, CaptionsStopAndAreSaved) {
@@ -97,6 +140,10 @@ TEST(Apply, CaptionsStopAndAreSaved) {
   apply(snapshot, CaptionEvent{{.path = "2"}});
   apply(snapshot, CaptionsStoppedEvent{});
   ASSERT_EQ(snapshot.captions.size(), 1u);
+  apply(snapshot, CaptionEvent{{.path = "3", .state = CaptionState::kReading}});
+  apply(snapshot, CaptionGoneEvent{"3"});
+  apply(snapshot, CaptionGoneEvent{"1"});
+  ASSERT_EQ(snapshot.captions.size(), 1u) << "one that is written stays";
   apply(snapshot, CaptionSavedEvent{"1", "a text"});
   EXPECT_TRUE(snapshot.captions[0].saved);
   EXPECT_EQ(snapshot.captions[0].text, "a text");

@@ -2,6 +2,7 @@
 // were kept, bad files and bad settings that fail alone.
 #include <algorithm>
 
+#include "apps/studio/caption_worker.h"
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 
@@ -125,6 +126,79 @@ TEST(StudioCaptions, StoppingTakesOutWhatNobodyBeganWith) {
   EXPECT_LT(run.studio.snapshot().captions.size(), 40u);
   run.studio.post(CaptionCommand{.pictures = {pictures[39]}});
   EXPECT_EQ(described(run, pictures[39]).state, CaptionState::kDone) << "and goes on afterwards";
+}
+
+// Whether a text at work was left when its worker ended right after the first words.
+bool left_behind(const std::filesystem::path& picture) {
+  EventQueue events(64);
+  {
+    CaptionWorker worker({.model = "test:tiny", .threads = 1, .storage = {}, .helper = {}}, events);
+    worker.queue(CaptionCommand{.pictures = {picture}});
+    for (int i = 0; i < 60000; ++i) {
+      for (const Event& event : events.take()) {
+        const auto* text = std::get_if<CaptionEvent>(&event);
+        if (text != nullptr && text->entry.state == CaptionState::kWriting) i = 60000;
+      }
+      std::this_thread::yield();
+    }
+    worker.end();
+  }
+  const std::vector<Event> last = events.take();
+  return std::none_of(last.begin(), last.end(), [](const Event& event) {
+    const auto* text = std::get_if<CaptionEvent>(&event);
+    return text != nullptr && is_final(text->entry.state);
+  });
+}
+
+TEST(CaptionWorker, AnEndLeavesTheTextAtWork) {
+  TempFolder folder;
+  save_png(folder / "a.png", gradient(3));
+  int left = 0;  // the tiny model is quick: the end may come too late
+  for (int i = 0; i < 20 && left == 0; ++i) left += left_behind(folder / "a.png") ? 1 : 0;
+  EXPECT_EQ(left, 1);
+}
+
+// A queue without room holds the first text's end, while the next pictures are read ahead.
+TEST(CaptionWorker, AStopFinishesTheTextAtWorkAlone) {
+  TempFolder folder;
+  std::vector<std::filesystem::path> pictures;
+  for (int i = 0; i < 8; ++i) {
+    pictures.push_back(folder / (std::to_string(i) + ".png"));
+    save_png(pictures.back(), gradient(i));
+  }
+  EventQueue events(1);
+  ASSERT_TRUE(events.push(ProblemEvent{}));
+  CaptionWorker worker({.model = "test:tiny", .threads = 1, .storage = {}, .helper = {}}, events);
+  ASSERT_TRUE(worker.queue(CaptionCommand{.pictures = pictures}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  worker.stop();
+  ASSERT_TRUE(worker.queue(CaptionCommand{.pictures = {pictures.back()}}));
+  std::vector<std::filesystem::path> done;
+  for (int i = 0; i < 30000 && (done.empty() || done.back() != pictures.back()); ++i) {
+    for (const Event& event : events.take()) {
+      const auto* text = std::get_if<CaptionEvent>(&event);
+      if (text != nullptr && is_final(text->entry.state)) done.push_back(text->entry.path);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_FALSE(done.empty());
+  EXPECT_EQ(done.back(), pictures.back()) << "and goes on afterwards";
+  EXPECT_LE(done.size(), 2u);
+  events.close();
+}
+
+TEST(StudioCaptions, TheQueueIsBounded) {
+  StudioRun run(captioning());
+  CaptionCommand command;
+  for (std::size_t i = 0; i <= CaptionWorker::kMostQueued; ++i) {
+    command.pictures.push_back(run.folder / (std::to_string(i) + ".png"));
+  }
+  EXPECT_FALSE(run.studio.post(command));
+  EXPECT_TRUE(run.studio.snapshot().captions.empty()) << "all or nothing";
+  command.pictures.pop_back();
+  EXPECT_TRUE(run.studio.post(command));
+  EXPECT_EQ(run.studio.snapshot().captions.size(), CaptionWorker::kMostQueued);
+  run.studio.post(StopCaptionsCommand{});
 }
 
 TEST(StudioCaptions, PaintingAndDescribingAtOnce) {

@@ -68,6 +68,50 @@ TEST(EventQueue, FinalEventsWaitForASlowReader) {
   for (std::size_t i = 0; i < done.size(); ++i) EXPECT_EQ(done[i], i + 1);
 }
 
+// Other programs' pictures end one after the other: our own progress finds room all the time.
+TEST(EventQueue, ReceivedEndsLeaveRoomForProgress) {
+  EventQueue queue(8);
+  std::thread receiver([&] {
+    for (std::uint64_t number = 1; number <= 20; ++number) {
+      Event event = painting(number, PaintState::kDone);
+      std::get<PaintingEvent>(event).painting.from = "somebody";
+      EXPECT_TRUE(queue.push(std::move(event)));
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_LE(queue.size(), 2u);
+  EXPECT_TRUE(queue.push(painting(1000, PaintState::kPainting)));
+  std::size_t ended = 0;
+  while (ended < 20) {
+    for (const Event& event : queue.take()) ended += is_final(of(event).state) ? 1 : 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  receiver.join();
+}
+
+TEST(EventQueue, ReceivedEndsWaitForTheirBytes) {
+  EventQueue queue(256);
+  const auto image = std::make_shared<const Image>(4096, 4096);  // 48 MiB
+  std::thread receiver([&] {
+    for (std::uint64_t number = 1; number <= 12; ++number) {
+      Painting one;
+      one.number = number;
+      one.state = PaintState::kDone;
+      one.from = "somebody";
+      one.image = image;
+      queue.push(PaintingEvent{one});
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(queue.size(), 5u) << "of 256 MiB";
+  std::size_t ended = 0;
+  while (ended < 12) {
+    ended += queue.take().size();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  receiver.join();
+}
+
 TEST(EventQueue, ClosingSetsWhoeverWaitsFree) {
   EventQueue queue(1);
   EXPECT_TRUE(queue.push(ProblemEvent{}));

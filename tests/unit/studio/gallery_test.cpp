@@ -125,6 +125,15 @@ TEST(Gallery, ThumbnailsTextsAndFilesThatChangeInPlace) {
   EXPECT_EQ(thumbnail_of(coloured(4000, 1, 0)).height, 1);
 }
 
+TEST(StudioGallery, ATextNeverTakesItsPicturesPlace) {
+  StudioRun run;
+  put_file(run.folder / "x.txt", "a picture");
+  run.studio.post(SaveCaptionCommand{run.folder / "x.txt", "a text"});
+  run.until([](const Snapshot& now) { return !now.problems.empty(); });
+  EXPECT_EQ(run.studio.snapshot().problems[0].code, "E_CAPTION_FILE");
+  EXPECT_EQ(get_file(run.folder / "x.txt"), "a picture");
+}
+
 // Hundreds of hostile files beside two good ones: each its own problem, and the good ones are read.
 TEST(StudioGallery, AMuseumOfBadFilesIsAsManyProblems) {
   TempFolder museum;

@@ -1,12 +1,16 @@
 // Painting without a window, on the seeded tiny model: order, seeds, stops counted in passes, files
 // that hold what is shown, failures that stay their own.
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 
 #include "apps/pipeline/metadata.h"
 #include "apps/studio/paint_job.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
+#include "tests/unit/captioning/scarce_memory.h"
 #include "tests/unit/studio/studio_run.h"
 #include "vision/image/png.h"
 
@@ -60,6 +64,20 @@ TEST(StudioPaint, FilesAreNeverReplaced) {
   EXPECT_EQ(run.finished(2).file.filename(), "x_1_2.png");
   EXPECT_EQ(run.finished(3).file.filename(), "x_1_3.png");
   EXPECT_EQ(get_file(run.finished(1).file), get_file(run.finished(3).file)) << "same seed";
+}
+
+// A look at each, no file written beside it.
+TEST(StudioPaint, TakenNamesCostLittle) {
+  TempFolder folder;
+  PictureFacts facts;
+  facts.prompt = "x";
+  for (int i = 1; i <= 100; ++i) {
+    put_file(folder / (i == 1 ? "x_0.png" : "x_0_" + std::to_string(i) + ".png"), "mine");
+  }
+  const std::uint64_t before = io_call_count();
+  EXPECT_EQ(save_painting(folder.path(), Image(2, 2), facts, false).filename(), "x_0_101.png");
+  EXPECT_LT(io_call_count() - before, 150u);
+  EXPECT_EQ(get_file(folder / "x_0_100.png"), "mine");
 }
 
 // What the pipeline alone gives, byte for byte, whatever was painted before.
@@ -160,6 +178,25 @@ TEST(StudioPaint, AStoppedPictureIsKeptAndSaved) {
   }
 }
 
+TEST(StudioPaint, AStopEndsNoPictureThatNobodySawRunning) {
+  StudioRun run;
+  for (std::uint64_t number = 1; number <= 10; ++number) {
+    run.studio.post(PaintCommand{tiny_settings("unseen", number)});
+    std::this_thread::sleep_for(std::chrono::milliseconds(number));
+    run.studio.post(StopCommand{});
+    EXPECT_EQ(run.finished(number).state, PaintState::kDone);
+  }
+}
+
+TEST(StudioPaint, SeedsAreWhatAFileCanSay) {
+  StudioRun run;
+  const PaintSettings large = tiny_settings("seed", (std::uint64_t{1} << 63) + 5);
+  run.studio.post(CompareCommand{large, large});
+  run.studio.post(PaintCommand{large});
+  for (const Painting& one : run.studio.snapshot().paintings) EXPECT_EQ(one.settings.seed, 5u);
+  EXPECT_EQ(run.finished(2).file.filename(), "seed_5_2.png");
+}
+
 TEST(StudioPaint, BadRequestsFailAlone) {
   StudioRun run;
   PaintSettings bad = tiny_settings("x", 1);
@@ -178,6 +215,54 @@ TEST(StudioPaint, BadRequestsFailAlone) {
   EXPECT_EQ(run.finished(4).state, PaintState::kDone);
   ASSERT_EQ(run.studio.snapshot().problems.size(), 1u) << "the model alone is a problem of all";
   EXPECT_EQ(run.studio.snapshot().problems[0].code, "E_MODEL_MISSING");
+}
+
+// Wherever memory ends, the same picture is painted once there is some again.
+TEST(StudioPaint, AModelThatWasHalfLoadedIsLoadedAnew) {
+  StudioRun run;
+  const PaintSettings settings = tiny_settings("scarce", 3);
+  PaintSettings other = settings;  // so that the model has to be loaded again
+  other.storage = DType::kBF16;
+  std::uint64_t number = 0;
+  std::int64_t failures = 0;
+  for (std::int64_t spare = 0;; spare += 1 + spare / 16) {
+    run.studio.post(PaintCommand{other});
+    ASSERT_EQ(run.finished(++number).state, PaintState::kDone) << spare;
+    {
+      const ScarceMemory scarce(std::size_t{1} << 15, spare);
+      run.studio.post(PaintCommand{settings});
+      const Painting one = run.finished(++number);
+      if (one.state == PaintState::kDone) break;
+      ++failures;
+    }
+    run.studio.post(PaintCommand{settings});
+    ASSERT_EQ(run.finished(++number).state, PaintState::kDone) << spare;
+  }
+  EXPECT_GE(failures, 10);
+  std::printf("memory ended in %lld places\n", static_cast<long long>(failures));
+}
+
+// Less room than the plan, while its lion's share lies in memory already.
+TEST(StudioPaint, ALoadedModelNeedsNoRoomForItsWeights) {
+  StudioRun run;
+  run.studio.post(PaintCommand{tiny_settings("first", 1)});
+  ASSERT_EQ(run.finished(1).state, PaintState::kDone);
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  rlimit little = before;
+  little.rlim_cur = pages * 4096 + run.studio.snapshot().status.planned_bytes * 3 / 4;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &little), 0);
+  run.studio.post(PaintCommand{tiny_settings("second", 2)});
+  const Painting second = run.finished(2);
+  PaintSettings other = tiny_settings("third", 3);
+  other.storage = DType::kBF16;
+  run.studio.post(PaintCommand{other});
+  const Painting third = run.finished(3);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(second.state, PaintState::kDone) << format_error(second.error);
+  EXPECT_EQ(third.error.code, "E_MEMORY_PLAN") << "a model that is not loaded is refused";
 }
 
 TEST(StudioPaint, AFolderThatCannotBeMadeFailsThePicture) {

@@ -296,6 +296,28 @@ TEST(PreviewReceiver, StrangersAreDroppedAndCostNobodyElse) {
   ::close(good);
 }
 
+// Nobody reads the queue for longer than a sender's patience: none is dropped for that.
+TEST(PreviewReceiver, ItsOwnStallIsNobodyElsesFault) {
+  Receiving here({.frame_seconds = 0.8, .idle_seconds = 60});
+  const int slow = connect_to(here.receiver.port()), quick = connect_to(here.receiver.port());
+  const std::string bytes = encode_preview(some_rows(0, 2, true));
+  say(slow, encode_preview(a_picture()) + bytes.substr(0, 30));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (std::uint64_t id = 1; id <= 6; ++id) {  // more ends than there is room for
+    say(quick, encode_preview(a_picture(id)) + encode_preview(PreviewEnd{id}));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+  here.until([](const Snapshot& now) { return now.paintings.size() == 7; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  say(slow, bytes.substr(30));
+  here.until([](const Snapshot& now) {
+    return std::any_of(now.paintings.begin(), now.paintings.end(),
+                       [](const Painting& one) { return one.image != nullptr; });
+  });
+  ::close(slow);
+  ::close(quick);
+}
+
 TEST(PreviewReceiver, TakesEightAtOnce) {
   Receiving here;
   std::vector<int> sockets;
@@ -391,6 +413,9 @@ TEST(PreviewTo, NobodyThereIsOneNotice) {
     PreviewSender sender(port, [&](std::string_view) { ++notices; });
     PreviewListener listener(kept, sender, requests, pipeline);
     EXPECT_TRUE(pipeline.run(requests, listener));
+    EXPECT_FALSE(sender.connected());
+    listener.on_progress({.pictures = 1, .rows_done = 1, .rows = 9, .seconds = 100});
+    EXPECT_GT(listener.preview_rows(), 9) << "no image is made for nobody";
   }
   EXPECT_EQ(notices, 1);
   EXPECT_EQ(kept.pictures.size(), 3u);
@@ -414,6 +439,64 @@ TEST(PreviewTo, AViewerMayComeLate) {
     return now.paintings.size() == 1 && now.paintings[0].state == PaintState::kDone;
   });
   EXPECT_EQ(here.snapshot.paintings[0].image->rgb, some_rows(0, 6, true).rgb);
+}
+
+std::ptrdiff_t done_among(const Snapshot& now) {
+  return std::count_if(now.paintings.begin(), now.paintings.end(),
+                       [](const Painting& one) { return one.state == PaintState::kDone; });
+}
+
+TEST(PreviewTo, NeverMoreAtOnceThanAViewerTakes) {
+  Receiving here;
+  PreviewSender sender(here.receiver.port(), [](std::string_view text) { ADD_FAILURE() << text; });
+  const auto most = static_cast<std::ptrdiff_t>(PreviewSender::kMostPictures);
+  here.until([](const Snapshot& now) { return !now.status.listening.empty(); });
+  std::vector<std::uint64_t> pictures;
+  for (std::ptrdiff_t i = 0; i < most; ++i) pictures.push_back(sender.begin(a_picture()));
+  here.until([&](const Snapshot& now) { return std::ssize(now.paintings) == most; });
+  for (int i = 0; i < 4; ++i) pictures.push_back(sender.begin(a_picture()));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that it would be said
+  for (const std::uint64_t picture : pictures) {
+    sender.show(picture, {.rows_done = 1}, nullptr);
+    sender.end(picture, PreviewState::kDone, {.rows_done = 3}, nullptr);
+  }
+  here.until([&](const Snapshot& now) { return done_among(now) == most; });
+  // Nine megapixels each: one after the other, and each of them.
+  PreviewBegin large = a_picture();
+  large.width = large.height = 3000;
+  std::vector<std::uint64_t> several;
+  for (int i = 0; i < 3; ++i) several.push_back(sender.begin(large));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (const std::uint64_t picture : several) {
+    sender.end(picture, PreviewState::kDone, {.rows_done = 3}, nullptr);
+  }
+  here.until([&](const Snapshot& now) { return done_among(now) == most + 3; });
+  EXPECT_TRUE(here.snapshot.problems.empty()) << format_error(here.snapshot.problems.front());
+  for (const Painting& one : here.snapshot.paintings) {
+    EXPECT_EQ(one.from, here.snapshot.paintings[0].from) << "one connection";
+  }
+}
+
+TEST(PreviewTo, PicturesOfARunThatThrewHaveFailed) {
+  Receiving here;
+  PreviewSender sender(here.receiver.port(), [](std::string_view) {});
+  PipelineOptions options;
+  options.model = "test:tiny";
+  GeneratePipeline pipeline(options);
+  const auto requests = three_requests(pipeline);
+  struct Thrower : GenerateListener {
+    Flow on_progress(const GenerateProgress&) override { throw std::bad_alloc(); }
+  } inner;
+  EXPECT_THROW(
+      {
+        PreviewListener listener(inner, sender, requests, pipeline.spec().model);
+        pipeline.run(requests, listener);
+      },
+      std::bad_alloc);
+  here.until([](const Snapshot& now) {
+    return now.paintings.size() == 1 && now.paintings[0].state == PaintState::kFailed;
+  });
+  EXPECT_EQ(here.snapshot.paintings[0].error.code, "E_PREVIEW_FAILED");
 }
 
 // One that accepts and never reads: calls return at once, memory stays bounded.
@@ -443,6 +526,46 @@ TEST(PreviewTo, AViewerThatDoesNotReadCostsNoTime) {
   }
   ::close(listener);
   std::printf("longest call %.3f ms\n", longest * 1000);
+}
+
+// A viewer that takes a little every now and then keeps a program that ends no longer than one that
+// takes nothing.
+TEST(PreviewTo, AViewerThatDripsDoesNotHoldUpTheEnd) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const int small = 4096;
+  ::setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  std::atomic<bool> over = false;
+  std::thread dripping([&] {
+    const int fd = ::accept(listener, nullptr, nullptr);
+    std::vector<char> piece(100'000);
+    while (!over && ::recv(fd, piece.data(), piece.size(), MSG_DONTWAIT) != 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    ::close(fd);
+  });
+  double ended = 0;
+  {
+    PreviewSender sender(ntohs(address.sin_port), [](std::string_view) {});
+    PreviewBegin begin = a_picture();
+    begin.width = begin.height = 4096;
+    const std::uint64_t picture = sender.begin(begin);
+    sender.end(picture, PreviewState::kDone, {}, std::make_shared<const Image>(4096, 4096));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ended = monotonic_seconds();
+  }
+  ended = monotonic_seconds() - ended;
+  over = true;
+  dripping.join();
+  ::close(listener);
+  std::printf("ended after %.2f s\n", ended);
+  EXPECT_LT(ended, 5) << "one second, and what a busy machine adds";
 }
 
 }  // namespace
