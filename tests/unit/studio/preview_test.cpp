@@ -489,7 +489,7 @@ TEST(PreviewTo, PicturesOfARunThatThrewHaveFailed) {
   } inner;
   EXPECT_THROW(
       {
-        PreviewListener listener(inner, sender, requests, pipeline.spec().model);
+        PreviewListener listener(inner, sender, requests, pipeline);
         pipeline.run(requests, listener);
       },
       std::bad_alloc);
