@@ -73,10 +73,10 @@ struct ProblemEvent {
   ErrorInfo error;
 };
 
-using Event =
-    std::variant<PaintingEvent, PaintingDroppedEvent, CompareEvent, ModelsEvent, FolderEvent,
-                 GalleryEvent, GalleryEntryEvent, OpenedEvent, CaptionEvent, CaptionsStoppedEvent,
-                 CaptionGoneEvent, CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent>;
+using Event = std::variant<PaintingEvent, PaintingDroppedEvent, CompareEvent, ModelsEvent,
+                           FolderEvent, GalleryEvent, GalleryEntryEvent, OpenedEvent, CaptionEvent,
+                           CaptionsStoppedEvent, CaptionGoneEvent, CaptionSavedEvent, PainterEvent,
+                           MemoryEvent, ListeningEvent, ProblemEvent>;
 
 inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay, of each origin
 // Of the images of other programs' finished pictures, in the list and on their way to it; beyond

@@ -46,8 +46,8 @@ Flow PreviewListener::on_progress(const GenerateProgress& progress) {
   const Flow flow = inner_.on_progress(progress);
   const std::int64_t interval = inner_.preview_rows();
   inner_due_ = interval > 0 && progress.rows_done >= inner_rows_ + interval;
-  const bool due = inner_due_ || (sender_.connected() &&
-                                  budget_.allows(progress.rows_done, progress.seconds));
+  const bool due =
+      inner_due_ || (sender_.connected() && budget_.allows(progress.rows_done, progress.seconds));
   preview_rows_ = due ? 1 : std::numeric_limits<std::int32_t>::max();
   preview_from_ = monotonic_seconds();
   return flow;

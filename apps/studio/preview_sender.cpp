@@ -19,9 +19,9 @@ namespace tessera {
 namespace {
 
 constexpr double kRetrySeconds = 1;
-constexpr double kStallSeconds = 2;  // a viewer that takes nothing for so long is let go
+constexpr double kStallSeconds = 2;   // a viewer that takes nothing for so long is let go
 constexpr double kLookSeconds = 0.1;  // between two looks at whether the program ends
-constexpr double kLastSeconds = 1;   // for what is left when the program ends
+constexpr double kLastSeconds = 1;    // for what is left when the program ends
 
 [[noreturn]] void refuse_address(const std::string& text, std::string found) {
   throw Error({.kind = ErrorKind::kUsage,
@@ -102,8 +102,7 @@ bool PreviewSender::make_room() {
     pending_.erase(unknown);
     return true;
   }
-  const auto over =
-      oldest([](const Pending& one) { return one.state.has_value() && !one.let_go; });
+  const auto over = oldest([](const Pending& one) { return one.state.has_value() && !one.let_go; });
   if (over == pending_.end()) return false;
   over->image = nullptr;
   over->let_go = true;
