@@ -123,7 +123,11 @@ void BatchStore::begin_job(const Json& job, const std::string& items) {
     if (begun->digest != sha256_hex(text)) refuse_changes(*begun, job);
     return;
   }
-  if (there && read_file(state_ / "job.json", text.size() + 1, ErrorKind::kUsage) == text) return;
+  // Begun anew: a job of other bytes, however many, makes place.
+  if (there && InputFile(state_ / "job.json", ErrorKind::kUsage).size() == text.size() &&
+      read_file(state_ / "job.json", text.size(), ErrorKind::kUsage) == text) {
+    return;
+  }
   // Without job.json the items mean nothing yet.
   if (there) remove_durable(state_ / "job.json");
   write_file_atomic(state_ / "items.jsonl", items);

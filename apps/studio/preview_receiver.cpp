@@ -84,23 +84,16 @@ void PreviewReceiver::work() {
     ::poll(waits.data(), waits.size(), senders_.empty() ? -1 : kLookMilliseconds);
     if (waits[0].revents != 0) break;
     const double now = monotonic_seconds();
-    double stalled = 0;  // waiting for room: none of the senders' time
     std::vector<std::unique_ptr<Sender>> staying;
     for (std::size_t i = 0; i < senders_.size(); ++i) {
       const bool ready = waits[i + 2].revents != 0;
-      const double before = monotonic_seconds();
       if ((!ready || serve(*senders_[i])) && !late(*senders_[i], now)) {
         staying.push_back(std::move(senders_[i]));
       } else {
         let_go(*senders_[i]);
       }
-      stalled += monotonic_seconds() - before;
     }
     senders_ = std::move(staying);
-    for (const auto& sender : senders_) {
-      sender->heard += stalled;
-      sender->began += stalled;
-    }
     if (waits[1].revents != 0) admit();
   }
   for (const auto& sender : senders_) let_go(*sender);

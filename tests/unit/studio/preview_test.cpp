@@ -296,28 +296,6 @@ TEST(PreviewReceiver, StrangersAreDroppedAndCostNobodyElse) {
   ::close(good);
 }
 
-// Nobody reads the queue for longer than a sender's patience: none is dropped for that.
-TEST(PreviewReceiver, ItsOwnStallIsNobodyElsesFault) {
-  Receiving here({.frame_seconds = 0.8, .idle_seconds = 60});
-  const int slow = connect_to(here.receiver.port()), quick = connect_to(here.receiver.port());
-  const std::string bytes = encode_preview(some_rows(0, 2, true));
-  say(slow, encode_preview(a_picture()) + bytes.substr(0, 30));
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  for (std::uint64_t id = 1; id <= 6; ++id) {  // more ends than there is room for
-    say(quick, encode_preview(a_picture(id)) + encode_preview(PreviewEnd{id}));
-  }
-  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
-  here.until([](const Snapshot& now) { return now.paintings.size() == 7; });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  say(slow, bytes.substr(30));
-  here.until([](const Snapshot& now) {
-    return std::any_of(now.paintings.begin(), now.paintings.end(),
-                       [](const Painting& one) { return one.image != nullptr; });
-  });
-  ::close(slow);
-  ::close(quick);
-}
-
 TEST(PreviewReceiver, TakesEightAtOnce) {
   Receiving here;
   std::vector<int> sockets;
