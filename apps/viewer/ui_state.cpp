@@ -90,7 +90,8 @@ PictureRef shown_ref(const UiState& state, const Snapshot& snapshot) {
   if (const Painting* running = snapshot.running()) return {running->number, {}};
   if (!state.shown.empty() && !state.follow) return state.shown;
   for (auto one = snapshot.paintings.rbegin(); one != snapshot.paintings.rend(); ++one) {
-    if (one->image != nullptr) return {one->number, {}};
+    const bool failed = one->state == PaintState::kFailed;
+    if (one->image != nullptr || failed) return {one->number, {}};
   }
   return state.shown;
 }

@@ -77,7 +77,7 @@ struct UiState {
 
   std::string caption_prompt, prune_method;
   double prune_rate = 0.5;
-  std::filesystem::path caption_chosen;
+  std::filesystem::path caption_chosen, caption_edited;  // the latter: whose text is edited
   // What stands in the field, what the field shows of it, and the text it came from.
   std::string caption_text, caption_edit, caption_base;
   std::string folder_edit;

@@ -24,9 +24,20 @@ void text_dim(std::string_view text) {
   text_coloured(ImGui::GetColorU32(ImGuiCol_TextDisabled), text);
 }
 
+namespace {
+// A stranger's text may have more letters than a list of vertices takes.
+std::string_view beginning(std::string_view text) {
+  constexpr std::size_t kMost = 4000;  // bytes
+  if (text.size() <= kMost) return text;
+  std::size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+}  // namespace
+
 void text_wrapped(std::string_view text) {
   ImGui::PushTextWrapPos(0);
-  text_line(text);
+  text_line(beginning(text));
   ImGui::PopTextWrapPos();
 }
 
@@ -50,7 +61,7 @@ void hint(std::string_view text) {
   if (!wanted) return;
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(em() * 26);
-  text_line(text);
+  text_line(beginning(text));
   ImGui::PopTextWrapPos();
   ImGui::EndTooltip();
 }
@@ -159,6 +170,7 @@ void fact(std::string_view name, std::string_view value) {
 void splitter(const char* id, Bar bar, float length, float& size, const BarRange& range) {
   const float thick = std::round(em() * 0.45f);
   const bool upright = bar == Bar::kUpright;
+  length = std::max(length, 1.0f);  // ImGui takes no empty button
   ImGui::InvisibleButton(id, upright ? ImVec2(thick, length) : ImVec2(length, thick));
   const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
   if (hot) ImGui::SetMouseCursor(upright ? ImGuiMouseCursor_ResizeEW : ImGuiMouseCursor_ResizeNS);

@@ -136,8 +136,12 @@ std::string text_of(const Snapshot& snapshot, const std::filesystem::path& path)
 void editor(Ui& ui) {
   UiState& state = ui.state;
   const std::string now = text_of(ui.snapshot, state.caption_chosen);
+  if (state.caption_edited != state.caption_chosen) {  // another picture's text is not this one's
+    state.caption_edited = state.caption_chosen;
+    state.caption_text = state.caption_base = now;
+  }
   bool edited = state.caption_text != state.caption_base;
-  if (now != state.caption_base) {  // grew, or another picture's
+  if (now != state.caption_base) {  // grew
     if (!edited || state.caption_text.empty()) state.caption_text = now;
     state.caption_base = now;
     edited = state.caption_text != now;
@@ -151,7 +155,7 @@ void editor(Ui& ui) {
   ImGui::BeginDisabled(text.empty());
   if (ImGui::Button("Save text")) {
     if (ui.post(SaveCaptionCommand{state.caption_chosen, text})) {
-      state.notice = "saved beside the picture";
+      state.notice = "saving the text beside the picture";
     } else {
       state.notice = "the queue is full";
     }

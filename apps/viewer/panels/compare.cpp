@@ -84,7 +84,20 @@ void compare_view(Ui& ui, const Rect& area) {
   const StagePicture a = look_up(ui.snapshot, ui.state.side_a);
   const StagePicture b = look_up(ui.snapshot, ui.state.side_b);
   if (a.image == nullptr && b.image == nullptr) {
-    const bool coming = a.painting != nullptr || b.painting != nullptr;
+    const auto comes = [](const StagePicture& side) {
+      return side.painting != nullptr && side.painting->state != PaintState::kFailed &&
+             side.painting->state != PaintState::kDone &&
+             side.painting->state != PaintState::kStopped;
+    };
+    const bool coming = comes(a) || comes(b);
+    if (!coming && (a.painting != nullptr || b.painting != nullptr)) {
+      const Painting& one = a.painting != nullptr ? *a.painting : *b.painting;
+      empty_state("There is no picture to compare",
+                  one.error.code.empty()
+                      ? "Its image is not kept any more; paint it again."
+                      : "It failed: expected " + one.error.expected + ", found " + one.error.found);
+      return;
+    }
     empty_state(coming ? "The two are being painted" : "Two pictures side by side",
                 coming ? "They show here as soon as their first rows are there."
                        : "Press e to paint exact and grouped at one seed, or show a picture and "

@@ -53,7 +53,7 @@ void key_map_window(Ui& ui) {
     ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
     text_wrapped(
         "Arrows, Space and Enter walk through fields and buttons and press them; "
-        "Ctrl+Tab goes from panel to panel; Esc leaves a field or this map. Single keys "
+        "Esc leaves a field or this map. Single keys "
         "count while no text is edited.");
     ImGui::PopStyleColor();
   }

@@ -92,8 +92,13 @@ void draw_values(const Image& image, const Placement& placed, const Rect& clip) 
   }
 }
 
+// The cursor may stem from a picture of another grid.
+bool within(const Painting& painting, const CellPosition& cell) {
+  return cell.row < painting.grid_rows && cell.column < painting.grid_columns;
+}
+
 void draw_cursor(const Ui& ui, const Painting& painting, const Placement& placed) {
-  if (!ui.state.cursor || painting.grid_rows == 0) return;
+  if (!ui.state.cursor || !within(painting, *ui.state.cursor)) return;
   const Rect cell = cell_rect(placed, painting.grid_rows, painting.grid_columns, *ui.state.cursor);
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const ImVec2 low = point(cell.left, cell.top), high = point(cell.right, cell.bottom);
@@ -134,7 +139,10 @@ std::vector<std::string> described_spot(const UiState& state, const StagePicture
   const bool inside = state.report.area.contains(mouse.x, mouse.y);
   std::optional<CellPosition> cell = state.cursor;
   const Painting* painting = picture.painting;
-  if (inside && picture.image != nullptr) {
+  // What is placed may be another picture: of a comparison, or of the frame before.
+  const bool placed = picture.image != nullptr && picture.image->width == shown.width &&
+                      picture.image->height == shown.height;
+  if (inside && placed) {
     if (const auto pixel = pixel_at(shown, mouse.x, mouse.y)) {
       const std::uint8_t* rgb = picture.image->at(pixel->x, pixel->y);
       char text[80];
@@ -156,7 +164,7 @@ std::vector<std::string> described_spot(const UiState& state, const StagePicture
   }
   if (cell && painting != nullptr && painting->marks != nullptr) {
     const auto at = static_cast<std::size_t>(cell->row * painting->grid_columns + cell->column);
-    if (at < painting->marks->size()) {
+    if (within(*painting, *cell) && at < painting->marks->size()) {
       lines.push_back(describe_token((*painting->marks)[at], cell->row, cell->column));
     }
   }

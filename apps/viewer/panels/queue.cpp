@@ -20,7 +20,7 @@ void progress(const Painting& one, float width) {
   ImGui::ProgressBar(static_cast<float>(done), ImVec2(width, em() * 0.3f), "");
 }
 
-void row(Ui& ui, const Painting& one) {
+void row(Ui& ui, const Painting& one, std::uint64_t& dropped) {
   ImGui::PushID(static_cast<int>(one.number));
   const bool shown = shown_ref(ui.state, ui.snapshot).painting == one.number;
   const bool busy = one.state == PaintState::kLoading || one.state == PaintState::kPainting;
@@ -49,7 +49,7 @@ void row(Ui& ui, const Painting& one) {
     text_elided(second_line(one), width - button - em() * 0.8f);
     ImGui::PopStyleColor();
     ImGui::SetCursorPos(ImVec2(at.x + width - button, second - em() * 0.1f));
-    if (ImGui::SmallButton("x")) ui.post(DropPaintingCommand{one.number});
+    if (ImGui::SmallButton("x")) dropped = one.number;
     hint(one.state == PaintState::kQueued ? "take out of the queue"
                                           : "take off this list; the file stays");
   }
@@ -71,11 +71,13 @@ void queue_panel(Ui& ui) {
   ImGui::BeginChild("rows", ImVec2(0, 0), false, ImGuiWindowFlags_NavFlattened);
   ImGuiListClipper clipper;
   clipper.Begin(static_cast<int>(all.size()));
+  std::uint64_t dropped = 0;
   while (clipper.Step()) {
     for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
-      row(ui, all[all.size() - 1 - static_cast<std::size_t>(i)]);
+      row(ui, all[all.size() - 1 - static_cast<std::size_t>(i)], dropped);
     }
   }
+  if (dropped != 0) ui.post(DropPaintingCommand{dropped});  // which may shorten the list at once
   ImGui::EndChild();
 }
 

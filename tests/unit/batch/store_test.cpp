@@ -144,7 +144,12 @@ TEST_F(Store, ChangedJobsAreRefusedWithTheDifferences) {
   EXPECT_EQ(refusal(items_, {.shard = {1, 2}}), "E_JOB_CHANGED");
   EXPECT_NE(found_.find("shards: was 1, is 2"), std::string::npos) << found_;
   EXPECT_EQ(run_store(folder_.out(), items_), 0) << "nothing was touched";
-  // Begun anew, its own pictures are no strangers where they are equal.
+  // Begun anew, also by a job that says much less.
+  const Json wordy = {{"decode", "plain"}, {"captions", std::string(300, 'x')}};
+  EXPECT_EQ(refusal(items_, {.start = Start::kAnew}, wordy), "");
+  EXPECT_EQ(refusal(items_), "E_JOB_CHANGED");
+  EXPECT_EQ(refusal(items_, {.start = Start::kAnew}), "");
+  // Its own pictures are no strangers where they are equal.
   EXPECT_EQ(run_store(folder_.out(), items_, nullptr, {.start = Start::kAnew}), 6);
 }
 

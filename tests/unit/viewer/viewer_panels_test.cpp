@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <imgui.h>
 
+#include <functional>
 #include <set>
 
 #include "apps/viewer/viewer.h"
@@ -24,6 +25,7 @@ class Frames : public ::testing::Test {
  protected:
   Frames()
       : viewer_(first_state("", std::nullopt), textures_, [this](Command command) {
+          if (on_post_) on_post_(command);
           posted_.push_back(std::move(command));
           return true;
         }) {
@@ -65,7 +67,18 @@ class Frames : public ::testing::Test {
   }
 
   NamedTextures textures_;
+  void click(const Snapshot& snapshot, float x, float y) {
+    ImGuiIO& io = ImGui::GetIO();
+    io.MousePos = ImVec2(x, y);
+    frame(snapshot, 2);
+    io.MouseDown[0] = true;
+    frame(snapshot, 1);
+    io.MouseDown[0] = false;
+    frame(snapshot, 1);
+  }
+
   std::vector<Command> posted_;
+  std::function<void(const Command&)> on_post_;
   Viewer viewer_;
 };
 
@@ -124,6 +137,45 @@ TEST_F(Frames, AnEmptyWindowSaysWhatToDo) {
   EXPECT_GT(frame({}), 500);
   EXPECT_TRUE(textures_.asked.empty());
   EXPECT_TRUE(posted_.empty());
+}
+
+// As the studio does it: the list is shorter while the panel is still drawn.
+TEST_F(Frames, APictureIsTakenOffTheListInTheMiddleOfAFrame) {
+  Snapshot snapshot;
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    snapshot.paintings.push_back(painting(i, PaintState::kDone));
+  }
+  on_post_ = [&](const Command& command) {
+    const auto* drop = std::get_if<DropPaintingCommand>(&command);
+    if (drop == nullptr) return;
+    std::erase_if(snapshot.paintings,
+                  [&](const Painting& one) { return one.number == drop->number; });
+  };
+  for (float y = 600; y < 770 && !snapshot.paintings.empty(); y += 5) {
+    for (const float x : {285.0f, 295.0f, 305.0f}) click(snapshot, x, y);
+  }
+  EXPECT_TRUE(snapshot.paintings.empty()) << snapshot.paintings.size();
+}
+
+// The mouse rests where the picture that was placed is larger than the one that is shown.
+TEST_F(Frames, TheSpotUnderTheMouseIsOfThePlacedPicture) {
+  Snapshot snapshot;
+  snapshot.paintings = {painting(1, PaintState::kDone), painting(2, PaintState::kDone),
+                        painting(3, PaintState::kDone)};
+  snapshot.paintings[0].image = std::make_shared<const Image>(flat(300, 10));
+  snapshot.paintings[1].image = std::make_shared<const Image>(flat(300, 20));
+  UiState& state = viewer_.state();
+  state.follow = false;
+  state.side_a = {1, {}};
+  state.side_b = {2, {}};
+  state.shown = {3, {}};
+  state.mode = StageMode::kCompare;
+  state.difference = true;
+  state.cursor = CellPosition{9, 9};  // of a larger grid
+  ImGui::GetIO().MousePos = ImVec2(860, 540);
+  EXPECT_GT(frame(snapshot), 500);
+  state.mode = StageMode::kPicture;
+  EXPECT_GT(frame(snapshot), 500);
 }
 
 TEST_F(Frames, EveryStateDrawsInBothThemesAtEveryScale) {
