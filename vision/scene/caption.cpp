@@ -1,54 +1,24 @@
 #include "vision/scene/caption.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <optional>
 
 #include "engine/core/error.h"
-#include "engine/core/philox.h"
+#include "vision/scene/wording.h"
 
 namespace tessera {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNumberWords = {"zero", "one", "two", "three", "four"};
 constexpr double kClearDepth = 0.8;  // least difference of z that "behind" may speak of
 
-// Choices about wording, addressed by what they are for, so that one never shifts another.
-class Choices {
- public:
-  explicit Choices(std::uint64_t seed) : key_(philox_key(seed, 2)) {}
-  int below(int count, std::uint32_t about) const {
-    const PhiloxBlock block =
-        philox4x32({about, 0, static_cast<std::uint32_t>(Purpose::kScene), 0}, key_);
-    return static_cast<int>(std::uint64_t{block[0]} * static_cast<std::uint64_t>(count) >> 32);
-  }
-
- private:
-  std::array<std::uint32_t, 2> key_;
-};
-
-std::string floor_phrase(const Scene& scene) {
-  return "on a " + std::string(name_of(scene.floor)) + " floor";
-}
-
-std::string number_word(int count) { return std::string(kNumberWords[count]); }
-
-// "A", "A and B", "A, B and C".
-std::string join(const std::vector<std::string>& parts) {
-  std::string text;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) text += i + 1 == parts.size() ? " and " : ", ";
-    text += parts[i];
-  }
-  return text;
-}
-
-std::string list_of(const Scene& scene) {
+std::vector<std::string> described(const Scene& scene) {
   std::vector<std::string> parts;
   for (const Solid& solid : scene.solids) parts.push_back(describe(solid));
-  return join(parts);
+  return parts;
 }
+
+std::string list_of(const Scene& scene) { return join_list(described(scene)); }
 
 std::string definite(const Solid& solid) { return "the" + describe(solid).substr(1); }
 
@@ -57,17 +27,6 @@ std::string_view depth_word(const Solid& a, const Solid& b) {
   if (a.z - b.z >= kClearDepth) return "behind";
   if (b.z - a.z >= kClearDepth) return "in front of";
   return {};
-}
-
-std::string counted(const Scene& scene) {
-  const int count = static_cast<int>(scene.solids.size());
-  return number_word(count) + (count == 1 ? " solid " : " solids ") + floor_phrase(scene) + ": " +
-         list_of(scene);
-}
-
-std::string there_are(const Scene& scene) {
-  return floor_phrase(scene) + (scene.solids.size() == 1 ? " there is " : " there are ") +
-         list_of(scene);
 }
 
 // Two solids told by where they stand to each other; more are told in order, with a depth relation
@@ -81,9 +40,9 @@ std::string related(const Scene& scene, const Choices& choices) {
     std::string text = describe(first) + (mirrored ? " to the right of " : " to the left of ");
     const std::string_view depth = depth_word(first, second);
     if (!depth.empty()) text += "and " + std::string(depth) + " ";
-    return text + describe(second) + " " + floor_phrase(scene);
+    return text + describe(second) + " " + floor_phrase(scene.floor);
   }
-  std::string text = "from left to right " + list_of(scene) + " " + floor_phrase(scene);
+  std::string text = "from left to right " + list_of(scene) + " " + floor_phrase(scene.floor);
   for (std::size_t i = 0; i + 1 < solids.size(); ++i) {
     const std::string_view depth = depth_word(solids[i], solids[i + 1]);
     if (depth.empty()) continue;
@@ -239,7 +198,7 @@ std::string describe(const Solid& solid) {
 }
 
 std::string canonical_caption(const Scene& scene) {
-  return list_of(scene) + " " + floor_phrase(scene);
+  return list_of(scene) + " " + floor_phrase(scene.floor);
 }
 
 std::string scene_caption(const Scene& scene) {
@@ -247,8 +206,8 @@ std::string scene_caption(const Scene& scene) {
   const Choices choices(scene.seed);
   const int wording = choices.below(20, 0);
   if (wording < 12) return canonical_caption(scene);
-  if (wording < 15) return there_are(scene);
-  if (wording < 17 || scene.solids.size() == 1) return counted(scene);
+  if (wording < 15) return there_are(scene.floor, described(scene));
+  if (wording < 17 || scene.solids.size() == 1) return counted(scene.floor, described(scene));
   return related(scene, choices);
 }
 

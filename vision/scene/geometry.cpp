@@ -25,11 +25,25 @@ Camera camera() {
   return {forward, {1.0f, 0.0f, 0.0f}, {0.0f, forward.z, -forward.y}};
 }
 
+Camera orbit_camera(int steps) {
+  constexpr float kCos = 0.99978068f, kSin = 0.02094242f;  // of 1.2 degrees
+  Vec out = kEye - kLookAt;
+  Camera view = camera();
+  const auto turn = [](Vec v) {
+    return Vec{kCos * v.x - kSin * v.z, v.y, kSin * v.x + kCos * v.z};
+  };
+  for (int i = 0; i < steps; ++i) {
+    out = turn(out);
+    view = {turn(view.forward), turn(view.right), turn(view.up), kLookAt + out};
+  }
+  return view;
+}
+
 Projected project(const Camera& view, Vec point) {
-  const Vec offset = point - kEye;
+  const Vec offset = point - view.eye;
   const float depth = dot(offset, view.forward);
   const float scale = 1.0f / (depth * kTanHalfView);
-  return {offset.x * scale, dot(offset, view.up) * scale, depth};
+  return {dot(offset, view.right) * scale, dot(offset, view.up) * scale, depth};
 }
 
 float screen_x(const Solid& solid) {

@@ -49,8 +49,12 @@ inline constexpr Vec kLookAt{0.0f, 0.4f, 0.3f};
 inline constexpr float kTanHalfView = 0.222f;
 struct Camera {
   Vec forward, right, up;
+  Vec eye = kEye;
 };
 Camera camera();
+// The camera after `steps` steps of the slow orbit: 1.2 degrees each around the vertical through
+// kLookAt, counter-clockwise seen from above. 0 steps give camera(), bit for bit.
+Camera orbit_camera(int steps);
 
 // Picture plane coordinates (u, v) of a point; depth along forward.
 struct Projected {

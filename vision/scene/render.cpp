@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/core/error.h"
-#include "vision/scene/tracer.h"
+#include "vision/scene/render_posed.h"
 
 namespace tessera {
 namespace {
@@ -97,10 +97,8 @@ void check_size(int size) {
 
 }  // namespace
 
-ScenePicture render_scene(const Scene& scene, int size) {
+ScenePicture render_posed(const PosedScene& posed, const Camera& view, int size) {
   check_size(size);
-  const PosedScene posed = world::pose(scene);
-  const Camera view = world::camera();
   std::array<Rect, kMaxSolids> seen{};
   std::array<Rect, kMaxSolids> shade{};
   for (int i = 0; i < posed.count; ++i) {
@@ -118,8 +116,8 @@ ScenePicture render_scene(const Scene& scene, int size) {
       for (int sample = 0; sample < 4; ++sample) {
         const float at_x = static_cast<float>(x) + ((sample & 1) != 0 ? 0.75f : 0.25f);
         const float at_y = static_cast<float>(y) + ((sample & 2) != 0 ? 0.75f : 0.25f);
-        const Vec light = world::radiance(posed, ray_through(view, at_x, at_y, size), masks[x].seen,
-                                          masks[x].shading);
+        const Vec light = world::radiance(posed, view.eye, ray_through(view, at_x, at_y, size),
+                                          masks[x].seen, masks[x].shading);
         // Clamped before the mean, so that edges against a highlight stay smooth.
         sum = sum + Vec{std::min(light.x, 1.0f), std::min(light.y, 1.0f), std::min(light.z, 1.0f)};
       }
@@ -129,6 +127,10 @@ ScenePicture render_scene(const Scene& scene, int size) {
     }
   }
   return picture;
+}
+
+ScenePicture render_scene(const Scene& scene, int size) {
+  return render_posed(world::pose(scene), world::camera(), size);
 }
 
 std::vector<ScenePicture> render_scenes(std::span<const Scene> scenes, int size, ThreadPool& pool) {
@@ -170,9 +172,7 @@ namespace {
 
 // Calls visit(pixel index, mask of all solids under the pixel's centre, nearest solid or -1).
 template <typename Visit>
-void for_each_centre(const Scene& scene, int size, Visit visit) {
-  const PosedScene posed = world::pose(scene);
-  const Camera view = world::camera();
+void for_each_centre(const PosedScene& posed, const Camera& view, int size, Visit visit) {
   std::array<Rect, kMaxSolids> rects{};
   for (int i = 0; i < posed.count; ++i) {
     rects[i] = silhouette_bounds(posed.solids[i], view, size);
@@ -192,8 +192,7 @@ void for_each_centre(const Scene& scene, int size, Visit visit) {
         float distance = 0.0f;
         world::Hit hit;
         for (int j = i; j < posed.count; ++j) {
-          if (!rects[j].covers(x, y) ||
-              !world::intersect(posed.solids[j], world::kEye, ray, &hit)) {
+          if (!rects[j].covers(x, y) || !world::intersect(posed.solids[j], view.eye, ray, &hit)) {
             continue;
           }
           under |= 1u << j;
@@ -213,22 +212,27 @@ void for_each_centre(const Scene& scene, int size, Visit visit) {
 std::vector<std::uint8_t> id_buffer(const Scene& scene, int size) {
   check_size(size);
   std::vector<std::uint8_t> ids(static_cast<std::size_t>(size) * size, 0);
-  for_each_centre(scene, size, [&](std::size_t pixel, SolidMask, int nearest) {
-    ids[pixel] = static_cast<std::uint8_t>(nearest + 1);
-  });
+  for_each_centre(world::pose(scene), world::camera(), size,
+                  [&](std::size_t pixel, SolidMask, int nearest) {
+                    ids[pixel] = static_cast<std::uint8_t>(nearest + 1);
+                  });
   return ids;
 }
 
 std::vector<double> visible_shares(const Scene& scene, int size) {
+  return shares_posed(world::pose(scene), world::camera(), size);
+}
+
+std::vector<double> shares_posed(const PosedScene& posed, const Camera& view, int size) {
   check_size(size);
   std::array<int, kMaxSolids> alone{};
   std::array<int, kMaxSolids> in_sight{};
-  for_each_centre(scene, size, [&](std::size_t, SolidMask under, int nearest) {
+  for_each_centre(posed, view, size, [&](std::size_t, SolidMask under, int nearest) {
     for (int i = 0; i < kMaxSolids; ++i) alone[i] += static_cast<int>(under >> i & 1u);
     ++in_sight[nearest];
   });
   std::vector<double> shares;
-  for (std::size_t i = 0; i < scene.solids.size(); ++i) {
+  for (int i = 0; i < posed.count; ++i) {
     shares.push_back(alone[i] > 0 ? static_cast<double>(in_sight[i]) / alone[i] : 0.0);
   }
   return shares;

@@ -1,6 +1,7 @@
-// scene_dump: scenes of a split to standard output, for programs that learn from them. For each
-// index, one JSON line, then size*size*3 bytes of RGB, row-major. The bytes depend on seed, split,
-// index and size alone. Linked with engine/core only, statically: it runs anywhere.
+// scene_dump: scenes or clips of a split to standard output, for programs that learn from them. For
+// each index, one JSON line, then size*size*3 bytes of RGB, row-major, a frame. The bytes depend on
+// seed, split, index, size and number of frames alone. Linked with engine/core only, statically: it
+// runs anywhere.
 #include <charconv>
 #include <cstdio>
 #include <iostream>
@@ -8,18 +9,20 @@
 
 #include "engine/core/error.h"
 #include "engine/core/thread_pool.h"
-#include "vision/scene/scene_set.h"
+#include "vision/scene/clip_set.h"
 
 namespace tessera {
 namespace {
 
 constexpr std::string_view kHelp =
     "usage: scene_dump [--seed S] [--split train|val|holdout] [--start I] [--count N]\n"
-    "                  [--size PIXELS] [--threads T] [--no-pixels] [--no-json]\n"
-    "Writes, for each scene, one line of JSON and size*size*3 bytes of RGB to standard output.\n";
+    "                  [--size PIXELS] [--frames F] [--threads T] [--no-pixels] [--no-json]\n"
+    "Writes, for each scene, one line of JSON and size*size*3 bytes of RGB to standard output;\n"
+    "with --frames (1 to 16) clips: one line and the frames' pixels one after another.\n";
 
 struct Options {
   SceneSetRequest set;
+  int frames = 0;  // 0 = scenes
   int threads = 1;
   bool json = true;
   bool help = false;
@@ -57,7 +60,7 @@ Options parse_options(int argc, char** argv) {
     if (flag == "--no-json") options.json = false;
     if (flag == "--help" || flag == "--no-pixels" || flag == "--no-json") continue;
     if (flag != "--seed" && flag != "--split" && flag != "--start" && flag != "--count" &&
-        flag != "--size" && flag != "--threads") {
+        flag != "--size" && flag != "--frames" && flag != "--threads") {
       refuse(flag, "a flag of scene_dump", "an unknown flag");
     }
     if (++i == argc) refuse(flag, "a value", "the end of the line");
@@ -69,6 +72,7 @@ Options parse_options(int argc, char** argv) {
     if (flag == "--size") {
       options.set.size = static_cast<int>(whole_number(flag, value, kMinSceneSide, kMaxSceneSide));
     }
+    if (flag == "--frames") options.frames = static_cast<int>(whole_number(flag, value, 1, 16));
     if (flag == "--threads") options.threads = static_cast<int>(whole_number(flag, value, 1, 256));
   }
   return options;
@@ -94,11 +98,22 @@ int run(const Options& options) {
     return 0;
   }
   ThreadPool pool(options.threads);
-  for_each_scene(options.set, pool, [&](const SceneRecord& record) {
-    const std::string line = options.json ? record_to_json(record) + "\n" : std::string();
-    write_all(line.data(), line.size());
-    write_all(record.picture.rgb.data(), record.picture.rgb.size());
-  });
+  const auto write_line = [&](const std::string& line) {
+    if (options.json) write_all((line + "\n").data(), line.size() + 1);
+  };
+  if (options.frames > 0) {
+    for_each_clip(options.set, options.frames, pool, [&](const ClipRecord& record) {
+      write_line(record_to_json(record));
+      for (const ScenePicture& frame : record.pictures) {
+        write_all(frame.rgb.data(), frame.rgb.size());
+      }
+    });
+  } else {
+    for_each_scene(options.set, pool, [&](const SceneRecord& record) {
+      write_line(record_to_json(record));
+      write_all(record.picture.rgb.data(), record.picture.rgb.size());
+    });
+  }
   if (std::fflush(stdout) != 0) fail_write(0);
   return 0;
 }

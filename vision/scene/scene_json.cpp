@@ -1,5 +1,4 @@
 // Scenes as JSON text: strict both ways (RFC 8259 by engine/core/json.h, no unknown fields).
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -10,14 +9,6 @@
 
 namespace tessera {
 namespace {
-
-// Index of the word at `key`, which must be one of `words`.
-template <typename Enum>
-Enum read_word(const JsonReader& reader, std::string_view key,
-               std::span<const std::string_view> words) {
-  const std::string word = reader.choice(key, words);
-  return static_cast<Enum>(std::find(words.begin(), words.end(), word) - words.begin());
-}
 
 std::uint64_t read_seed(const JsonReader& reader) {
   if (!reader.has("seed")) return 0;
@@ -78,11 +69,7 @@ Json scene_value(const Scene& scene) {
 
 std::string scene_to_json(const Scene& scene) { return scene_value(scene).dump(); }
 
-Scene scene_from_json(std::string_view text, std::string_view file) {
-  const std::string name(file);
-  const Json json =
-      parse_json(text, name, {.max_bytes = 1 << 16, .max_depth = 8, .kind = ErrorKind::kUsage});
-  const JsonReader reader(json, name, "", ErrorKind::kUsage);
+Scene scene_of(const JsonReader& reader) {
   static constexpr std::array<std::string_view, 4> kFields = {"version", "seed", "floor", "solids"};
   reader.only(kFields);
   reader.integer("version", 1, 1);
@@ -94,6 +81,13 @@ Scene scene_from_json(std::string_view text, std::string_view file) {
   }
   if (scene.solids.empty()) reader.fail("solids", "1 to 4 solids", "none");
   refuse_touching(scene.solids, reader);
+  return scene;
+}
+
+Scene scene_from_json(std::string_view text, std::string_view file) {
+  const std::string name(file);
+  const Json json = parse_json(text, name, kSceneLimits);
+  Scene scene = scene_of(JsonReader(json, name, "", ErrorKind::kUsage));
   world::order_left_to_right(&scene.solids);
   return scene;
 }

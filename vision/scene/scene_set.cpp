@@ -1,15 +1,13 @@
 #include "vision/scene/scene_set.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
 #include "vision/scene/scene_value.h"
+#include "vision/scene/set_loop.h"
 
 namespace tessera {
 namespace {
-
-constexpr std::uint64_t kChunk = 64;  // records in memory at a time
 
 [[noreturn]] void refuse(std::string field, std::string expected, std::string found) {
   throw Error{{.kind = ErrorKind::kUsage,
@@ -21,7 +19,9 @@ constexpr std::uint64_t kChunk = 64;  // records in memory at a time
                .hint = {}}};
 }
 
-void check(const SceneSetRequest& request) {
+}  // namespace
+
+void check_set(const SceneSetRequest& request) {
   if (request.size < kMinSceneSide || request.size > kMaxSceneSide) {
     refuse("size",
            std::to_string(kMinSceneSide) + " to " + std::to_string(kMaxSceneSide) + " pixels",
@@ -33,8 +33,6 @@ void check(const SceneSetRequest& request) {
            std::to_string(request.start) + ", " + std::to_string(request.count));
   }
 }
-
-}  // namespace
 
 SceneRecord make_record(const SceneSetRequest& request, std::uint64_t index) {
   SceneRecord record;
@@ -70,19 +68,8 @@ std::string record_to_json(const SceneRecord& record) {
 
 void for_each_scene(const SceneSetRequest& request, ThreadPool& pool,
                     FunctionRef<void(const SceneRecord&)> sink) {
-  check(request);
-  std::vector<SceneRecord> records;
-  for (std::uint64_t done = 0; done < request.count; done += kChunk) {
-    const std::uint64_t first = request.start + done;
-    records.assign(std::min(kChunk, request.count - done), SceneRecord{});
-    pool.parallel_for(static_cast<std::int64_t>(records.size()), 1,
-                      [&](std::int64_t begin, std::int64_t end, int) {
-                        for (std::int64_t i = begin; i < end; ++i) {
-                          records[i] = make_record(request, first + static_cast<std::uint64_t>(i));
-                        }
-                      });
-    for (const SceneRecord& record : records) sink(record);
-  }
+  for_each_record<SceneRecord>(
+      request, pool, [&](std::uint64_t index) { return make_record(request, index); }, sink);
 }
 
 }  // namespace tessera

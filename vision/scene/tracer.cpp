@@ -336,16 +336,16 @@ PosedScene pose(const Scene& scene) {
   return posed;
 }
 
-Vec radiance(const PosedScene& scene, Vec direction, SolidMask seen, SolidMask shading) {
+Vec radiance(const PosedScene& scene, Vec eye, Vec direction, SolidMask seen, SolidMask shading) {
   Hit hit;
-  const int index = seen != 0 ? nearest_solid(scene, kEye, direction, seen, &hit) : -1;
+  const int index = seen != 0 ? nearest_solid(scene, eye, direction, seen, &hit) : -1;
   if (index < 0) {
-    const float distance = -kEye.y / direction.y;
-    const Vec ground{kEye.x + direction.x * distance, 0.0f, kEye.z + direction.z * distance};
+    const float distance = -eye.y / direction.y;
+    const Vec ground{eye.x + direction.x * distance, 0.0f, eye.z + direction.z * distance};
     if (direction.y < 0.0f && ground.z < kTableBack) return floor_light(scene, ground, shading);
     return sky(normalised(direction));
   }
-  const Vec point = kEye + direction * hit.distance;
+  const Vec point = eye + direction * hit.distance;
   if (scene.solids[index].shiny) {
     return shiny_light(scene, index, point, hit.normal, normalised(direction));
   }

@@ -43,9 +43,9 @@ PosedScene pose(const Scene& scene);
 // result.
 using SolidMask = std::uint32_t;
 
-// Light (linear RGB) arriving along a ray from the eye. `seen`: solids the ray may hit;
-// `shading`: solids that may throw a shadow on the floor point it may hit.
-Vec radiance(const PosedScene& scene, Vec direction, SolidMask seen, SolidMask shading);
+// Light (linear RGB) arriving at `eye` along a ray. `seen`: solids the ray may hit; `shading`:
+// solids that may throw a shadow on the floor point it may hit.
+Vec radiance(const PosedScene& scene, Vec eye, Vec direction, SolidMask seen, SolidMask shading);
 
 // Towards the light, unit length.
 Vec light_direction();

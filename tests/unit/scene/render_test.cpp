@@ -72,7 +72,7 @@ ScenePicture render_without_masks(const Scene& scene, int size) {
         const float at_y = static_cast<float>(y) + ((sample & 2) != 0 ? 0.75f : 0.25f);
         const Vec ray = view.forward + view.right * (at_x * scale - world::kTanHalfView) +
                         view.up * (world::kTanHalfView - at_y * scale);
-        const Vec light = world::radiance(posed, ray, ~0u, ~0u);
+        const Vec light = world::radiance(posed, world::kEye, ray, ~0u, ~0u);
         sum = sum + Vec{std::min(light.x, 1.0f), std::min(light.y, 1.0f), std::min(light.z, 1.0f)};
       }
       for (const float channel : {sum.x, sum.y, sum.z}) {

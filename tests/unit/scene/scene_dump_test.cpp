@@ -9,7 +9,7 @@
 #include <string>
 
 #include "engine/core/error.h"
-#include "vision/scene/scene_set.h"
+#include "vision/scene/clip_set.h"
 
 namespace tessera {
 namespace {
@@ -45,6 +45,21 @@ TEST(SceneDump, WritesTheRecordsInOrder) {
     at += pixels.size();
   }
   EXPECT_EQ(at, outcome.output.size());
+}
+
+TEST(SceneDump, WritesClipsFrameByFrame) {
+  const Outcome outcome = run("--seed 4 --split val --start 7 --count 3 --size 16 --frames 5");
+  ASSERT_EQ(outcome.exit_code, 0);
+  std::string expected;
+  for (std::uint64_t index = 7; index < 10; ++index) {
+    const ClipRecord record =
+        make_clip_record({.seed = 4, .split = SceneSplit::kVal, .size = 16}, 5, index);
+    expected += record_to_json(record) + "\n";
+    for (const ScenePicture& frame : record.pictures) {
+      expected.append(frame.rgb.begin(), frame.rgb.end());
+    }
+  }
+  EXPECT_EQ(outcome.output, expected);
 }
 
 TEST(SceneDump, ThreadsAndStartChangeNothing) {

@@ -1,0 +1,86 @@
+// Where things are in a frame. Like the renderer, +, -, *, / and sqrt of floats only.
+#include "vision/scene/clip.h"
+
+#include <array>
+
+#include "engine/core/error.h"
+#include "vision/scene/clip_pose.h"
+#include "vision/scene/render_posed.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::array<std::string_view, kMotions> kMotionNames = {
+    "still", "left", "right", "toward", "away", "bounce", "spin"};
+constexpr std::array<std::string_view, 2> kCameraNames = {"still", "orbit"};
+
+constexpr int kStep = 12;         // hundredths of a unit a frame
+constexpr int kBounceFrames = 8;  // one bounce, a second
+constexpr float kBounceHeight = 1.2f;
+constexpr float kSpinCos = 0.98078528f, kSpinSin = 0.19509032f;  // 11.25 degrees a frame
+
+// The parabola of a thrown ball.
+float height_at(int frame) {
+  const float part = static_cast<float>(frame % kBounceFrames) / kBounceFrames;
+  return 4.0f * kBounceHeight * part * (1.0f - part);
+}
+
+}  // namespace
+
+std::string_view name_of(Motion motion) { return kMotionNames[static_cast<int>(motion)]; }
+std::string_view name_of(CameraMotion motion) { return kCameraNames[static_cast<int>(motion)]; }
+std::span<const std::string_view> motion_names() { return kMotionNames; }
+std::span<const std::string_view> camera_motion_names() { return kCameraNames; }
+
+Scene scene_at(const Clip& clip, int frame) {
+  expects(clip.motions.size() == clip.scene.solids.size(), "a motion for each solid");
+  expects(frame >= 0 && frame < clip.frames, "a frame of the clip");
+  Scene scene = clip.scene;
+  // Whole hundredths, so that the places of any frame are as exact as those of a scene.
+  const auto moved = [&](double from, int direction) {
+    const double hundredths = from * 100.0;
+    const int whole = static_cast<int>(hundredths + (hundredths < 0.0 ? -0.5 : 0.5));
+    return static_cast<double>(whole + direction * kStep * frame) / 100.0;
+  };
+  for (std::size_t i = 0; i < scene.solids.size(); ++i) {
+    Solid& solid = scene.solids[i];
+    const Motion motion = clip.motions[i];
+    if (motion == Motion::kLeft) solid.x = moved(solid.x, -1);
+    if (motion == Motion::kRight) solid.x = moved(solid.x, 1);
+    if (motion == Motion::kToward) solid.z = moved(solid.z, -1);
+    if (motion == Motion::kAway) solid.z = moved(solid.z, 1);
+  }
+  return scene;
+}
+
+namespace world {
+
+PosedScene pose_clip(const Clip& clip, int frame) {
+  PosedScene posed = pose(scene_at(clip, frame));
+  for (int i = 0; i < posed.count; ++i) {
+    PosedSolid& solid = posed.solids[i];
+    if (clip.motions[i] == Motion::kBounce) solid.base.y = height_at(frame);
+    for (int step = 0; clip.motions[i] == Motion::kSpin && step < frame; ++step) {
+      const float c = solid.cos_yaw, s = solid.sin_yaw;
+      solid.cos_yaw = c * kSpinCos - s * kSpinSin;
+      solid.sin_yaw = c * kSpinSin + s * kSpinCos;
+    }
+  }
+  return posed;
+}
+
+Camera clip_camera(const Clip& clip, int frame) {
+  return orbit_camera(clip.camera == CameraMotion::kOrbit ? frame : 0);
+}
+
+}  // namespace world
+
+ScenePicture render_clip_frame(const Clip& clip, int frame, int size) {
+  return render_posed(world::pose_clip(clip, frame), world::clip_camera(clip, frame), size);
+}
+
+std::vector<double> clip_visible_shares(const Clip& clip, int frame, int size) {
+  return shares_posed(world::pose_clip(clip, frame), world::clip_camera(clip, frame), size);
+}
+
+}  // namespace tessera

@@ -1,0 +1,66 @@
+// Clips of the tabletop world: a scene whose solids move, eight frames a second. A clip is plain
+// data like a scene, and every frame of it is a picture of the world: a function of the clip and
+// the frame's number alone. docs/world.md describes the motions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vision/scene/render.h"
+#include "vision/scene/scene.h"
+
+namespace tessera {
+
+enum class Motion : std::uint8_t { kStill, kLeft, kRight, kToward, kAway, kBounce, kSpin };
+enum class CameraMotion : std::uint8_t { kStill, kOrbit };
+inline constexpr int kMotions = 7;  // kSpin is for cubes, on which it can be seen
+
+inline constexpr int kClipRate = 8;  // frames a second
+inline constexpr int kMaxClipFrames = 64;
+inline constexpr int kMaxClipSolids = 2;  // of a sampled clip
+
+struct Clip {
+  Scene scene;                  // of the first frame
+  std::vector<Motion> motions;  // one a solid
+  CameraMotion camera = CameraMotion::kStill;
+  int frames = 16;  // 1 to kMaxClipFrames
+  bool operator==(const Clip&) const = default;
+};
+
+// "still", "left", "right", "toward", "away", "bounce", "spin"; "still", "orbit".
+std::string_view name_of(Motion motion);
+std::string_view name_of(CameraMotion motion);
+std::span<const std::string_view> motion_names();
+std::span<const std::string_view> camera_motion_names();
+
+// Where the solids stand in a frame, in the order of the clip's first frame: along the table
+// 0.12 a frame. Heights and turns are not part of a scene.
+Scene scene_at(const Clip& clip, int frame);
+
+// expects() a frame of the clip and the sizes of render_scene().
+ScenePicture render_clip_frame(const Clip& clip, int frame, int size);
+
+// For each solid, as visible_shares().
+std::vector<double> clip_visible_shares(const Clip& clip, int frame, int size);
+
+// The clip number `index` of a split: one or two solids that keep clear of one another, of the
+// picture's edges and of the table's, and stay in sight, in every frame.
+Clip sample_clip(std::uint64_t seed, SceneSplit split, std::uint64_t index, int frames = 16);
+
+// One line of JSON: {"version":1,"scene":{as scene_to_json},"motions":[..],"camera":..,
+// "frames":..}. Reads back to an equal clip.
+std::string clip_to_json(const Clip& clip);
+// As strict as scene_from_json; also a solid that leaves the table, two that meet, a round solid
+// that spins and another number of motions than of solids are errors.
+Clip clip_from_json(std::string_view text, std::string_view file = "");
+
+// The plain sentence: "a large red shiny sphere moving left and a small blue matte cube spinning on
+// a checkered floor", with ", the camera circling" behind it if it does.
+std::string canonical_caption(const Clip& clip);
+// The plain sentence for six clips in ten, else a paraphrase; the choice is the scene seed's.
+std::string clip_caption(const Clip& clip);
+
+}  // namespace tessera

@@ -1,0 +1,18 @@
+// Pictures of solids posed by the caller, seen by a camera of the caller's. Internal to
+// vision/scene.
+#pragma once
+
+#include <vector>
+
+#include "vision/scene/render.h"
+#include "vision/scene/tracer.h"
+
+namespace tessera {
+
+// As render_scene(), which poses the solids as the scene has them.
+ScenePicture render_posed(const world::PosedScene& posed, const world::Camera& view, int size);
+// As visible_shares().
+std::vector<double> shares_posed(const world::PosedScene& posed, const world::Camera& view,
+                                 int size);
+
+}  // namespace tessera
