@@ -54,6 +54,27 @@ std::size_t InputFile::read(char* data, std::size_t size) {
   return got;
 }
 
+void InputFile::seek(std::uint64_t offset) {
+  expects(offset <= size_, "a place in the file");
+  if (::lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0) {
+    fail_read(path_, kind_, offset);
+  }
+  at_ = offset;
+}
+
+void InputFile::check_unchanged() const {
+  struct stat now {};
+  if (layer_fstat(file_.get(), now) != 0) fail_read(path_, kind_, at_);
+  const bool same = now.st_size == info_.st_size && now.st_mtim.tv_sec == info_.st_mtim.tv_sec &&
+                    now.st_mtim.tv_nsec == info_.st_mtim.tv_nsec;
+  if (same) return;
+  throw Error({.kind = kind_,
+               .code = "E_IO_CHANGED",
+               .file = path_.string(),
+               .expected = std::to_string(info_.st_size) + " bytes, unchanged while they are read",
+               .found = std::to_string(now.st_size) + " bytes, changed meanwhile"});
+}
+
 AppendFile::AppendFile(const fs::path& path, Lock lock)
     : path_(path),
       file_(layer_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0666)) {
@@ -73,6 +94,21 @@ AppendFile::AppendFile(const fs::path& path, Lock lock)
                  .found = errno_text(errno),
                  .hint = "wait for the other run or choose another output"});
   }
+  if (lock == Lock::kExclusive) check_name(info);
+}
+
+// The lock is on the file: it says nothing once the name has gone to another one.
+void AppendFile::check_name(const struct stat& opened) {
+  struct stat named {};
+  const int looked = layer_stat(path_, named);
+  if (looked != 0 && errno != ENOENT) fail("stat");
+  if (looked == 0 && named.st_ino == opened.st_ino && named.st_dev == opened.st_dev) return;
+  throw Error({.kind = ErrorKind::kStorage,
+               .code = "E_IO_LOCKED",
+               .file = path_.string(),
+               .expected = "a file that no other run is writing",
+               .found = "one that was replaced just now",
+               .hint = "try again"});
 }
 
 void AppendFile::fail(const char* step, std::uint64_t needed) {

@@ -27,6 +27,10 @@ class InputFile final : public ByteSource {
   explicit InputFile(const std::filesystem::path& path, ErrorKind kind = ErrorKind::kGeneral);
   std::size_t read(char* data, std::size_t size) override;
   std::uint64_t size() const override { return size_; }
+  // Goes to a place at most size() bytes from the front.
+  void seek(std::uint64_t offset);
+  // Error E_IO_CHANGED if the file has another length or time of change than when it was opened.
+  void check_unchanged() const;
 
  private:
   std::filesystem::path path_;
@@ -44,7 +48,8 @@ class AppendFile {
   enum class Lock : std::uint8_t { kNone, kExclusive };
 
   // Opens or creates; a link or anything but a regular file is refused. kExclusive: E_IO_LOCKED if
-  // another process holds the file; the lock ends with the object or with the process.
+  // another process holds the file, or put another one in its place meanwhile; the lock ends with
+  // the object or with the process.
   explicit AppendFile(const std::filesystem::path& path, Lock lock = Lock::kNone);
 
   std::uint64_t size() const { return size_; }
@@ -55,6 +60,7 @@ class AppendFile {
 
  private:
   [[noreturn]] void fail(const char* step, std::uint64_t needed = 0);
+  void check_name(const struct stat& opened);
 
   std::filesystem::path path_;
   io_layer::FileHandle file_;

@@ -36,13 +36,6 @@ std::int64_t mtime_ns(const struct stat& info) {
   return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
 }
 
-fs::path temporary_beside(const fs::path& path) {
-  static std::atomic<std::uint64_t> counter{0};
-  const std::string name = "." + path.filename().string().substr(0, 200) + ".tmp-" +
-                           std::to_string(::getpid()) + "-" + std::to_string(++counter);
-  return parent_or_dot(path) / name;
-}
-
 bool all_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -69,6 +62,13 @@ class TemporaryFile {
 };
 
 }  // namespace
+
+fs::path io_layer::temporary_beside(const fs::path& path) {
+  static std::atomic<std::uint64_t> counter{0};
+  const std::string name = "." + path.filename().string().substr(0, kTemporaryNameBytes) + ".tmp-" +
+                           std::to_string(::getpid()) + "-" + std::to_string(++counter);
+  return parent_or_dot(path) / name;
+}
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
   struct stat info {};
@@ -232,7 +232,14 @@ void make_folders_durable(const fs::path& folder) {
   for (const fs::path& part : folder) {
     prefix /= part;
     struct stat info {};
-    if (layer_stat(prefix, info) == 0 && S_ISDIR(info.st_mode)) continue;
+    if (layer_stat(prefix, info) == 0 && S_ISDIR(info.st_mode)) {
+      // Whoever made it may have been killed before its name was synced. Folders above that may not
+      // be read are nobody's who could have died here.
+      if (!sync_folder(parent_or_dot(prefix)) && errno != EACCES && errno != EPERM) {
+        fail_storage(prefix, "sync of the folder", errno, 0);
+      }
+      continue;
+    }
     if (layer_mkdir(prefix) != 0 && errno != EEXIST) fail_storage(prefix, "create", errno, 0);
     if (layer_stat(prefix, info) != 0 || !S_ISDIR(info.st_mode)) {
       fail_storage(prefix, "create", ENOTDIR, 0);

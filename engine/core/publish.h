@@ -17,10 +17,12 @@ enum class Sync : std::uint8_t { kOn, kOff };  // off gives up safety against po
 bool publish_file(const std::filesystem::path& path, std::string_view text, Publish publish,
                   Sync sync = Sync::kOn);
 
-// Creates the folder with its parents and syncs the folders that hold the new names. Error
-// kStorage.
+// Creates the folder with its parents and syncs the folders that hold their names, those too that
+// were there: who made them may have been killed before the sync. Error kStorage.
 void make_folders_durable(const std::filesystem::path& folder);
 
+// Temporaries hold the first bytes of long names only.
+inline constexpr std::size_t kTemporaryNameBytes = 200;
 // What a temporary of publish_file() or write_file_atomic() was to become: "a.png" of
 // ".a.png.tmp-123-4". Empty for any other name.
 std::string_view target_of_temporary(std::string_view name);
