@@ -29,26 +29,31 @@ MAX_SOLIDS = 4
 
 # ------------------------------------------------------------------------------------- scenes
 def dump_scenes(binary: str, folder: Path, split: str, start: int, count: int, seed: int, size: int,
-                threads: int):
-    """Run scene_dump once; keep pixels [N, size, size, 3] u8 in .npy and one JSON line a scene."""
+                threads: int, frames: int = 0):
+    """Run scene_dump once; keep pixels [N, size, size, 3] u8 in .npy and one JSON line a scene.
+
+    With `frames`, clips: pixels [N, frames, size, size, 3].
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    stem = folder / f"{split}-seed{seed}-size{size}-{start}-{count}"
+    shape = (frames, size, size, 3) if frames else (size, size, 3)
+    stem = folder / f"{split}-seed{seed}-size{size}{f'-frames{frames}' if frames else ''}-{start}-{count}"
     pixels_path, lines_path = stem.with_suffix(".npy"), stem.with_suffix(".jsonl")
     if pixels_path.exists() and lines_path.exists():
         return stem
     command = [binary, "--seed", str(seed), "--split", split, "--start", str(start), "--count",
                str(count), "--size", str(size), "--threads", str(threads)]
+    command += ["--frames", str(frames)] if frames else []
     partial = stem.with_suffix(".partial.npy")
     with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=1 << 20) as process:
-        pixels = np.lib.format.open_memmap(partial, "w+", np.uint8, (count, size, size, 3))
+        pixels = np.lib.format.open_memmap(partial, "w+", np.uint8, (count, *shape))
         with open(lines_path, "w", encoding="utf-8") as lines:
             for i in range(count):
                 line = process.stdout.readline()
-                raw = process.stdout.read(size * size * 3)
-                if len(raw) != size * size * 3:
+                raw = process.stdout.read(math.prod(shape))
+                if len(raw) != math.prod(shape):
                     raise RuntimeError(f"{binary}: scene {start + i} of {split} is cut short")
                 lines.write(line.decode("utf-8"))
-                pixels[i] = np.frombuffer(raw, np.uint8).reshape(size, size, 3)
+                pixels[i] = np.frombuffer(raw, np.uint8).reshape(shape)
         if process.wait() != 0:
             raise RuntimeError(f"{binary} ended with {process.returncode}")
     pixels.flush()
@@ -72,22 +77,23 @@ def scene_arguments(parser):
     parser.add_argument("--dump-threads", type=int, default=1)
 
 
-def scenes_for(options, split: str, start: int, count: int, with_pixels: bool = True, seed: int = 1):
+def scenes_for(options, split: str, start: int, count: int, with_pixels: bool = True, seed: int = 1,
+               frames: int = 0):
     stem = dump_scenes(options.scene_dump, options.data, split, start, count, seed, options.size,
-                       options.dump_threads)
+                       options.dump_threads, frames)
     return load_scenes(stem, with_pixels)
 
 
 def to_float(pixels) -> torch.Tensor:
-    """u8 [B, H, W, 3] -> fp32 [B, 3, H, W] in [-1, 1]"""
-    x = torch.from_numpy(np.array(pixels)).permute(0, 3, 1, 2)
+    """u8 [..., H, W, 3] -> fp32 [..., 3, H, W] in [-1, 1]"""
+    x = torch.from_numpy(np.array(pixels)).movedim(-1, -3)
     return x.float().div_(127.5).sub_(1.0).contiguous()
 
 
 def to_u8(x: torch.Tensor) -> np.ndarray:
-    """[B, 3, H, W] in [-1, 1] -> u8 [B, H, W, 3], Janus's rule: clip, then truncate"""
+    """[..., 3, H, W] in [-1, 1] -> u8 [..., H, W, 3], Janus's rule: clip, then truncate"""
     y = ((x.float() + 1) / 2 * 255).clamp(0, 255).to(torch.uint8)
-    return y.permute(0, 2, 3, 1).contiguous().numpy()
+    return y.movedim(-3, -1).contiguous().numpy()
 
 
 def truth_labels(scenes) -> dict[str, torch.Tensor]:

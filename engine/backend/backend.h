@@ -102,6 +102,17 @@ struct Conv2dArgs {
   bool accumulate = false;            // out += result instead of out = result
 };
 
+// A norm that other features condition (Zheng et al., "MoVQ", 2022): every place of x is scaled and
+// shifted by what stands at its place of a coarser grid,
+//   out(y, x, c) = act((scale[c] in(y, x, c) + shift[c]) gain(y / f, x / g, c) + bias(y / f, x / g, c)).
+struct ModulateArgs {
+  ConstTensorView in;            // [h f, w g, C] f32
+  ConstTensorView scale, shift;  // [C] f32
+  ConstTensorView gain, bias;    // [h, w, C] f32
+  bool swish = false;
+  TensorView out;  // as in; may be in
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -160,6 +171,7 @@ class Backend {
   // out = scale[c] * x + shift[c]
   virtual void affine_channels(ConstTensorView x, ConstTensorView scale, ConstTensorView shift,
                                TensorView out) = 0;
+  virtual void modulate(const ModulateArgs& args) = 0;
   // argmin over the codebook of |z|^2 + |e|^2 - 2 z.e, lowest index on a tie. z [N,D], e [V,D].
   virtual void nearest_code(ConstTensorView z, ConstTensorView codebook,
                             std::span<std::int32_t> ids) = 0;

@@ -1,5 +1,6 @@
-// Runs step lists. Each step reads its map at one end of the arena and leaves its result at the other
-// (or adds in place), so a dry run of the same code tells the memory that the real one will take.
+// Runs step lists. Each step reads its map at one end of the arena and leaves its result at the
+// other (or adds in place), so a dry run of the same code tells the memory that the real one will
+// take.
 #include "engine/nn/conv_blocks.h"
 
 #include <algorithm>
@@ -18,21 +19,25 @@ using End = FeatureArena::End;
 
 End other(End end) { return end == End::kLow ? End::kHigh : End::kLow; }
 
-// What a step is made of: convolutions and norms, in the order in which they are used.
+// What a step is made of: convolutions and norms, in the order in which they are used. The two
+// convolutions that condition a norm follow it.
 struct Part {
   std::string name;
   bool is_norm = false;
+  bool conditions = false;
   int c_in = 0;  // of a norm: its channels
   int c_out = 0;
   int kernel = 0;
 };
 
 Part conv_part(std::string name, int c_in, int c_out, int kernel) {
-  return {std::move(name), false, c_in, c_out, kernel};
+  return {std::move(name), false, false, c_in, c_out, kernel};
 }
-Part norm_part(std::string name, int channels) { return {std::move(name), true, channels, 0, 0}; }
+Part norm_part(std::string name, int channels) {
+  return {std::move(name), true, false, channels, 0, 0};
+}
 
-std::vector<Part> parts_of(const ConvStep& step) {
+std::vector<Part> plain_parts(const ConvStep& step) {
   const int in = step.c_in;
   const int out = step.c_out;
   switch (step.kind) {
@@ -62,6 +67,22 @@ std::vector<Part> parts_of(const ConvStep& step) {
   return {};
 }
 
+std::vector<Part> parts_of(const ConvStep& step, const GroupNormOptions& norm) {
+  std::vector<Part> parts;
+  for (Part& part : plain_parts(step)) {
+    if (!part.is_norm || norm.conditioned_by == 0) {
+      parts.push_back(std::move(part));
+      continue;
+    }
+    parts.push_back(norm_part(part.name + ".norm_layer", part.c_in));
+    for (const char* name : {".conv_y", ".conv_b"}) {
+      parts.push_back(conv_part(part.name + name, norm.conditioned_by, part.c_in, 1));
+      parts.back().conditions = true;
+    }
+  }
+  return parts;
+}
+
 Shape weight_shape(const Part& part) {
   if (part.is_norm) return {part.c_in};
   return {part.c_out, part.c_in, part.kernel, part.kernel};
@@ -75,13 +96,15 @@ struct ConvParams {
 struct NormParams {
   Tensor gamma;
   Tensor beta;
+  std::vector<ConvParams> conditions;  // gain and bias, or none
 };
 
 // Runs steps; with `dry` set it only takes arena space and asks the backend for its scratch.
 class Runner {
  public:
-  Runner(Backend* backend, const Backend& sizes, FeatureArena& arena, GroupNormOptions norm)
-      : backend_(backend), sizes_(sizes), arena_(arena), norm_(norm) {}
+  Runner(Backend* backend, const Backend& sizes, FeatureArena& arena, GroupNormOptions norm,
+         ConstTensorView condition)
+      : backend_(backend), sizes_(sizes), arena_(arena), norm_(norm), condition_(condition) {}
 
   // x sits alone at `end` (or outside the arena); the result sits alone at the returned end.
   struct Place {
@@ -103,6 +126,36 @@ class Runner {
     if (backend_ != nullptr) {
       ops::group_norm_coefficients(*backend_, x, norm_.groups, norm_.eps, norm.gamma.view(),
                                    norm.beta.view(), out.scale, out.shift);
+    }
+    return out;
+  }
+
+  // x as a convolution reads it through a norm: the norm's map is applied while reading, or, if it
+  // differs from place to place, in a map of its own at `end`.
+  Conv2dArgs through(const NormParams& norm, ConstTensorView x, End end, bool swish) {
+    const Affine map = affine(norm, x, end);
+    if (norm_.conditioned_by == 0) {
+      return {.in = x, .scale = map.scale, .shift = map.shift, .swish = swish};
+    }
+    return {.in = modulated(norm, map, x, end, swish)};
+  }
+
+  TensorView modulated(const NormParams& norm, const Affine& map, ConstTensorView x, End end,
+                       bool swish) {
+    TensorView grids[2];
+    for (std::size_t i = 0; i < 2; ++i) {
+      grids[i] = arena_.take(end, {condition_.shape[0], condition_.shape[1], x.shape[2]});
+      convolve({.in = condition_, .out = grids[i]}, norm.conditions[i]);
+    }
+    const TensorView out = arena_.take(end, x.shape);
+    if (backend_ != nullptr) {
+      ops::modulate(*backend_, {.in = x,
+                                .scale = map.scale,
+                                .shift = map.shift,
+                                .gain = grids[0],
+                                .bias = grids[1],
+                                .swish = swish,
+                                .out = out});
     }
     return out;
   }
@@ -131,6 +184,7 @@ class Runner {
   const Backend& sizes_;
   FeatureArena& arena_;
   GroupNormOptions norm_;
+  ConstTensorView condition_;
   std::size_t scratch_ = 0;
 };
 
@@ -146,20 +200,19 @@ Runner::Place Runner::residual(const ConvStep& step, std::span<const ConvParams>
   const std::size_t after_sum = arena_.mark(far);
   const TensorView hidden = arena_.take(far, {height, width, step.c_out});
 
-  const Affine first = affine(norms[0], x.map, far);
-  Conv2dArgs args{
-      .in = x.map, .scale = first.scale, .shift = first.shift, .swish = true, .out = hidden};
-  pad_around(args);
-  convolve(args, convs[0]);
+  const std::size_t after_hidden = arena_.mark(far);
+  Conv2dArgs first = through(norms[0], x.map, far, true);
+  first.out = hidden;
+  pad_around(first);
+  convolve(first, convs[0]);
   if (shortcut) convolve({.in = x.map, .out = sum}, convs[2]);
+  arena_.rewind(far, after_hidden);
 
-  const Affine second = affine(norms[1], hidden, far);
-  args.in = hidden;
-  args.scale = second.scale;
-  args.shift = second.shift;
-  args.out = sum;
-  args.accumulate = true;
-  convolve(args, convs[1]);
+  Conv2dArgs second = through(norms[1], hidden, far, true);
+  second.out = sum;
+  second.accumulate = true;
+  pad_around(second);
+  convolve(second, convs[1]);
   arena_.rewind(far, after_sum);
   if (!shortcut) return x;
   return finish({sum, far}, x.end);
@@ -171,12 +224,12 @@ Runner::Place Runner::attention(std::span<const ConvParams> convs,
   const std::int64_t channels = x.map.shape[2];
   const End far = other(x.end);
   const std::size_t before = arena_.mark(far);
-  const Affine norm = affine(norms[0], x.map, far);
+  Conv2dArgs read = through(norms[0], x.map, far, false);
   TensorView projected[3];
   for (int i = 0; i < 3; ++i) {
     projected[i] = arena_.take(far, x.map.shape);
-    convolve({.in = x.map, .scale = norm.scale, .shift = norm.shift, .out = projected[i]},
-             convs[static_cast<std::size_t>(i)]);
+    read.out = projected[i];
+    convolve(read, convs[static_cast<std::size_t>(i)]);
     projected[i].shape = {places, 1, channels};
   }
   TensorView mixed = arena_.take(far, {places, 1, channels});
@@ -224,14 +277,15 @@ Runner::Place Runner::run(const ConvStep& step, std::span<const ConvParams> conv
   }
   const TensorView out = arena_.take(far, {height, width, step.c_out});
   const std::size_t after_out = arena_.mark(far);
-  if (!norms.empty()) {
+  if (step.kind == ConvStepKind::kNorm) {
+    expects(norm_.conditioned_by == 0, "a norm alone is not conditioned");
     const Affine norm = affine(norms[0], x.map, far);
-    args.scale = norm.scale;
-    args.shift = norm.shift;
-    args.swish = true;
-    if (step.kind == ConvStepKind::kNorm && backend_ != nullptr) {
+    if (backend_ != nullptr) {
       ops::affine_channels(*backend_, x.map, norm.scale, norm.shift, out);
     }
+  } else if (!norms.empty()) {
+    args = through(norms[0], x.map, far, true);
+    pad_around(args);
   }
   args.out = out;
   if (step.kind != ConvStepKind::kNorm) convolve(args, convs[0]);
@@ -290,15 +344,16 @@ void add_sizes_only(const Part& part, std::vector<ConvParams>& convs,
   conv.weight.c_out = part.c_out;
   conv.weight.c_in = part.c_in;
   conv.weight.kh = conv.weight.kw = part.kernel;
-  convs.push_back(std::move(conv));
+  (part.conditions ? norms.back().conditions : convs).push_back(std::move(conv));
 }
 
 }  // namespace
 
-std::vector<TensorSpec> conv_step_tensors(std::span<const ConvStep> steps) {
+std::vector<TensorSpec> conv_step_tensors(std::span<const ConvStep> steps,
+                                          const GroupNormOptions& norm) {
   std::vector<TensorSpec> tensors;
   for (const ConvStep& step : steps) {
-    for (const Part& part : parts_of(step)) {
+    for (const Part& part : parts_of(step, norm)) {
       tensors.push_back({part.name + ".weight", weight_shape(part)});
       tensors.push_back({part.name + ".bias", bias_shape(part)});
     }
@@ -340,7 +395,7 @@ ConvStack::ConvStack(Backend& backend, std::vector<ConvStep> steps, WeightSource
     : steps_(std::move(steps)), norm_(norm) {
   for (const ConvStep& step : steps_) {
     Weights& loaded = weights_.emplace_back();
-    for (const Part& part : parts_of(step)) {
+    for (const Part& part : parts_of(step, norm_)) {
       const std::string name = part.name + ".weight";
       if (part.is_norm) {
         NormParams affine;
@@ -353,7 +408,7 @@ ConvStack::ConvStack(Backend& backend, std::vector<ConvStep> steps, WeightSource
       conv.weight = backend.pack_conv(weights.get(name, weight_shape(part)), storage);
       weights.done(name);
       conv.bias = load_vector(backend, weights, part.name + ".bias", bias_shape(part));
-      loaded.convs.push_back(std::move(conv));
+      (part.conditions ? loaded.norms.back().conditions : loaded.convs).push_back(std::move(conv));
     }
   }
 }
@@ -361,10 +416,14 @@ ConvStack::ConvStack(Backend& backend, std::vector<ConvStep> steps, WeightSource
 ConvStack::~ConvStack() = default;
 ConvStack::ConvStack(ConvStack&&) noexcept = default;
 
-TensorView ConvStack::run(Backend& backend, FeatureArena& arena, ConstTensorView x) const {
+TensorView ConvStack::run(Backend& backend, FeatureArena& arena, ConstTensorView x,
+                          ConstTensorView condition) const {
   expects(!steps_.empty() && x.shape.rank() == 3 && x.shape[2] == steps_.front().c_in,
           "input is [H, W, C] of the first step");
-  Runner runner(&backend, backend, arena, norm_);
+  expects(norm_.conditioned_by == 0 ||
+              (condition.shape.rank() == 3 && condition.shape[2] == norm_.conditioned_by),
+          "conditioned norms have their features");
+  Runner runner(&backend, backend, arena, norm_, condition);
   // Steps that add in place would write into the caller's map; none of them comes first.
   expects(
       steps_.front().kind != ConvStepKind::kRes && steps_.front().kind != ConvStepKind::kAttention,
@@ -377,25 +436,26 @@ TensorView ConvStack::run(Backend& backend, FeatureArena& arena, ConstTensorView
 }
 
 ConvScratch conv_scratch(const Backend& backend, std::span<const ConvStep> steps, int height,
-                         int width) {
+                         int width, const GroupNormOptions& norm) {
   expects(!steps.empty(), "a stack has steps");
   FeatureArena arena;
-  Runner runner(nullptr, backend, arena, {});
+  const ConstTensorView condition{DType::kF32, {height, width, norm.conditioned_by}, nullptr, {}};
+  Runner runner(nullptr, backend, arena, norm, condition);
   Runner::Place place{{DType::kF32, {height, width, steps.front().c_in}, nullptr, {}}, End::kHigh};
   for (const ConvStep& step : steps) {
     std::vector<ConvParams> convs;
     std::vector<NormParams> norms;
-    for (const Part& part : parts_of(step)) add_sizes_only(part, convs, norms);
+    for (const Part& part : parts_of(step, norm)) add_sizes_only(part, convs, norms);
     place = runner.run(step, convs, norms, place);
   }
   return {arena.peak(), runner.backend_scratch()};
 }
 
 std::size_t conv_weight_bytes(const Backend& backend, std::span<const ConvStep> steps,
-                              DType storage) {
+                              DType storage, const GroupNormOptions& norm) {
   std::size_t bytes = 0;
   for (const ConvStep& step : steps) {
-    for (const Part& part : parts_of(step)) {
+    for (const Part& part : parts_of(step, norm)) {
       const std::size_t vector = static_cast<std::size_t>(bias_shape(part)[0]) * sizeof(float);
       bytes +=
           vector + (part.is_norm ? vector : backend.packed_conv_bytes(weight_shape(part), storage));

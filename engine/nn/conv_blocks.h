@@ -37,16 +37,20 @@ struct ConvStep {
   std::string norm_name = {};
 };
 
-// Every tensor that the steps read, in step order.
-std::vector<TensorSpec> conv_step_tensors(std::span<const ConvStep> steps);
-
-// Pixels per output place (downsampling) or output pixels per place (upsampling) of all steps.
-int conv_steps_factor(std::span<const ConvStep> steps);
-
 struct GroupNormOptions {
   int groups = 32;
   float eps = 1e-6f;
+  // Channels of the features that condition every norm (MoVQ's SpatialNorm: the norm itself is
+  // NAME.norm_layer, NAME.conv_y and NAME.conv_b are 1x1 convolutions of the features); 0 = none.
+  int conditioned_by = 0;
 };
+
+// Every tensor that the steps read, in step order.
+std::vector<TensorSpec> conv_step_tensors(std::span<const ConvStep> steps,
+                                          const GroupNormOptions& norm = {});
+
+// Pixels per output place (downsampling) or output pixels per place (upsampling) of all steps.
+int conv_steps_factor(std::span<const ConvStep> steps);
 
 // Where weights come from: host tensors of the asked-for shape, already checked. done() tells that
 // the tensor has been packed and its pages are not needed any more.
@@ -90,9 +94,11 @@ class ConvStack {
   ConvStack(ConvStack&&) noexcept;
   ConvStack& operator=(ConvStack&&) = delete;
 
-  // x [H, W, c_in of the first step] on the device, outside the arena. Returns the last step's
-  // output, which lives in the arena. The arena holds nothing else before and after.
-  TensorView run(Backend& backend, FeatureArena& arena, ConstTensorView x) const;
+  // x [H, W, c_in of the first step] on the device, outside the arena; `condition` [H, W,
+  // conditioned_by] where norms are conditioned. Returns the last step's output, which lives in the
+  // arena. The arena holds nothing else before and after.
+  TensorView run(Backend& backend, FeatureArena& arena, ConstTensorView x,
+                 ConstTensorView condition = {}) const;
 
   std::span<const ConvStep> steps() const { return steps_; }
 
@@ -111,10 +117,10 @@ struct ConvScratch {
   std::size_t total() const { return arena + backend; }
 };
 ConvScratch conv_scratch(const Backend& backend, std::span<const ConvStep> steps, int height,
-                         int width);
+                         int width, const GroupNormOptions& norm = {});
 
 // Bytes of the packed weights of `steps`.
 std::size_t conv_weight_bytes(const Backend& backend, std::span<const ConvStep> steps,
-                              DType storage);
+                              DType storage, const GroupNormOptions& norm = {});
 
 }  // namespace tessera

@@ -53,7 +53,7 @@ std::size_t picture_bytes(const VqSpec& spec, int rows, int cols) {
 
 }  // namespace
 
-std::vector<ConvStep> vq_encoder_steps(const VqSpec& spec) {
+std::vector<ConvStep> vq_encoder_body(const VqSpec& spec) {
   const auto levels = static_cast<std::int64_t>(spec.multipliers.size());
   Walk walk(spec, VqSide::kEncoder, spec.image_channels);
   walk.conv(ConvStepKind::kConv3, "encoder.conv_in", spec.base_channels);
@@ -64,14 +64,27 @@ std::vector<ConvStep> vq_encoder_steps(const VqSpec& spec) {
   }
   walk.mid();
   walk.finish("encoder.norm_out", "encoder.conv_out", spec.latent_channels);
-  walk.conv(ConvStepKind::kConv1, "quant_conv", spec.embed_dim);
   return walk.take();
 }
 
+std::vector<ConvStep> vq_encoder_steps(const VqSpec& spec) {
+  std::vector<ConvStep> steps = vq_encoder_body(spec);
+  steps.push_back({ConvStepKind::kConv1, spec.prefix + "quant_conv",
+                   static_cast<int>(spec.latent_channels), static_cast<int>(spec.embed_dim)});
+  return steps;
+}
+
 std::vector<ConvStep> vq_decoder_steps(const VqSpec& spec) {
+  std::vector<ConvStep> steps = vq_decoder_body(spec);
+  steps.insert(steps.begin(),
+               {ConvStepKind::kConv1, spec.prefix + "post_quant_conv",
+                static_cast<int>(spec.embed_dim), static_cast<int>(spec.latent_channels)});
+  return steps;
+}
+
+std::vector<ConvStep> vq_decoder_body(const VqSpec& spec) {
   const auto levels = static_cast<std::int64_t>(spec.multipliers.size());
-  Walk walk(spec, VqSide::kDecoder, spec.embed_dim);
-  walk.conv(ConvStepKind::kConv1, "post_quant_conv", spec.latent_channels);
+  Walk walk(spec, VqSide::kDecoder, spec.latent_channels);
   walk.conv(ConvStepKind::kConv3, "decoder.conv_in", spec.base_channels * spec.multipliers.back());
   walk.mid();
   for (std::int64_t at = 0; at < levels; ++at) {

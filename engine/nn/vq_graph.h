@@ -13,6 +13,9 @@ namespace tessera {
 std::vector<ConvStep> vq_encoder_steps(const VqSpec& spec);
 // Codebook rows [h, w, embed_dim] -> image [h f, w f, 3], post_quant_conv included.
 std::vector<ConvStep> vq_decoder_steps(const VqSpec& spec);
+// The same without quant_conv: latents [.., latent_channels] come out and go in.
+std::vector<ConvStep> vq_encoder_body(const VqSpec& spec);
+std::vector<ConvStep> vq_decoder_body(const VqSpec& spec);
 
 // Bytes that decoding rows x cols codes takes beside the weights: feature maps (two at most), the
 // backend's scratch, the looked-up codebook rows and the picture handed out.

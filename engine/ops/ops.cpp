@@ -207,6 +207,23 @@ void affine_channels(Backend& backend, ConstTensorView x, ConstTensorView scale,
   backend.affine_channels(x, scale, shift, out);
 }
 
+void modulate(Backend& backend, const ModulateArgs& args) {
+  expects_f32(backend, args.in, "modulate: in is f32 on the device");
+  expects_f32(backend, args.out, "modulate: out is f32 on the device");
+  expects_f32(backend, args.gain, "modulate: gain is f32 on the device");
+  expects_f32(backend, args.bias, "modulate: bias is f32 on the device");
+  expects(args.in.shape.rank() == 3 && args.in.shape == args.out.shape, "modulate: in is [H, W, C]");
+  const std::int64_t channels = args.in.shape[2];
+  expects_vector(backend, args.scale, channels, "modulate: scale is [C]");
+  expects_vector(backend, args.shift, channels, "modulate: shift is [C]");
+  expects(args.gain.shape.rank() == 3 && args.gain.shape == args.bias.shape &&
+              args.gain.shape[2] == channels && args.gain.shape[0] > 0 && args.gain.shape[1] > 0,
+          "modulate: gain and bias are [h, w, C]");
+  expects(args.in.shape[0] % args.gain.shape[0] == 0 && args.in.shape[1] % args.gain.shape[1] == 0,
+          "modulate: the grid divides the map evenly");
+  backend.modulate(args);
+}
+
 void nearest_code(Backend& backend, ConstTensorView z, ConstTensorView codebook,
                   std::span<std::int32_t> ids) {
   expects_f32(backend, z, "nearest_code: z is f32 on the device");

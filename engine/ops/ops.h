@@ -47,6 +47,7 @@ void group_norm_coefficients(Backend& backend, ConstTensorView x, int groups, fl
                              TensorView shift);
 void affine_channels(Backend& backend, ConstTensorView x, ConstTensorView scale,
                      ConstTensorView shift, TensorView out);
+void modulate(Backend& backend, const ModulateArgs& args);
 void nearest_code(Backend& backend, ConstTensorView z, ConstTensorView codebook,
                   std::span<std::int32_t> ids);
 void l2_normalize(Backend& backend, ConstTensorView x, float eps, TensorView out);

@@ -6,25 +6,13 @@
 
 #include "engine/checkpoint/checked_weight.h"
 #include "engine/ops/ops.h"
+#include "tokenizers/visual/device_maps.h"
 
 namespace tessera {
 
 namespace {
 
 constexpr float kUnitEps = 1e-12f;
-
-// Hands out checked tensors of a checkpoint.
-class CheckedSource final : public WeightSource {
- public:
-  explicit CheckedSource(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
-  ConstTensorView get(const std::string& name, const Shape& shape) override {
-    return checked_weight(checkpoint_, name, shape);
-  }
-  void done(const std::string& name) override { checkpoint_.release(name); }
-
- private:
-  const Checkpoint& checkpoint_;
-};
 
 GroupNormOptions norm_of(const VqSpec& spec) { return {spec.norm_groups, spec.norm_eps}; }
 
@@ -48,26 +36,6 @@ Tensor load_codebook(Backend& backend, const VqSpec& spec, const Checkpoint& che
     return unit;
   }
   return book;
-}
-
-// The device's copy of a host image; on the CPU the image itself.
-struct DeviceImage {
-  Tensor owned;
-  ConstTensorView view;
-};
-DeviceImage to_device(Backend& backend, ConstTensorView host) {
-  if (backend.device().kind == DeviceKind::kCpu) return {Tensor(), host};
-  Tensor copy = backend.allocate(DType::kF32, host.shape);
-  backend.upload(host, copy.view());
-  const ConstTensorView view = copy.view();
-  return {std::move(copy), view};
-}
-
-Tensor to_host(Backend& backend, ConstTensorView device) {
-  Tensor host = Tensor::host(DType::kF32, device.shape);
-  backend.download(device, host.view());
-  backend.synchronize();
-  return host;
 }
 
 }  // namespace

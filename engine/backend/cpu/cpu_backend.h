@@ -59,6 +59,7 @@ class CpuBackend final : public Backend {
                                ConstTensorView beta, TensorView scale, TensorView shift) override;
   void affine_channels(ConstTensorView x, ConstTensorView scale, ConstTensorView shift,
                        TensorView out) override;
+  void modulate(const ModulateArgs& args) override;
   void nearest_code(ConstTensorView z, ConstTensorView codebook,
                     std::span<std::int32_t> ids) override;
   void l2_normalize(ConstTensorView x, float eps, TensorView out) override;

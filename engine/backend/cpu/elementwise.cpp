@@ -1,6 +1,7 @@
 // Embedding rows, sums, activations and copies into the cache.
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "engine/backend/cpu/cpu_backend.h"
 
@@ -98,6 +99,35 @@ void CpuBackend::affine_channels(ConstTensorView x, ConstTensorView scale, Const
   pool_.parallel_for(pixels, rows_of(channels), [&](std::int64_t begin, std::int64_t end, int) {
     kernels_.affine(x.f32() + begin * channels, scale.f32(), shift.f32(), false,
                     out.f32() + begin * channels, channels, end - begin);
+  });
+}
+
+// The two maps of a coarse place are joined into one before its pixels are read.
+void CpuBackend::modulate(const ModulateArgs& args) {
+  const std::int64_t channels = args.in.shape[2];
+  const std::int64_t width = args.in.shape[1];
+  const std::int64_t coarse = args.gain.shape[1];
+  const std::int64_t down = args.in.shape[0] / args.gain.shape[0];
+  const std::int64_t across = width / coarse;
+  const auto count = static_cast<std::size_t>(channels);
+  pool_.parallel_for(args.in.shape[0], 1, [&](std::int64_t row, std::int64_t end, int) {
+    std::vector<float> joined(2 * count);
+    float* scale = joined.data();
+    float* shift = scale + count;
+    for (; row < end; ++row) {
+      for (std::int64_t cell = 0; cell < coarse; ++cell) {
+        const std::int64_t place = (row / down * coarse + cell) * channels;
+        const float* gain = args.gain.f32() + place;
+        const float* bias = args.bias.f32() + place;
+        for (std::size_t c = 0; c < count; ++c) {
+          scale[c] = args.scale.f32()[c] * gain[c];
+          shift[c] = args.shift.f32()[c] * gain[c] + bias[c];
+        }
+        const std::int64_t at = (row * width + cell * across) * channels;
+        kernels_.affine(args.in.f32() + at, scale, shift, args.swish, args.out.f32() + at, channels,
+                        across);
+      }
+    }
   });
 }
 

@@ -1,0 +1,85 @@
+// The clip tokenizer of Emu3: four frames are one grid of codes. Grids are encoded and decoded one
+// after another, as a stream: convolutions along time look back two frames, never ahead, so memory
+// does not grow with a clip's length, and a clip that goes on later gives the same codes and frames
+// as one in a piece.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/nn/movq_spec.h"
+#include "tokenizers/visual/visual_tokenizer.h"
+
+namespace tessera {
+
+class MovqTokenizer final : public VisualTokenizer {
+ public:
+  // As VqTokenizer, with the tensors of movq_tensors(spec).
+  MovqTokenizer(Backend& backend, const MovqSpec& spec, const Checkpoint& checkpoint, DType storage,
+                TokenizerHalves halves);
+  ~MovqTokenizer() override;
+
+  std::int64_t codes() const override { return spec_.frame.codes; }
+  int factor() const override { return static_cast<int>(spec_.frame.downsample()); }
+  // Frames that one grid of codes stands for.
+  int frames() const { return spec_.frames(); }
+  const MovqSpec& spec() const { return spec_; }
+
+  // A picture is a clip of one grid whose frames are all the same; the first is given back.
+  std::vector<std::int32_t> encode(ConstTensorView image) const override;
+  Tensor decode(std::span<const std::int32_t> ids, int rows, int cols) const override;
+  std::size_t decode_scratch_bytes(int rows, int cols) const override;
+  std::vector<std::uint8_t> to_pixels(ConstTensorView image) const override;
+
+ private:
+  friend class ClipEncoder;
+  friend class ClipDecoder;
+  struct TimeConv;
+  struct TimeRes;
+  struct TimeSide;
+  class Stream;
+
+  Backend& backend_;
+  MovqSpec spec_;
+  Tensor codebook_;      // [V, D] f32 on the device
+  Tensor ones_, zeros_;  // [D] f32 on the device
+  ConvStack decoder_;
+  std::unique_ptr<TimeSide> decoder_time_;
+  std::optional<ConvStack> encoder_;
+  std::unique_ptr<TimeSide> encoder_time_;
+};
+
+// Frames in, grids of codes out. The tokenizer outlives it and has both halves.
+class ClipEncoder {
+ public:
+  // Frames of height x width pixels, multiples of factor().
+  ClipEncoder(const MovqTokenizer& tokenizer, int height, int width);
+  ~ClipEncoder();
+  // image [H, W, 3] host f32, about [-1, 1]. With every frames()-th image the codes of the grid,
+  // [H/f * W/f] in raster order.
+  std::optional<std::vector<std::int32_t>> push(ConstTensorView image);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Grids of codes in, frames out. The tokenizer outlives it.
+class ClipDecoder {
+ public:
+  ClipDecoder(const MovqTokenizer& tokenizer, int rows, int cols);
+  ~ClipDecoder();
+  // rows x cols codes -> the first `wanted` of the grid's frames, [rows f, cols f, 3] host f32.
+  std::vector<Tensor> next(std::span<const std::int32_t> ids, int wanted);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera
