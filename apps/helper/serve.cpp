@@ -2,56 +2,19 @@
 #include "apps/helper/serve.h"
 
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <exception>
 #include <new>
 #include <string_view>
 
+#include "apps/helper/socket.h"
 #include "vision/image/picture_wire.h"
 
 namespace tessera {
 
 namespace {
-
-constexpr int kSocket = 0;
-
-bool read_all(void* to, std::size_t count) {
-  auto* at = static_cast<char*>(to);
-  while (count > 0) {
-    const ssize_t got = ::read(kSocket, at, count);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    at += got;
-    count -= static_cast<std::size_t>(got);
-  }
-  return true;
-}
-
-bool write_all(const void* from, std::size_t count) {
-  const auto* at = static_cast<const char*>(from);
-  while (count > 0) {
-    const ssize_t put = ::write(kSocket, at, count);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    at += put;
-    count -= static_cast<std::size_t>(put);
-  }
-  return true;
-}
-
-bool skip(std::uint64_t count) {
-  char buffer[4096];
-  while (count > 0) {
-    const auto step = static_cast<std::size_t>(std::min<std::uint64_t>(count, sizeof buffer));
-    if (!read_all(buffer, step)) return false;
-    count -= step;
-  }
-  return true;
-}
 
 double cpu_seconds_used() {
   timespec now = {};
@@ -102,16 +65,16 @@ bool send(const Answer& answer, bool retires, std::uint32_t number) {
     reply.channels = static_cast<std::uint32_t>(picture.channels);
     reply.pixel_bytes = picture.pixels.size();
   }
-  return write_all(&reply, sizeof reply) && write_all(text.data(), text.size()) &&
-         write_all(picture.pixels.data(), failed ? 0 : picture.pixels.size());
+  return socket::write_all(&reply, sizeof reply) && socket::write_all(text.data(), text.size()) &&
+         socket::write_all(picture.pixels.data(), failed ? 0 : picture.pixels.size());
 }
 
 }  // namespace
 
 int serve_pictures(PictureDecoder decode, const SandboxLimits& limits) {
   const wire::Hello hello = {wire::kMagic, enter_sandbox(limits)};
-  if (!write_all(&hello, sizeof hello)) return 1;
-  for (wire::Request request = {}; read_all(&request, sizeof request);) {
+  if (!socket::write_all(&hello, sizeof hello)) return 1;
+  for (wire::Request request = {}; socket::read_all(&request, sizeof request);) {
     if (request.magic != wire::kMagic) return 1;
     std::vector<std::uint8_t> file;
     Answer answer;
@@ -121,10 +84,10 @@ int serve_pictures(PictureDecoder decode, const SandboxLimits& limits) {
       answer = out_of_memory();
     }
     if (answer.error.empty()) {
-      if (!read_all(file.data(), file.size())) return 1;
+      if (!socket::read_all(file.data(), file.size())) return 1;
       answer =
           decode_file(decode, file, {request.file_bytes, request.max_side, request.max_pixels});
-    } else if (!skip(request.file_bytes)) {
+    } else if (!socket::skip(request.file_bytes)) {
       return 1;
     }
     const bool retires = cpu_seconds_used() * 2 > static_cast<double>(limits.cpu_seconds);

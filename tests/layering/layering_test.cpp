@@ -31,6 +31,8 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"vision/scene", {"engine/core"}},
     {"vision/image", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"vision/codec", {"vision/image", "engine/core"}},
+    {"video", {"vision/image", "engine/core"}},
+    {"video/codec", {"video", "engine/core"}},
     {"vision/judge", {"vision/scene", "vision/image", "engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"vision/pruning", {"engine/core"}},
     {"vision/encoder", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
@@ -42,7 +44,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
       "engine/families", "engine/decoding"}},
     {"apps/batch", {"apps/pipeline"}},
     {"apps/bench", {"apps/pipeline"}},
-    {"apps/helper", {"vision/codec", "engine/core"}},
+    {"apps/helper", {"vision/codec", "video/codec", "engine/core"}},
     {"apps/studio", {"apps/pipeline"}},
     {"apps/viewer", {"apps/studio"}},
     {"apps/cli", {"apps/pipeline", "apps/batch", "apps/bench", "apps/studio"}},
@@ -55,7 +57,8 @@ struct OutsideRule {
 };
 const std::vector<OutsideRule> kOutside = {
     {"opencv2/", {"vision/image", "video"}},
-    {"libav", {"video"}},
+    {"libav", {"video/codec"}},
+    {"libsws", {"video/codec"}},
     {"imgui", {"apps/viewer"}},
     {"backends/imgui", {"apps/viewer"}},
     {"GLFW/", {"apps/viewer"}},

@@ -1,0 +1,117 @@
+#include "video/clip_process.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/core/error.h"
+#include "engine/core/io.h"
+#include "vision/image/picture_reader.h"
+#include "vision/image/picture_wire.h"
+
+namespace tessera {
+
+namespace vw = video_wire;
+
+namespace {
+
+constexpr double kGraceSeconds = 1.0;  // for a process that closed its socket to end by itself
+
+bool is_video_code(std::string_view code) {
+  return code.starts_with("E_VIDEO_") && code.size() <= 32 &&
+         std::ranges::all_of(code, [](char c) { return c == '_' || (c >= 'A' && c <= 'Z'); });
+}
+
+[[noreturn]] void fail(const std::string& name, const char* code, std::string expected,
+                       std::string found) {
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = code,
+               .file = name,
+               .expected = std::move(expected),
+               .found = std::move(found)});
+}
+
+}  // namespace
+
+ClipProcess::ClipProcess(ClipProcessOptions options, std::string name)
+    : options_(std::move(options)), name_(std::move(name)) {
+  if (options_.program.empty()) {
+    options_.program = helper_beside_program().parent_path() / "tessera-video";
+  }
+  deadline_ = monotonic_seconds() + options_.deadline_seconds;
+  try {
+    process_.emplace(options_.program, options_.memory_bytes, options_.cpu_seconds);
+  } catch (const Error& error) {
+    ErrorInfo info = error.info();
+    info.code = "E_VIDEO_HELPER";
+    info.expected = "the process that reads and writes clips, beside the program";
+    throw Error(std::move(info));
+  }
+  const vw::Message hello = receive();
+  if (hello.kind != vw::Kind::kHello || hello.bytes != 0) fail_nonsense("greeting");
+  confined_ = hello.a;
+}
+
+void ClipProcess::fail_transfer(ReaderProcess::Transfer how) {
+  const std::string end =
+      process_->end(how == ReaderProcess::Transfer::kClosed ? kGraceSeconds : 0);
+  process_.reset();
+  if (how == ReaderProcess::Transfer::kLate) {
+    fail(name_, "E_VIDEO_LATE",
+         "an answer within " + std::to_string(options_.deadline_seconds) + " s", "none");
+  }
+  fail(name_, "E_VIDEO_HELPER", "an answer of the process that reads and writes clips", end);
+}
+
+void ClipProcess::fail_nonsense(const char* what) {
+  process_.reset();
+  fail(name_, "E_VIDEO_HELPER",
+       std::string("a sound ") + what + " of the process that reads and writes clips", "another");
+}
+
+void ClipProcess::send(vw::Kind kind, std::uint64_t a, const void* data, std::size_t bytes) {
+  if (!process_) {
+    fail(name_, "E_VIDEO_HELPER", "a process that is still there", "one that ended before");
+  }
+  deadline_ = monotonic_seconds() + options_.deadline_seconds;
+  const vw::Message message = {vw::kMagic, kind, a, 0, bytes};
+  auto how = process_->send(&message, sizeof message, deadline_);
+  if (how == ReaderProcess::Transfer::kDone) how = process_->send(data, bytes, deadline_);
+  if (how != ReaderProcess::Transfer::kDone) fail_transfer(how);
+}
+
+vw::Message ClipProcess::receive() {
+  vw::Message message = {};
+  const auto how = process_->receive(&message, sizeof message, deadline_);
+  if (how != ReaderProcess::Transfer::kDone) fail_transfer(how);
+  if (message.magic != vw::kMagic) fail_nonsense("answer");
+  if (message.kind == vw::Kind::kError) raise(message.bytes);
+  return message;
+}
+
+void ClipProcess::receive_payload(void* data, std::size_t bytes) {
+  const auto how = process_->receive(data, bytes, deadline_);
+  if (how != ReaderProcess::Transfer::kDone) fail_transfer(how);
+}
+
+void ClipProcess::raise(std::uint64_t bytes) {
+  if (bytes > vw::kMostText) fail_nonsense("error");
+  std::string text(bytes, '\0');
+  receive_payload(text.data(), text.size());
+  const std::vector<std::string> texts = wire::split_texts(text);
+  if (texts.size() != 4 || !is_video_code(texts[0])) fail_nonsense("error");
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = texts[0],
+               .file = name_,
+               .where = escape_for_terminal(texts[1], 256),
+               .expected = escape_for_terminal(texts[2], 256),
+               .found = escape_for_terminal(texts[3], 256)});
+}
+
+std::string ClipProcess::confinement() const {
+  const bool limits = (confined_ & wire::kResourceLimits) != 0;
+  const bool calls = (confined_ & wire::kSystemCallFilter) != 0;
+  if (limits && calls) return "limits and system calls";
+  return limits ? "limits" : calls ? "system calls" : "nothing";
+}
+
+}  // namespace tessera

@@ -1,0 +1,57 @@
+// Reading of strangers' clips with FFmpeg's libraries: mp4/mov, matroska/webm and avi, chosen by
+// their first bytes and never by a name. Linked into the confined process only; the program asks it
+// through video/frame_reader.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "video/video.h"
+
+namespace tessera {
+
+// What the first 16 bytes say: "mp4", "matroska", "avi", or empty.
+std::string_view sniff_clip(std::span<const std::uint8_t> start);
+
+// For a process that does nothing else: FFmpeg is silent, asks the system nothing later, and
+// allocates no piece over `most_bytes`.
+void settle_clip_codecs(std::size_t most_bytes);
+
+// One clip. Errors, all of kind kGeneral, with the stream and the frame as place:
+//   E_VIDEO_FILE    empty
+//   E_VIDEO_FORMAT  not one of the containers, or one that cannot be opened
+//   E_VIDEO_STREAM  no video in it (sound only, a cover picture only)
+//   E_VIDEO_CODEC   no decoder for its video
+//   E_VIDEO_SIZE    a side, the area or the number of frames breaks a limit
+//   E_VIDEO_RATE    more frames a second than the limit
+//   E_VIDEO_TIME    times that go backwards, or none at all
+//   E_VIDEO_CUT     the file ends before the clip does
+//   E_VIDEO_DATA    damaged: a frame that was mended by guessing is never given
+class ClipReader {
+ public:
+  // `bytes` outlives the reader.
+  ClipReader(FileBytes& bytes, const VideoLimits& limits);
+  ~ClipReader();
+  ClipReader(ClipReader&&) noexcept;
+  ClipReader& operator=(ClipReader&&) noexcept;
+
+  const VideoInfo& info() const;
+  // The next frame in order of time; nullopt behind the last one.
+  std::optional<VideoFrame> next();
+  // The frame that is on the screen at that moment: the last that does not begin later, the first
+  // one before all. next() goes on behind it. nullopt for a clip without frames.
+  std::optional<VideoFrame> frame_at(std::int64_t ticks);
+  // Times of all frames, in order, from the container's packets: nothing is decoded. next() begins
+  // again.
+  std::vector<std::int64_t> scan();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,341 @@
+// Encoders are looked up by name, so that a build without one of them takes the next.
+#include "video/codec/clip_writer.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "video/codec/ffmpeg.h"
+
+namespace tessera {
+
+using ffmpeg::fail;
+using ffmpeg::words_of;
+
+namespace {
+
+constexpr int kIoBytes = 64 << 10;
+constexpr std::int64_t kLeastSide = 16, kMostSide = 8192;
+
+struct Encoder {
+  ClipCodec codec;
+  const char* name;
+  AVPixelFormat pixels;
+};
+constexpr std::array<Encoder, 5> kEncoders = {{
+    {ClipCodec::kH264, "libx264", AV_PIX_FMT_YUV420P},
+    {ClipCodec::kMpeg4, "mpeg4", AV_PIX_FMT_YUV420P},
+    {ClipCodec::kVp9, "libvpx-vp9", AV_PIX_FMT_YUV420P},
+    {ClipCodec::kAv1, "libaom-av1", AV_PIX_FMT_YUV420P},
+    {ClipCodec::kFfv1, "ffv1", AV_PIX_FMT_BGR0},
+}};
+
+std::span<const ClipCodec> codecs_of(ClipContainer container) {
+  static constexpr std::array kMp4 = {ClipCodec::kH264, ClipCodec::kMpeg4};
+  static constexpr std::array kWebm = {ClipCodec::kVp9, ClipCodec::kAv1};
+  static constexpr std::array kMatroska = {ClipCodec::kFfv1, ClipCodec::kH264, ClipCodec::kVp9,
+                                           ClipCodec::kAv1};
+  if (container == ClipContainer::kMp4) return kMp4;
+  if (container == ClipContainer::kWebm) return kWebm;
+  return kMatroska;
+}
+
+const Encoder& encoder_of(ClipCodec codec) {
+  return *std::find_if(kEncoders.begin(), kEncoders.end(),
+                       [&](const Encoder& encoder) { return encoder.codec == codec; });
+}
+
+const char* muxer_of(ClipContainer container) {
+  return container == ClipContainer::kMp4    ? "mp4"
+         : container == ClipContainer::kWebm ? "webm"
+                                             : "matroska";
+}
+
+// quality 100 .. 1 as the codec's own scale from `best` to `worst`.
+std::string scaled(int quality, int best, int worst) {
+  return std::to_string(best + (100 - quality) * (worst - best) / 99);
+}
+
+void set_quality(AVCodecContext& codec, ClipCodec kind, int quality) {
+  void* options = codec.priv_data;
+  switch (kind) {
+    case ClipCodec::kH264:
+      av_opt_set(options, "preset", "medium", 0);
+      av_opt_set(options, "crf", scaled(quality, 12, 40).c_str(), 0);
+      break;
+    case ClipCodec::kMpeg4:
+      codec.flags |= AV_CODEC_FLAG_QSCALE;
+      codec.global_quality = FF_QP2LAMBDA * std::stoi(scaled(quality, 2, 24));
+      break;
+    case ClipCodec::kVp9:
+      codec.bit_rate = 0;
+      av_opt_set(options, "crf", scaled(quality, 10, 55).c_str(), 0);
+      av_opt_set(options, "cpu-used", "4", 0);
+      break;
+    case ClipCodec::kAv1:
+      codec.bit_rate = 0;
+      av_opt_set(options, "crf", scaled(quality, 12, 55).c_str(), 0);
+      av_opt_set(options, "cpu-used", "6", 0);
+      break;
+    case ClipCodec::kFfv1:
+      codec.level = 3;
+      av_opt_set(options, "slicecrc", "1", 0);
+      break;
+    case ClipCodec::kAuto:
+      break;
+  }
+}
+
+class SinkIo {
+ public:
+  explicit SinkIo(ClipSink& sink) : sink_(sink) {
+    auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBytes));
+    if (buffer == nullptr) throw std::bad_alloc();
+    io_.reset(avio_alloc_context(buffer, kIoBytes, 1, this, nullptr, &write, &seek));
+    if (!io_) {
+      av_free(buffer);
+      throw std::bad_alloc();
+    }
+  }
+  SinkIo(const SinkIo&) = delete;
+  SinkIo& operator=(const SinkIo&) = delete;
+  AVIOContext* context() const { return io_.get(); }
+  void rethrow() {
+    if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
+  }
+
+ private:
+  static int write(void* self, std::uint8_t* data, int count) {
+    auto& io = *static_cast<SinkIo*>(self);
+    try {
+      io.sink_.write(io.at_, data, static_cast<std::size_t>(count));
+      io.at_ += static_cast<std::uint64_t>(count);
+      io.size_ = std::max(io.size_, io.at_);
+      return count;
+    } catch (...) {
+      io.thrown_ = std::current_exception();
+      return AVERROR(EIO);
+    }
+  }
+  static std::int64_t seek(void* self, std::int64_t offset, int whence) {
+    auto& io = *static_cast<SinkIo*>(self);
+    if (whence == AVSEEK_SIZE) return static_cast<std::int64_t>(io.size_);
+    if (whence == SEEK_CUR) offset += static_cast<std::int64_t>(io.at_);
+    if (whence == SEEK_END) offset += static_cast<std::int64_t>(io.size_);
+    if (offset < 0) return AVERROR(EINVAL);
+    io.at_ = static_cast<std::uint64_t>(offset);
+    return offset;
+  }
+
+  ClipSink& sink_;
+  std::uint64_t at_ = 0, size_ = 0;
+  std::exception_ptr thrown_;
+  ffmpeg::Io io_;
+};
+
+void check(const ClipFormat& format, ClipCodec codec) {
+  const std::int64_t low = std::min(format.width, format.height);
+  const std::int64_t high = std::max(format.width, format.height);
+  if (low < kLeastSide || high > kMostSide) {
+    fail("E_VIDEO_SIZE", "", "sides of 16 to 8192 pixels",
+         std::to_string(format.width) + "x" + std::to_string(format.height));
+  }
+  if (codec != ClipCodec::kFfv1 && (format.width % 2 != 0 || format.height % 2 != 0)) {
+    fail("E_VIDEO_SIZE", "", "even sides for " + std::string(name_of(codec)) + ", or ffv1 in mkv",
+         std::to_string(format.width) + "x" + std::to_string(format.height));
+  }
+  expects(format.tick.num > 0 && format.tick.den > 0 && format.tick.num <= INT32_MAX &&
+              format.tick.den <= INT32_MAX,
+          "a tick of the clip's time");
+  expects(format.quality >= 1 && format.quality <= 100, "a quality of 1 to 100");
+  expects(format.comment.find('\0') == std::string::npos, "a comment without NUL");
+}
+
+}  // namespace
+
+std::vector<ClipCodec> codecs_for(ClipContainer container) {
+  std::vector<ClipCodec> out;
+  for (const ClipCodec codec : codecs_of(container)) {
+    if (avcodec_find_encoder_by_name(encoder_of(codec).name) != nullptr) out.push_back(codec);
+  }
+  return out;
+}
+
+struct ClipWriter::State {
+  ClipFormat format;
+  ClipCodec kind;
+  SinkIo io;
+  ffmpeg::Output output;
+  ffmpeg::Codec codec;
+  ffmpeg::Frame frame{av_frame_alloc()};
+  ffmpeg::Packet packet{av_packet_alloc()};
+  ffmpeg::Scaler scaler;
+  AVStream* stream = nullptr;
+  std::int64_t last = INT64_MIN, step = 1;  // ticks; of the frame before and to it
+  bool ended = false;
+
+  State(ClipSink& sink, const ClipFormat& wanted) : format(wanted), kind(choose(wanted)), io(sink) {
+    if (!frame || !packet) throw std::bad_alloc();
+    check(format, kind);
+    AVFormatContext* context = nullptr;
+    if (avformat_alloc_output_context2(&context, nullptr, muxer_of(format.container), nullptr) <
+        0) {
+      fail("E_VIDEO_CODEC", "", std::string("a writer of ") + muxer_of(format.container), "none");
+    }
+    output.reset(context);
+    output->pb = io.context();
+    output->flags |= AVFMT_FLAG_CUSTOM_IO | AVFMT_FLAG_BITEXACT;
+    open_encoder();
+    open_stream();
+  }
+
+  static ClipCodec choose(const ClipFormat& wanted) {
+    const std::vector<ClipCodec> there = codecs_for(wanted.container);
+    std::string names;
+    for (const ClipCodec codec : there)
+      names += (names.empty() ? "" : ", ") + std::string(name_of(codec));
+    const bool any = wanted.codec == ClipCodec::kAuto && !there.empty();
+    if (any) return there.front();
+    if (std::find(there.begin(), there.end(), wanted.codec) != there.end()) return wanted.codec;
+    fail("E_VIDEO_CODEC", "",
+         "a codec for " + std::string(name_of(wanted.container)) + ": " +
+             (names.empty() ? "none is there" : names),
+         std::string(name_of(wanted.codec)));
+  }
+
+  void open_encoder() {
+    const Encoder& encoder = encoder_of(kind);
+    const AVCodec* found = avcodec_find_encoder_by_name(encoder.name);
+    codec.reset(avcodec_alloc_context3(found));
+    if (!codec) throw std::bad_alloc();
+    codec->width = static_cast<int>(format.width);
+    codec->height = static_cast<int>(format.height);
+    codec->pix_fmt = encoder.pixels;
+    codec->time_base = {static_cast<int>(format.tick.num), static_cast<int>(format.tick.den)};
+    codec->framerate = {codec->time_base.den, codec->time_base.num};
+    codec->thread_count = 1;
+    codec->gop_size = 48;
+    codec->flags |= AV_CODEC_FLAG_BITEXACT;
+    if (encoder.pixels == AV_PIX_FMT_YUV420P) {
+      codec->colorspace = AVCOL_SPC_BT709;
+      codec->color_primaries = AVCOL_PRI_BT709;
+      codec->color_trc = AVCOL_TRC_BT709;
+      codec->color_range = AVCOL_RANGE_MPEG;
+    }
+    if ((output->oformat->flags & AVFMT_GLOBALHEADER) != 0) {
+      codec->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
+    }
+    set_quality(*codec, kind, format.quality);
+    const int opened = avcodec_open2(codec.get(), found, nullptr);
+    if (opened < 0) {
+      fail("E_VIDEO_CODEC", "", std::string("an encoder that starts, ") + encoder.name,
+           words_of(opened));
+    }
+    frame->format = codec->pix_fmt;
+    frame->width = codec->width;
+    frame->height = codec->height;
+    if (av_frame_get_buffer(frame.get(), 0) < 0) throw std::bad_alloc();
+  }
+
+  void open_stream() {
+    stream = avformat_new_stream(output.get(), nullptr);
+    if (stream == nullptr || avcodec_parameters_from_context(stream->codecpar, codec.get()) < 0) {
+      throw std::bad_alloc();
+    }
+    stream->time_base = codec->time_base;
+    stream->avg_frame_rate = codec->framerate;
+    if (!format.comment.empty()) {
+      av_dict_set(&output->metadata, "comment", format.comment.c_str(), 0);
+    }
+    const int begun = avformat_write_header(output.get(), nullptr);
+    io.rethrow();
+    if (begun < 0) fail("E_VIDEO_CODEC", "", "a container that takes the video", words_of(begun));
+  }
+
+  void fill(std::span<const std::uint8_t> rgb) {
+    if (av_frame_make_writable(frame.get()) < 0) throw std::bad_alloc();
+    const auto width = static_cast<std::size_t>(format.width);
+    if (codec->pix_fmt == AV_PIX_FMT_BGR0) {
+      for (std::int64_t y = 0; y < format.height; ++y) {
+        const std::uint8_t* from = rgb.data() + static_cast<std::size_t>(y) * width * 3;
+        std::uint8_t* to = frame->data[0] + y * frame->linesize[0];
+        for (std::size_t x = 0; x < width; ++x, from += 3, to += 4) {
+          to[0] = from[2];
+          to[1] = from[1];
+          to[2] = from[0];
+          to[3] = 255;
+        }
+      }
+      return;
+    }
+    if (!scaler) {
+      scaler.reset(sws_getContext(
+          codec->width, codec->height, AV_PIX_FMT_RGB24, codec->width, codec->height,
+          codec->pix_fmt,
+          SWS_BILINEAR | SWS_BITEXACT | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP,
+          nullptr, nullptr, nullptr));
+      if (!scaler) fail("E_VIDEO_CODEC", "", "a conversion to the encoder's pixels", "none");
+      const int* matrix = sws_getCoefficients(SWS_CS_ITU709);
+      sws_setColorspaceDetails(scaler.get(), matrix, 1, matrix, 0, 0, 1 << 16, 1 << 16);
+    }
+    // The scaler may read past a row's end: a copy with room behind it.
+    std::vector<std::uint8_t> padded(rgb.size() + 64);
+    std::memcpy(padded.data(), rgb.data(), rgb.size());
+    const std::uint8_t* planes[1] = {padded.data()};
+    const int strides[1] = {static_cast<int>(width * 3)};
+    sws_scale(scaler.get(), planes, strides, 0, codec->height, frame->data, frame->linesize);
+  }
+
+  void write_packets() {
+    while (true) {
+      const int got = avcodec_receive_packet(codec.get(), packet.get());
+      if (got == AVERROR(EAGAIN) || got == AVERROR_EOF) return;
+      if (got < 0) fail("E_VIDEO_CODEC", "", "a frame that can be encoded", words_of(got));
+      packet->stream_index = stream->index;
+      if (packet->duration == 0) packet->duration = step;
+      av_packet_rescale_ts(packet.get(), codec->time_base, stream->time_base);
+      const int put = av_interleaved_write_frame(output.get(), packet.get());
+      io.rethrow();
+      if (put < 0) fail("E_VIDEO_CODEC", "", "a packet that can be written", words_of(put));
+    }
+  }
+};
+
+ClipWriter::ClipWriter(ClipSink& sink, const ClipFormat& format)
+    : state_(std::make_unique<State>(sink, format)) {}
+ClipWriter::~ClipWriter() = default;
+
+ClipCodec ClipWriter::codec() const { return state_->kind; }
+
+void ClipWriter::put(std::span<const std::uint8_t> rgb, std::int64_t ticks) {
+  State& state = *state_;
+  expects(!state.ended, "a clip that is not finished");
+  expects(rgb.size() == static_cast<std::size_t>(state.format.width * state.format.height * 3),
+          "a frame of the clip's size");
+  if (state.last != INT64_MIN && ticks <= state.last) {
+    fail("E_VIDEO_TIME", "", "a time after tick " + std::to_string(state.last),
+         "tick " + std::to_string(ticks));
+  }
+  if (state.last != INT64_MIN) state.step = ticks - state.last;
+  state.last = ticks;
+  state.fill(rgb);
+  state.frame->pts = ticks;
+  const int sent = avcodec_send_frame(state.codec.get(), state.frame.get());
+  if (sent < 0) fail("E_VIDEO_CODEC", "", "a frame that can be encoded", words_of(sent));
+  state.write_packets();
+}
+
+void ClipWriter::finish(std::int64_t end_ticks) {
+  State& state = *state_;
+  expects(!state.ended, "a clip that is not finished");
+  state.ended = true;
+  if (end_ticks > state.last) state.step = end_ticks - state.last;
+  avcodec_send_frame(state.codec.get(), nullptr);
+  state.write_packets();
+  const int ended = av_write_trailer(state.output.get());
+  state.io.rethrow();
+  if (ended < 0) fail("E_VIDEO_CODEC", "", "an end that can be written", words_of(ended));
+}
+
+}  // namespace tessera

@@ -1,0 +1,40 @@
+// Writing of clips with FFmpeg's libraries, through a sink that owns the file. One thread and no
+// clock: the same frames give the same bytes on one build of the libraries.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "video/video.h"
+
+namespace tessera {
+
+// The codecs that a container can hold and this build of the libraries can write, the one that
+// kAuto takes first. mp4: h264, mpeg4; webm: vp9, av1; matroska: ffv1, h264, vp9, av1.
+std::vector<ClipCodec> codecs_for(ClipContainer container);
+
+// Errors, kind kGeneral: E_VIDEO_CODEC (not there, or not for this container), E_VIDEO_SIZE (sides
+// of 16 to 8192; even ones where the codec halves its colours), E_VIDEO_TIME (not growing). What
+// the sink throws passes through.
+class ClipWriter {
+ public:
+  // `sink` outlives the writer.
+  ClipWriter(ClipSink& sink, const ClipFormat& format);
+  ~ClipWriter();
+  ClipWriter(const ClipWriter&) = delete;
+  ClipWriter& operator=(const ClipWriter&) = delete;
+
+  ClipCodec codec() const;
+  // rgb [height, width, 3] u8, on the screen from `ticks` on.
+  void put(std::span<const std::uint8_t> rgb, std::int64_t ticks);
+  // Ends the file; the last frame stays until `end_ticks`. Without it the file is unfinished.
+  void finish(std::int64_t end_ticks);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

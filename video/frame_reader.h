@@ -1,0 +1,45 @@
+// The program's way to strangers' clips: a confined process demuxes and decodes, asks for the
+// file's bytes piece by piece and gives frames back, one at a time. Memory does not grow with the
+// length of a clip, but for 8 bytes a frame where scan() is asked for.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "video/clip_process.h"
+#include "video/video.h"
+
+namespace tessera {
+
+struct FrameReaderOptions {
+  VideoLimits limits;
+  ClipProcessOptions process;
+};
+
+// Errors of kind kGeneral that name the file: those of ClipReader (video/codec/clip_reader.h) and
+// of ClipProcess, E_VIDEO_MEMORY where the process's memory does not last, and those of reading the
+// file, E_IO_CHANGED where it changes meanwhile.
+class FrameReader {
+ public:
+  explicit FrameReader(const std::filesystem::path& file, FrameReaderOptions options = {});
+  ~FrameReader();
+  FrameReader(FrameReader&&) noexcept;
+  FrameReader& operator=(FrameReader&&) noexcept;
+
+  const VideoInfo& info() const;
+  // As the functions of ClipReader.
+  std::optional<VideoFrame> next();
+  std::optional<VideoFrame> frame_at(std::int64_t ticks);
+  std::vector<std::int64_t> scan();
+  std::string confinement() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

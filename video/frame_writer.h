@@ -1,0 +1,47 @@
+// Clips out: frames go to a process that encodes them, its bytes come back and are put into a
+// draft beside the target, which gets its name when it is whole and synced. The program itself
+// links no encoder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/core/publish.h"
+#include "video/clip_process.h"
+#include "video/video.h"
+
+namespace tessera {
+
+// The container of a file name: ".mp4", ".webm", ".mkv". Error kUsage, E_VIDEO_NAME, for others.
+ClipContainer container_of(const std::filesystem::path& path);
+
+// The codecs of a container that the libraries of this machine can write, as ClipWriter has them.
+std::vector<ClipCodec> codecs_there(ClipContainer container,
+                                    const ClipProcessOptions& options = {});
+
+// Errors: kGeneral as ClipWriter (video/codec/clip_writer.h) and ClipProcess; kStorage for the
+// file.
+class FrameWriter {
+ public:
+  FrameWriter(const std::filesystem::path& path, const ClipFormat& format,
+              const ClipProcessOptions& options = {});
+  ~FrameWriter();  // an unfinished clip leaves nothing behind
+  FrameWriter(FrameWriter&&) noexcept;
+  FrameWriter& operator=(FrameWriter&&) noexcept;
+
+  ClipCodec codec() const;
+  // rgb [height, width, 3] u8, shown from `ticks` on; ticks grow.
+  void put(std::span<const std::uint8_t> rgb, std::int64_t ticks);
+  // The last frame stays until `end_ticks`. False if kNew and the name is taken: nothing is left.
+  bool finish(std::int64_t end_ticks, Publish publish = Publish::kReplace, Sync sync = Sync::kOn);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,82 @@
+// Clips as values: what a file says of itself, frames with their times, limits. Times are exact:
+// whole ticks of a rational unit, as containers keep them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/error.h"
+
+namespace tessera {
+
+// num / den, both positive.
+struct Rational {
+  std::int64_t num = 0;
+  std::int64_t den = 1;
+  bool operator==(const Rational&) const = default;
+  double value() const { return static_cast<double>(num) / static_cast<double>(den); }
+};
+
+// What a clip may ask for. Checked before anything is allocated.
+struct VideoLimits {
+  std::uint64_t side = 8192;                              // pixels
+  std::uint64_t pixels = std::uint64_t{33} << 20;         // of a frame
+  std::uint64_t frames = 10'000'000;                      // of a file
+  double rate = 1000.0;                                   // frames a second
+  std::uint64_t decoded_pixels = std::uint64_t{1} << 42;  // of one opened file, all frames together
+};
+
+struct VideoInfo {
+  std::string container;   // "mp4", "matroska", "avi"
+  std::string codec;       // "h264", "ffv1" ...
+  std::int64_t width = 0;  // pixels, upright
+  std::int64_t height = 0;
+  int turned = 0;                  // degrees clockwise by which stored frames are turned: 0, 90 ...
+  Rational tick;                   // seconds: the unit of times
+  Rational rate;                   // frames a second as the file says, 0/1 if it does not
+  std::vector<std::string> notes;  // what was left out or replaced, one short line each
+};
+
+// 8-bit RGB, upright, [height, width, 3].
+struct VideoFrame {
+  std::int64_t ticks = 0;  // since the start of the stream, in VideoInfo::tick
+  std::int64_t width = 0, height = 0;
+  std::vector<std::uint8_t> rgb;
+};
+
+// Bytes of a file at any place, as the reader of clips asks for them.
+class FileBytes {
+ public:
+  virtual ~FileBytes() = default;
+  // Up to `count` bytes from `offset`; fewer only at the end of the file.
+  virtual std::size_t read(std::uint64_t offset, std::uint8_t* data, std::size_t count) = 0;
+  virtual std::uint64_t size() const = 0;
+};
+
+// Where the writer of clips puts its bytes: any place, written before or not.
+class ClipSink {
+ public:
+  virtual ~ClipSink() = default;
+  virtual void write(std::uint64_t offset, const std::uint8_t* data, std::size_t count) = 0;
+};
+
+// What a written clip shall be.
+enum class ClipContainer : std::uint8_t { kMp4, kWebm, kMatroska };
+enum class ClipCodec : std::uint8_t { kAuto, kH264, kMpeg4, kVp9, kAv1, kFfv1 };
+
+struct ClipFormat {
+  ClipContainer container = ClipContainer::kMp4;
+  ClipCodec codec = ClipCodec::kAuto;  // the first of the container's that is there
+  std::int64_t width = 0, height = 0;  // pixels
+  Rational tick{1, 8};                 // seconds
+  int quality = 80;                    // 1 to 100; FFV1 is lossless whatever it says
+  std::string comment;                 // a tag of the container, UTF-8 without NUL
+};
+
+// "mp4", "webm", "mkv"; "h264" ...
+std::string_view name_of(ClipContainer container);
+std::string_view name_of(ClipCodec codec);
+
+}  // namespace tessera
