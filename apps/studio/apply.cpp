@@ -67,12 +67,9 @@ struct Fold {
     std::erase_if(to.opened,
                   [&](const OpenedPicture& one) { return one.path == event.picture.path; });
     to.opened.push_back(std::move(event.picture));
-    drop_oldest(to.opened, kKeptOpened, [](const OpenedPicture&) { return true; });
-    std::size_t bytes = 0;
-    for (const OpenedPicture& one : to.opened) bytes += one.image ? one.image->rgb.size() : 0;
-    while (bytes > kKeptOpenedBytes && to.opened.size() > 1) {
-      bytes -= to.opened.front().image ? to.opened.front().image->rgb.size() : 0;
-      to.opened.erase(to.opened.begin());
+    forget_old_files();
+    if (event.request != 0) {
+      to.recalled = Recalled{event.request, path, event.recalled, event.warnings};
     }
     if (!event.recalled) {
       for (std::string& warning : event.warnings) {
@@ -83,21 +80,23 @@ struct Fold {
                               .expected = "settings that can be read",
                               .found = std::move(warning)}});
       }
-      return;
     }
-    const std::uint64_t number = to.recalled ? to.recalled->number + 1 : 1;
-    to.recalled = Recalled{number, std::move(*event.recalled), std::move(event.warnings)};
   }
+  void operator()(KeepEvent&& event) const { to.kept = std::move(event.kept); }
+  void operator()(FolderPicturesEvent&&) const {}
+  void operator()(FolderCaptionsEvent&& event) const { to.folder_captions = event.counts; }
   void operator()(CaptionEvent&& event) const {
     const auto same = [&](const CaptionEntry& one) {
       return one.path.native() == event.entry.path.native();
     };
-    const auto found = std::find_if(to.captions.begin(), to.captions.end(), same);
-    if (found != to.captions.end()) {
+    const auto found = std::find_if(to.captions.rbegin(), to.captions.rend(), same);
+    const bool final = is_final(event.entry.state);
+    if (found != to.captions.rend()) {
       *found = std::move(event.entry);
     } else {
       to.captions.push_back(std::move(event.entry));
     }
+    if (final) forget_old_tiles();
     drop_oldest(to.captions, kKeptCaptions,
                 [](const CaptionEntry& one) { return is_final(one.state); });
   }
@@ -135,19 +134,47 @@ struct Fold {
   }
 
  private:
+  bool compared(std::uint64_t number) const {
+    const auto& kept = to.kept.paintings;
+    return number == to.compare_left || number == to.compare_right ||
+           std::find(kept.begin(), kept.end(), number) != kept.end();
+  }
+  bool compared(const OpenedPicture& one) const {
+    return std::find(to.kept.files.begin(), to.kept.files.end(), one.path) != to.kept.files.end();
+  }
+  // The newest stays, and those that are compared.
+  void forget_old_files() const {
+    drop_oldest(to.opened, kKeptOpened,
+                [this](const OpenedPicture& one) { return !compared(one); });
+    std::size_t bytes = 0;
+    for (const OpenedPicture& one : to.opened) bytes += one.image ? one.image->rgb.size() : 0;
+    for (auto one = to.opened.begin(); one + 1 != to.opened.end() && bytes > kKeptOpenedBytes;) {
+      if (compared(*one)) {
+        ++one;
+        continue;
+      }
+      bytes -= one->image ? one->image->rgb.size() : 0;
+      one = to.opened.erase(one);
+    }
+  }
+  void forget_old_tiles() const {
+    const auto has = [](const CaptionEntry& one) { return !one.tiles.empty(); };
+    const auto count = std::count_if(to.captions.begin(), to.captions.end(), has);
+    if (static_cast<std::size_t>(count) <= kKeptTiles) return;
+    std::find_if(to.captions.begin(), to.captions.end(), has)->tiles.clear();
+  }
   // Those that are compared stay. Other programs' pictures push none of ours out.
   void forget_old_paintings() const {
     for (const bool ours : {true, false}) {
       drop_oldest(to.paintings, kKeptPaintings, [&](const Painting& one) {
-        return one.from.empty() == ours && is_final(one.state) && one.number != to.compare_left &&
-               one.number != to.compare_right;
+        return one.from.empty() == ours && is_final(one.state) && !compared(one.number);
       });
     }
     std::size_t bytes = 0;
     for (auto one = to.paintings.rbegin(); one != to.paintings.rend(); ++one) {
       bytes += received_bytes(*one);
-      const bool compared = one->number == to.compare_left || one->number == to.compare_right;
-      if (received_bytes(*one) == 0 || bytes <= kKeptReceivedBytes || compared) continue;
+      if (received_bytes(*one) == 0 || bytes <= kKeptReceivedBytes || compared(one->number))
+        continue;
       one->image = nullptr;
       one->image_rows = 0;
     }

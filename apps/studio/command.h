@@ -51,9 +51,18 @@ struct StopCommand {};
 struct DropPaintingCommand {
   std::uint64_t number = 0;
 };
-// A dropped or chosen file: opens it at full size and recalls the settings it records.
+// A dropped or chosen file: opens it at full size. recall, when not 0, asks for the settings it
+// records as well; the answer carries the number.
 struct OpenCommand {
   std::filesystem::path path;
+  std::uint64_t recall = 0;
+};
+// What is looked at side by side stays, however many others are painted or opened. Takes the place
+// of the command before.
+struct KeepCommand {
+  std::vector<std::uint64_t> paintings;
+  std::vector<std::filesystem::path> files;
+  bool operator==(const KeepCommand&) const = default;
 };
 // Shows another folder's pictures; what is painted from now on is saved there.
 struct FolderCommand {
@@ -67,15 +76,24 @@ struct CaptionCommand {
   std::string prune_method;
   double prune_rate = 0;  // fraction removed
 };
+// Describes all pictures of the folder that have no text yet, newest first, in the way of `how`,
+// whose pictures are not looked at. They are handed on a few at a time.
+struct CaptionFolderCommand {
+  CaptionCommand how;
+};
 struct StopCaptionsCommand {};
-// Writes a text as the picture's .txt sidecar, in place of what was there.
+// Writes a text as the picture's .txt sidecar, in place of what was there unless only_new.
 struct SaveCaptionCommand {
   std::filesystem::path picture;
   std::string text;
+  bool only_new = false;  // a file that is there already stays, and is told as a problem
 };
+// The same for all texts that were written and not saved; files that are there already stay.
+struct SaveAllCaptionsCommand {};
 
 using Command = std::variant<PaintCommand, CompareCommand, CompareExistingCommand, StopCommand,
-                             DropPaintingCommand, OpenCommand, FolderCommand, CaptionCommand,
-                             StopCaptionsCommand, SaveCaptionCommand>;
+                             DropPaintingCommand, OpenCommand, KeepCommand, FolderCommand,
+                             CaptionCommand, CaptionFolderCommand, StopCaptionsCommand,
+                             SaveAllCaptionsCommand, SaveCaptionCommand>;
 
 }  // namespace tessera

@@ -40,10 +40,25 @@ struct GalleryEntryEvent {
   std::filesystem::path folder;
   GalleryEntry entry;
 };
+// request: of the OpenCommand that asked for settings; 0 = none were asked for.
 struct OpenedEvent {
   OpenedPicture picture;
   std::optional<PaintSettings> recalled;
   std::vector<std::string> warnings;
+  std::uint64_t request = 0;
+};
+struct KeepEvent {
+  KeepCommand kept;
+};
+// The folder's pictures without a text, in how.pictures, newest first. `order`: whose answer it is.
+// The studio takes it, and queues them.
+struct FolderPicturesEvent {
+  std::uint64_t order = 0;
+  CaptionCommand how;
+  std::int64_t described = 0;  // the others
+};
+struct FolderCaptionsEvent {
+  FolderCaptions counts;
 };
 struct CaptionEvent {
   CaptionEntry entry;
@@ -73,10 +88,11 @@ struct ProblemEvent {
   ErrorInfo error;
 };
 
-using Event = std::variant<PaintingEvent, PaintingDroppedEvent, CompareEvent, ModelsEvent,
-                           FolderEvent, GalleryEvent, GalleryEntryEvent, OpenedEvent, CaptionEvent,
-                           CaptionsStoppedEvent, CaptionGoneEvent, CaptionSavedEvent, PainterEvent,
-                           MemoryEvent, ListeningEvent, ProblemEvent>;
+using Event =
+    std::variant<PaintingEvent, PaintingDroppedEvent, CompareEvent, ModelsEvent, FolderEvent,
+                 GalleryEvent, GalleryEntryEvent, OpenedEvent, KeepEvent, FolderPicturesEvent,
+                 FolderCaptionsEvent, CaptionEvent, CaptionsStoppedEvent, CaptionGoneEvent,
+                 CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent>;
 
 inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay, of each origin
 // Of the images of other programs' finished pictures, in the list and on their way to it; beyond
@@ -85,7 +101,8 @@ inline constexpr std::size_t kKeptReceivedBytes = std::size_t{256} << 20;
 inline constexpr std::size_t kKeptOpened = 8;
 inline constexpr std::size_t kKeptOpenedBytes = std::size_t{512} << 20;  // but always the newest
 inline constexpr std::size_t kKeptProblems = 32;
-inline constexpr std::size_t kKeptCaptions = 500;  // finished ones
+inline constexpr std::size_t kKeptCaptions = kMostFolderCaptions;  // finished ones
+inline constexpr std::size_t kKeptTiles = 500;  // of them, those that keep their visual tokens
 
 bool is_final(PaintState state);
 bool is_final(CaptionState state);

@@ -123,9 +123,17 @@ void FolderWorker::carry_out(const FolderCommand& command) {
   next_look_ = 0;
 }
 
+void FolderWorker::carry_out(const ListCommand& command) {
+  Undescribed found = undescribed_pictures(gallery_.folder());
+  FolderPicturesEvent event{command.order, command.how, found.described};
+  event.how.pictures = std::move(found.pictures);
+  events_.push(std::move(event));
+}
+
 void FolderWorker::carry_out(const OpenCommand& command) {
   if (command.path.empty()) return;
   OpenedEvent event;
+  event.request = command.recall;
   event.picture = open_picture(command.path, reader_);
   try {
     const PictureMetadata metadata = read_metadata(command.path);
@@ -153,6 +161,14 @@ void FolderWorker::carry_out(const SaveCaptionCommand& command) {
                  .where = "caption",
                  .expected = "UTF-8 of at most 65536 bytes",
                  .found = std::to_string(command.text.size()) + " bytes"});
+  }
+  if (command.only_new && file_exists(file)) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_CAPTION_EXISTS",
+                 .file = file.string(),
+                 .where = "caption",
+                 .expected = "no text yet",
+                 .found = "a file"});
   }
   const bool line = command.text.ends_with('\n') || command.text.empty();
   write_file_atomic(file, command.text + (line ? "" : "\n"));

@@ -25,17 +25,22 @@ class FolderWorker {
   void end();
   FolderWorker(const FolderWorker&) = delete;
 
+  // Looks for the folder's pictures without a text; a FolderPicturesEvent answers.
+  struct ListCommand {
+    std::uint64_t order = 0;
+    CaptionCommand how;
+  };
+  using Task = std::variant<OpenCommand, FolderCommand, SaveCaptionCommand, ListCommand>;
   // False when too much waits already.
-  bool post(std::variant<OpenCommand, FolderCommand, SaveCaptionCommand> command);
+  bool post(Task command);
 
  private:
-  using Task = std::variant<OpenCommand, FolderCommand, SaveCaptionCommand>;
-
   void work();
   bool next_task(Task& task, bool idle);
   void carry_out(const OpenCommand& command);
   void carry_out(const FolderCommand& command);
   void carry_out(const SaveCaptionCommand& command);
+  void carry_out(const ListCommand& command);
   void look();
   void show_gallery();
 

@@ -34,6 +34,28 @@ std::optional<PictureFacts> facts_of(const fs::path& path) {
   }
 }
 
+using Dated = std::pair<FileStamp, fs::path>;
+
+// A folder that is gone, or not ours to read, has nothing to show.
+std::vector<Dated> pictures_of(const fs::path& folder) {
+  std::vector<Dated> found;
+  try {
+    if (!is_folder(folder)) return found;
+    for (fs::path& path : list_folder(folder)) {
+      if (!is_picture_name(path) || is_folder(path)) continue;
+      if (const auto stamp = file_stamp(path)) found.emplace_back(*stamp, std::move(path));
+    }
+  } catch (const Error&) {
+    found.clear();
+  }
+  return found;
+}
+
+bool newer(const Dated& a, const Dated& b) {
+  return a.first.mtime_ns != b.first.mtime_ns ? a.first.mtime_ns > b.first.mtime_ns
+                                              : a.second < b.second;
+}
+
 void read_entry(GalleryEntry& entry, PictureReader& reader) {
   const OpenedPicture opened = open_picture(entry.path, reader);
   entry.thumbnail = nullptr;
@@ -68,6 +90,20 @@ std::string read_caption_file(const fs::path& picture) {
   } catch (const Error&) {  // too long, or nothing that may be read
     return {};
   }
+}
+
+Undescribed undescribed_pictures(const fs::path& folder) {
+  std::vector<Dated> found = pictures_of(folder);
+  std::sort(found.begin(), found.end(), newer);
+  Undescribed out;
+  for (auto& [stamp, path] : found) {
+    if (read_caption_file(path).empty()) {
+      out.pictures.push_back(std::move(path));
+    } else {
+      ++out.described;
+    }
+  }
+  return out;
 }
 
 OpenedPicture open_picture(const fs::path& path, PictureReader& reader) {
@@ -106,24 +142,11 @@ bool Gallery::poll() {
 }
 
 bool Gallery::list() {
-  std::vector<std::pair<FileStamp, fs::path>> found;
-  try {
-    if (folder_stamp_ && is_folder(folder_)) {
-      for (fs::path& path : list_folder(folder_)) {
-        if (!is_picture_name(path) || is_folder(path)) continue;
-        if (const auto stamp = file_stamp(path)) found.emplace_back(*stamp, std::move(path));
-      }
-    }
-  } catch (const Error&) {  // gone, or not ours to read: nothing to show
-    found.clear();
-  }
+  std::vector<Dated> found;
+  if (folder_stamp_) found = pictures_of(folder_);
   const std::size_t shown = std::min(found.size(), kMostShown);
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(),
-                    [](const auto& a, const auto& b) {
-                      return a.first.mtime_ns != b.first.mtime_ns
-                                 ? a.first.mtime_ns > b.first.mtime_ns
-                                 : a.second < b.second;
-                    });
+                    newer);
   const auto left_out = static_cast<std::int64_t>(found.size() - shown);
   found.resize(shown);
   std::vector<fs::path> names;

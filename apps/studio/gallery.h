@@ -22,6 +22,14 @@ std::filesystem::path caption_file_of(const std::filesystem::path& picture);
 // The text beside a picture; empty where there is none, or none of UTF-8 and at most 64 KiB.
 std::string read_caption_file(const std::filesystem::path& picture);
 
+// All pictures of a folder that have no text beside them, newest first. A folder that is not there,
+// or may not be read, is an empty one.
+struct Undescribed {
+  std::vector<std::filesystem::path> pictures;
+  std::int64_t described = 0;  // the others
+};
+Undescribed undescribed_pictures(const std::filesystem::path& folder);
+
 // The picture at full size, over white where it is clear; or why not.
 OpenedPicture open_picture(const std::filesystem::path& path, PictureReader& reader);
 // At most kThumbnailSide a side, never larger than the picture.

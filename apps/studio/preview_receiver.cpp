@@ -105,7 +105,12 @@ void PreviewReceiver::admit() {
   socklen_t size = sizeof address;
   const int socket = ::accept4(listener_, reinterpret_cast<sockaddr*>(&address), &size,
                                SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (socket < 0) return;
+  if (socket < 0) {
+    // Out of descriptors the listener stays readable: others get their turn, and the processor
+    // rest.
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) ::usleep(100000);
+    return;
+  }
   if (senders_.size() >= kMostSenders) {
     ::close(socket);
     return;

@@ -23,7 +23,7 @@ class RoughPreview {
   // `seconds` into the painting. Null: nothing stands, too few patches are known, or it is too
   // early for another one.
   std::shared_ptr<const Image> draw(const PictureTrace& trace, double seconds);
-  double spent() const { return spent_; }  // seconds
+  double spent() const { return spent_; }  // CPU seconds
 
  private:
   const CodePatches& patches_;

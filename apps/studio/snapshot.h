@@ -87,12 +87,24 @@ struct OpenedPicture {
   std::string problem;
 };
 
-// Settings that a picture recorded; every field of them, ready to be painted again.
+// The answer to the newest OpenCommand that asked for settings.
 struct Recalled {
-  std::uint64_t number = 0;  // counts up with every recall
-  PaintSettings settings;
+  std::uint64_t request = 0;  // its number
+  std::filesystem::path path;
+  // Every field, ready to be painted again; none where the file records none that can be read.
+  std::optional<PaintSettings> settings;
   std::vector<std::string> warnings;
 };
+
+// How far a whole folder is described, in pictures.
+struct FolderCaptions {
+  bool listing = false;        // the folder is being looked through
+  std::int64_t asked = 0;      // to be described
+  std::int64_t waiting = 0;    // of them, those that no text was queued for yet
+  std::int64_t described = 0;  // passed over, for they have a text
+  std::int64_t left_out = 0;   // beyond kMostFolderCaptions
+};
+inline constexpr std::size_t kMostFolderCaptions = 10000;
 
 struct StatusFacts {
   std::string device;  // "cpu-avx2, 2 threads"
@@ -113,7 +125,9 @@ struct Snapshot {
   std::vector<GalleryEntry> gallery;  // newest first
   std::int64_t gallery_left_out = 0;  // files beyond what is shown at once
   std::vector<CaptionEntry> captions;
+  FolderCaptions folder_captions;
   std::vector<OpenedPicture> opened;  // by OpenCommand, newest last, a few
+  KeepCommand kept;                   // what neither more paintings nor more opened ones push out
   std::optional<Recalled> recalled;
   StatusFacts status;
   std::vector<ErrorInfo> problems;  // what went wrong outside any picture, newest last

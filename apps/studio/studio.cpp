@@ -2,7 +2,10 @@
 // through one queue.
 #include "apps/studio/studio.h"
 
+#include <algorithm>
+#include <deque>
 #include <limits>
+#include <unordered_set>
 
 #include "apps/studio/caption_worker.h"
 #include "apps/studio/event_queue.h"
@@ -16,6 +19,8 @@ namespace tessera {
 namespace {
 
 constexpr std::size_t kMostEvents = 256;
+// Pictures of a folder that are queued ahead of the one at work.
+constexpr std::size_t kCaptionsAhead = 16;
 // What a flag and a file can say.
 constexpr auto kMaxSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
@@ -57,14 +62,24 @@ struct Studio::State {
   bool take(const FolderCommand& command);
   bool take(const OpenCommand& command) { return files.post(command); }
   bool take(const SaveCaptionCommand& command) { return files.post(command); }
+  bool take(const KeepCommand& command);
   bool take(const CaptionCommand& command);
+  bool take(const CaptionFolderCommand& command);
   bool take(const StopCaptionsCommand& command);
+  bool take(const SaveAllCaptionsCommand& command);
 
   bool queue(const std::vector<PaintSettings>& pictures);
+  void begin_folder(FolderPicturesEvent&& found);
+  void queue_more_captions();
+  void save_more_captions();
 
   StudioOptions options;
   Snapshot snapshot;
   std::uint64_t last_number = 0;
+  std::uint64_t folder_order = 0;  // the newest; a stop ends it
+  CaptionCommand folder_how;
+  std::deque<std::filesystem::path> folder_waiting;
+  std::deque<SaveCaptionCommand> saves_waiting;  // each once: a new order takes its place
   EventQueue events;
   std::unique_ptr<PreviewReceiver> receiver;  // null: nobody listens
   FolderWorker files;
@@ -144,7 +159,78 @@ bool Studio::State::take(const CaptionCommand& command) {
   return true;
 }
 
+bool Studio::State::take(const KeepCommand& command) {
+  apply(snapshot, KeepEvent{command});
+  return true;
+}
+
+bool Studio::State::take(const CaptionFolderCommand& command) {
+  FolderWorker::ListCommand list{folder_order + 1, command.how};
+  list.how.pictures.clear();
+  if (!files.post(std::move(list))) return false;
+  ++folder_order;
+  folder_waiting.clear();
+  apply(snapshot, FolderCaptionsEvent{{.listing = true}});
+  return true;
+}
+
+// What was described, or is about to be, without a file of its text counts as described.
+void Studio::State::begin_folder(FolderPicturesEvent&& found) {
+  if (found.order != folder_order || !snapshot.folder_captions.listing) return;  // stopped
+  std::unordered_set<std::string_view> known;
+  for (const CaptionEntry& one : snapshot.captions) {
+    if (one.state != CaptionState::kFailed) known.insert(one.path.native());
+  }
+  FolderCaptions counts;
+  counts.described = found.described;
+  for (std::filesystem::path& path : found.how.pictures) {
+    if (known.contains(path.native())) {
+      ++counts.described;
+    } else if (folder_waiting.size() >= kMostFolderCaptions) {
+      ++counts.left_out;
+    } else {
+      folder_waiting.push_back(std::move(path));
+    }
+  }
+  counts.asked = counts.waiting = static_cast<std::int64_t>(folder_waiting.size());
+  folder_how = std::move(found.how);
+  apply(snapshot, FolderCaptionsEvent{counts});
+}
+
+void Studio::State::queue_more_captions() {
+  if (folder_waiting.empty()) return;
+  auto ahead = static_cast<std::size_t>(
+      std::count_if(snapshot.captions.begin(), snapshot.captions.end(),
+                    [](const CaptionEntry& one) { return !is_final(one.state); }));
+  FolderCaptions counts = snapshot.folder_captions;
+  for (; ahead < kCaptionsAhead && !folder_waiting.empty(); ++ahead) {
+    folder_how.pictures = {folder_waiting.front()};
+    if (!take(folder_how)) break;
+    folder_waiting.pop_front();
+  }
+  const auto waiting = static_cast<std::int64_t>(folder_waiting.size());
+  if (counts.waiting == waiting) return;
+  counts.waiting = waiting;
+  apply(snapshot, FolderCaptionsEvent{counts});
+}
+
+bool Studio::State::take(const SaveAllCaptionsCommand&) {
+  saves_waiting.clear();
+  for (const CaptionEntry& one : snapshot.captions) {
+    if (one.state != CaptionState::kDone || one.saved || one.text.empty()) continue;
+    saves_waiting.push_back({one.path, one.text, true});
+  }
+  return true;
+}
+
+// As far as the thread of files has room.
+void Studio::State::save_more_captions() {
+  while (!saves_waiting.empty() && files.post(saves_waiting.front())) saves_waiting.pop_front();
+}
+
 bool Studio::State::take(const StopCaptionsCommand&) {
+  folder_waiting.clear();
+  apply(snapshot, FolderCaptionsEvent{});
   captioner.stop();
   apply(snapshot, CaptionsStoppedEvent{});
   return true;
@@ -163,7 +249,15 @@ bool Studio::post(Command command) {
 }
 
 const Snapshot& Studio::update() {
-  for (Event& event : state_->events.take()) apply(state_->snapshot, std::move(event));
+  for (Event& event : state_->events.take()) {
+    if (auto* found = std::get_if<FolderPicturesEvent>(&event)) {
+      state_->begin_folder(std::move(*found));
+    } else {
+      apply(state_->snapshot, std::move(event));
+    }
+  }
+  state_->queue_more_captions();
+  state_->save_more_captions();
   return state_->snapshot;
 }
 

@@ -1,10 +1,12 @@
 // Options of the viewer to JSON and back.
 #include "apps/studio/viewer_options.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/json.h"
+#include "engine/core/utf8.h"
 
 namespace tessera {
 
@@ -12,19 +14,65 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kThemes = {"dark", "light"};
 constexpr std::array<std::string_view, 3> kTypes = {"auto", "f32", "bf16"};
-constexpr std::array<std::string_view, 11> kFields = {
+constexpr std::array<std::string_view, 12> kFields = {
     "model",  "captioner", "output_dir", "device", "threads", "dtype",
-    "listen", "selftest",  "theme",      "scale",  "files"};
+    "listen", "selftest",  "theme",      "scale",  "files",   "file_bytes"};
 constexpr std::size_t kMaxFiles = 1000;
+
+constexpr std::string_view kDigits = "0123456789abcdef";
+
+std::string hex_of(std::string_view bytes) {
+  std::string out;
+  for (const char byte : bytes) {
+    out += kDigits[static_cast<unsigned char>(byte) >> 4];
+    out += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return out;
+}
+
+std::string bytes_of(const std::string& hex, const JsonReader& reader) {
+  std::string out;
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    const std::size_t high = kDigits.find(hex[i]);
+    const std::size_t low = i + 1 < hex.size() ? kDigits.find(hex[i + 1]) : kDigits.npos;
+    if (high == kDigits.npos || low == kDigits.npos) {
+      reader.fail("file_bytes", "pairs of hexadecimal digits", hex);
+    }
+    out += static_cast<char>(high * 16 + low);
+  }
+  return out;
+}
+
+void check_text(const char* name, const std::string& text) {
+  if (is_valid_utf8(text)) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_VIEW_TEXT",
+               .where = name,
+               .expected = "UTF-8",
+               .found = escape_for_terminal(text)});
+}
 
 }  // namespace
 
 std::string to_json(const ViewerOptions& options) {
-  Json out = {{"model", options.model},           {"captioner", options.captioner},
-              {"output_dir", options.output_dir}, {"device", options.device},
-              {"threads", options.threads},       {"dtype", options.dtype},
-              {"selftest", options.selftest},     {"theme", options.theme},
-              {"scale", options.scale},           {"files", options.files}};
+  check_text("model", options.model);
+  check_text("captioner", options.captioner);
+  check_text("output_dir", options.output_dir);
+  check_text("selftest", options.selftest);
+  Json out = {{"model", options.model},
+              {"captioner", options.captioner},
+              {"output_dir", options.output_dir},
+              {"device", options.device},
+              {"threads", options.threads},
+              {"dtype", options.dtype},
+              {"selftest", options.selftest},
+              {"theme", options.theme},
+              {"scale", options.scale}};
+  if (std::all_of(options.files.begin(), options.files.end(), is_valid_utf8)) {
+    out["files"] = options.files;
+  } else {
+    for (const std::string& file : options.files) out["file_bytes"].push_back(hex_of(file));
+  }
   if (options.listen) out["listen"] = *options.listen;
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -49,6 +97,11 @@ ViewerOptions parse_viewer_options(std::string_view json) {
     reader.fail("scale", "0, or a number from 0.5 to 4", std::to_string(out.scale));
   }
   if (reader.has("files")) out.files = reader.strings("files", kMaxFiles);
+  if (reader.has("file_bytes")) {
+    for (const std::string& hex : reader.strings("file_bytes", kMaxFiles)) {
+      out.files.push_back(bytes_of(hex, reader));
+    }
+  }
   return out;
 }
 

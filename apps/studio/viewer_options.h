@@ -28,6 +28,7 @@ struct ViewerOptions {
 
 inline constexpr double kMinViewerScale = 0.5, kMaxViewerScale = 4;
 
+// Names of files may be any bytes; other fields must be UTF-8: Error kUsage (E_VIEW_TEXT).
 std::string to_json(const ViewerOptions& options);
 // Error kUsage naming the field for what is missing, unknown, of a wrong type or out of range.
 ViewerOptions parse_viewer_options(std::string_view json);

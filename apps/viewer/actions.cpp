@@ -16,34 +16,42 @@ constexpr KeyRow kKeys[] = {
     {Action::kCompareMethods, "e", "Painting", "paint exact and grouped at one seed"},
     {Action::kPrompt, "p", "Painting", "write the prompt"},
     {Action::kSeedMode, "m", "Painting", "seed: locked, plus one, random"},
-    {Action::kSeedNext, "n", "Painting", "next seed"},
+    {Action::kSeedNext, "n", "Painting", "next seed", true},
     {Action::kSeedRandom, "N", "Painting", "a seed by lot"},
     {Action::kRecall, "r", "Painting", "recall the settings of the shown picture"},
-    {Action::kPrevious, "[", "Pictures", "previous picture"},
-    {Action::kNext, "]", "Pictures", "next picture"},
+    {Action::kPrevious, "[", "Pictures", "previous picture", true},
+    {Action::kNext, "]", "Pictures", "next picture", true},
     {Action::kFollow, "f", "Pictures", "follow what is being painted"},
-    {Action::kZoomIn, "+", "Pictures", "closer; at 48 and more, pixel values"},
-    {Action::kZoomOut, "-", "Pictures", "further away"},
+    {Action::kZoomIn, "+", "Pictures", "closer; at 48 and more, pixel values", true},
+    {Action::kZoomOut, "-", "Pictures", "further away", true},
     {Action::kFit, "0", "Pictures", "whole picture"},
     {Action::kActual, "1", "Pictures", "one screen pixel a pixel"},
-    {Action::kPanLeft, "a", "Pictures", "look left"},
-    {Action::kPanRight, "d", "Pictures", "look right"},
-    {Action::kPanUp, "w", "Pictures", "look up"},
-    {Action::kPanDown, "s", "Pictures", "look down"},
+    {Action::kPanLeft, "a", "Pictures", "look left", true},
+    {Action::kPanRight, "d", "Pictures", "look right", true},
+    {Action::kPanUp, "w", "Pictures", "look up", true},
+    {Action::kPanDown, "s", "Pictures", "look down", true},
     {Action::kCompareView, "v", "Comparing", "side by side, or one picture"},
     {Action::kSideA, "A", "Comparing", "the shown picture becomes side A"},
     {Action::kSideB, "B", "Comparing", "the shown picture becomes side B"},
     {Action::kDifference, "D", "Comparing", "show where the two differ"},
-    {Action::kSplitLeft, "<", "Comparing", "move the split left"},
-    {Action::kSplitRight, ">", "Comparing", "move the split right"},
-    {Action::kOverlay, "o", "Tokens", "next overlay: pass, entropy, probability, visual"},
+    {Action::kSplitLeft, "<", "Comparing", "move the split left", true},
+    {Action::kSplitRight, ">", "Comparing", "move the split right", true},
+    {Action::kOverlay, "o", "Tokens", "next overlay: pass, accepted, entropy, ..."},
     {Action::kNoOverlay, "O", "Tokens", "no overlay"},
-    {Action::kTokenLeft, "h", "Tokens", "token to the left"},
-    {Action::kTokenDown, "j", "Tokens", "token below"},
-    {Action::kTokenUp, "k", "Tokens", "token above"},
-    {Action::kTokenRight, "l", "Tokens", "token to the right"},
+    {Action::kTokenLeft, "h", "Tokens", "token to the left", true},
+    {Action::kTokenDown, "j", "Tokens", "token below", true},
+    {Action::kTokenUp, "k", "Tokens", "token above", true},
+    {Action::kTokenRight, "l", "Tokens", "token to the right", true},
     {Action::kDescribe, "c", "Captions", "describe the shown picture"},
     {Action::kCaptions, "C", "Captions", "captions, or details"},
+    {Action::kLeftNarrower, "(", "Panels", "left side narrower", true},
+    {Action::kLeftWider, ")", "Panels", "left side wider", true},
+    {Action::kRightNarrower, "{", "Panels", "right side narrower", true},
+    {Action::kRightWider, "}", "Panels", "right side wider", true},
+    {Action::kGalleryLower, "g", "Panels", "gallery lower", true},
+    {Action::kGalleryHigher, "G", "Panels", "gallery higher", true},
+    {Action::kQueueLower, "q", "Panels", "queue lower", true},
+    {Action::kQueueHigher, "Q", "Panels", "queue higher", true},
     {Action::kTheme, "t", "Window", "dark or light"},
     {Action::kHelp, "?", "Window", "this key map"},
     {Action::kQuit, "Ctrl+Q", "Window", "close; a running picture is stopped and kept"},
@@ -78,20 +86,28 @@ void zoom(UiState& state, int steps) {
 void next_overlay(UiState& state, const Snapshot& snapshot) {
   const StagePicture picture = look_up(snapshot, shown_ref(state, snapshot));
   const bool tiles = picture.caption != nullptr && !picture.caption->tiles.empty();
-  constexpr Overlay kOrder[] = {Overlay::kNone, Overlay::kPass, Overlay::kEntropy,
-                                Overlay::kProbability, Overlay::kVisual};
+  constexpr Overlay kOrder[] = {Overlay::kNone,    Overlay::kPass,        Overlay::kAccepted,
+                                Overlay::kEntropy, Overlay::kProbability, Overlay::kVisual};
   const auto* here = std::find(std::begin(kOrder), std::end(kOrder), state.overlay);
   const auto* next = here + 1;
   if (next != std::end(kOrder) && *next == Overlay::kVisual && !tiles) ++next;
   state.overlay = next == std::end(kOrder) ? Overlay::kNone : *next;
 }
 
+bool has_prompt(UiState& state) {
+  if (!state.settings.prompt.empty()) return true;
+  state.notice = "write a prompt first";
+  state.focus_prompt = true;
+  return false;
+}
+
+void compare(UiState& state, const Poster& post) {
+  if (!has_prompt(state)) return;
+  state.notice = post(exact_against_grouped(state.settings)) ? "" : "the queue is full";
+}
+
 void paint(UiState& state, const Poster& post) {
-  if (state.settings.prompt.empty()) {
-    state.notice = "write a prompt first";
-    state.focus_prompt = true;
-    return;
-  }
+  if (!has_prompt(state)) return;
   state.follow = true;
   state.mode = StageMode::kPicture;
   if (!post(PaintCommand{state.settings, state.seed_mode, state.count})) {
@@ -104,6 +120,22 @@ void paint(UiState& state, const Poster& post) {
   }
 }
 
+// Opens the file; false when there is no room for the wish.
+bool ask_settings(const std::filesystem::path& path, UiState& state, const Poster& post) {
+  if (!post(OpenCommand{path, state.last_recall + 1})) {
+    state.notice = "the queue is full";
+    return false;
+  }
+  state.recall_asked = ++state.last_recall;
+  return true;
+}
+
+void look_at(const std::filesystem::path& path, UiState& state) {
+  state.shown = {0, path};
+  state.follow = false;
+  state.mode = StageMode::kPicture;
+}
+
 void recall(UiState& state, const Snapshot& snapshot, const Poster& post) {
   const PictureRef ref = shown_ref(state, snapshot);
   const StagePicture picture = look_up(snapshot, ref);
@@ -111,7 +143,7 @@ void recall(UiState& state, const Snapshot& snapshot, const Poster& post) {
     take_settings(state, picture.painting->settings);
     state.notice = "settings recalled from the picture";
   } else if (!picture.file.empty()) {
-    state.recall_wanted = post(OpenCommand{picture.file});
+    ask_settings(picture.file, state, post);
   } else {
     state.notice = "no picture is shown whose settings could be recalled";
   }
@@ -138,45 +170,38 @@ SeedMode after(SeedMode mode) {
   return mode == SeedMode::kPlusOne ? SeedMode::kRandom : SeedMode::kLocked;
 }
 
-// Actions that only change what is looked at. False for the others.
-bool look(Action action, UiState& state, const Snapshot& snapshot) {
-  constexpr double kPanStep = 64, kSplitStep = 0.05;
+// Wider, narrower, higher, lower. False for other actions.
+bool size_panels(Action action, PanelSizes& sizes) {
+  const auto by = [](float& size, float step, float low, float high) {
+    size = std::clamp(size + step, low, high);
+    return true;
+  };
   switch (action) {
-    case Action::kPrevious:
-      step_shown(state, snapshot, -1);
-      return true;
-    case Action::kNext:
-      step_shown(state, snapshot, 1);
-      return true;
-    case Action::kFollow:
-      state.follow = true;
-      state.mode = StageMode::kPicture;
-      return true;
-    case Action::kCompareView:
-      state.mode = state.mode == StageMode::kPicture ? StageMode::kCompare : StageMode::kPicture;
-      return true;
-    case Action::kSideA:
-      state.side_a = shown_ref(state, snapshot);
-      return true;
-    case Action::kSideB:
-      state.side_b = shown_ref(state, snapshot);
-      return true;
-    case Action::kDifference:
-      state.difference = !state.difference;
-      return true;
-    case Action::kSplitLeft:
-      state.split = std::max(0.0, state.split - kSplitStep);
-      return true;
-    case Action::kSplitRight:
-      state.split = std::min(1.0, state.split + kSplitStep);
-      return true;
-    case Action::kOverlay:
-      next_overlay(state, snapshot);
-      return true;
-    case Action::kNoOverlay:
-      state.overlay = Overlay::kNone;
-      state.cursor.reset();
-      return true;
+    case Action::kLeftNarrower:
+      return by(sizes.left, -1, kNarrowest, kWidest);
+    case Action::kLeftWider:
+      return by(sizes.left, 1, kNarrowest, kWidest);
+    case Action::kRightNarrower:
+      return by(sizes.right, -1, kNarrowest, kWidest);
+    case Action::kRightWider:
+      return by(sizes.right, 1, kNarrowest, kWidest);
+    case Action::kGalleryLower:
+      return by(sizes.gallery, -1, kLowestGallery, kHighest);
+    case Action::kGalleryHigher:
+      return by(sizes.gallery, 1, kLowestGallery, kHighest);
+    case Action::kQueueLower:
+      return by(sizes.queue, -1, kLowestQueue, kHighest);
+    case Action::kQueueHigher:
+      return by(sizes.queue, 1, kLowestQueue, kHighest);
+    default:
+      return false;
+  }
+}
+
+// How close, which part, which token. False for other actions.
+bool look_closer(Action action, UiState& state, const Snapshot& snapshot) {
+  constexpr double kPanStep = 64;
+  switch (action) {
     case Action::kZoomIn:
       zoom(state, 1);
       return true;
@@ -218,6 +243,50 @@ bool look(Action action, UiState& state, const Snapshot& snapshot) {
   }
 }
 
+// Actions that only change what is looked at. False for the others.
+bool look(Action action, UiState& state, const Snapshot& snapshot) {
+  constexpr double kSplitStep = 0.05;
+  switch (action) {
+    case Action::kPrevious:
+      step_shown(state, snapshot, -1);
+      return true;
+    case Action::kNext:
+      step_shown(state, snapshot, 1);
+      return true;
+    case Action::kFollow:
+      state.follow = true;
+      state.mode = StageMode::kPicture;
+      return true;
+    case Action::kCompareView:
+      state.mode = state.mode == StageMode::kPicture ? StageMode::kCompare : StageMode::kPicture;
+      return true;
+    case Action::kSideA:
+      state.side_a = shown_ref(state, snapshot);
+      return true;
+    case Action::kSideB:
+      state.side_b = shown_ref(state, snapshot);
+      return true;
+    case Action::kDifference:
+      state.difference = !state.difference;
+      return true;
+    case Action::kSplitLeft:
+      state.split = std::max(0.0, state.split - kSplitStep);
+      return true;
+    case Action::kSplitRight:
+      state.split = std::min(1.0, state.split + kSplitStep);
+      return true;
+    case Action::kOverlay:
+      next_overlay(state, snapshot);
+      return true;
+    case Action::kNoOverlay:
+      state.overlay = Overlay::kNone;
+      state.cursor.reset();
+      return true;
+    default:
+      return look_closer(action, state, snapshot);
+  }
+}
+
 }  // namespace
 
 std::span<const KeyRow> key_map() { return kKeys; }
@@ -237,19 +306,21 @@ const KeyRow* row_of_character(char32_t character) {
   return nullptr;
 }
 
-void open_file(const std::filesystem::path& path, UiState& state, const Poster& post) {
+void show_file(const std::filesystem::path& path, UiState& state, const Poster& post) {
   if (!post(OpenCommand{path})) {
     state.notice = "the queue is full";
     return;
   }
-  state.recall_wanted = true;
-  state.shown = {0, path};
-  state.follow = false;
-  state.mode = StageMode::kPicture;
+  state.recall_asked = 0;  // of a picture that was turned away from
+  look_at(path, state);
+}
+
+void open_file(const std::filesystem::path& path, UiState& state, const Poster& post) {
+  if (ask_settings(path, state, post)) look_at(path, state);
 }
 
 void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& post) {
-  if (look(action, state, snapshot)) return;
+  if (look(action, state, snapshot) || size_panels(action, state.sizes)) return;
   switch (action) {
     case Action::kPaint:
       paint(state, post);
@@ -261,7 +332,7 @@ void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& 
         state.notice = "the queue is full";
       break;
     case Action::kCompareMethods:
-      if (!post(exact_against_grouped(state.settings))) state.notice = "the queue is full";
+      compare(state, post);
       break;
     case Action::kRecall:
       recall(state, snapshot, post);

@@ -50,6 +50,14 @@ enum class Action : std::uint8_t {
   kTokenUp,
   kTokenRight,
   kCaptions,
+  kLeftNarrower,
+  kLeftWider,
+  kRightNarrower,
+  kRightWider,
+  kGalleryLower,
+  kGalleryHigher,
+  kQueueLower,
+  kQueueHigher,
   kTheme,
   kHelp,
   kQuit
@@ -62,6 +70,7 @@ struct KeyRow {
   std::string_view key;    // "x", "+", "Ctrl+Enter"
   std::string_view group;  // heading in the key map
   std::string_view does;
+  bool repeats = false;  // while the key is held
 };
 std::span<const KeyRow> key_map();
 // The key of an action as shown on buttons.
@@ -71,6 +80,8 @@ const KeyRow* row_of_character(char32_t character);
 
 void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& post);
 
+// Opens a file and looks at it; the settings stay as they are.
+void show_file(const std::filesystem::path& path, UiState& state, const Poster& post);
 // A file that was dropped on the window, or named: opens it; its settings fill the fields.
 void open_file(const std::filesystem::path& path, UiState& state, const Poster& post);
 

@@ -30,14 +30,6 @@ std::optional<DType> storage_of(const ViewerOptions& options) {
   return studio_options(options).storage;
 }
 
-bool busy(const Snapshot& snapshot) {
-  if (snapshot.running() != nullptr) return true;
-  for (const CaptionEntry& one : snapshot.captions) {
-    if (one.state == CaptionState::kReading || one.state == CaptionState::kWriting) return true;
-  }
-  return false;
-}
-
 class Program {
  public:
   explicit Program(const ViewerOptions& options)
@@ -58,14 +50,17 @@ class Program {
   // True when the window was closed, or the self-test passed.
   bool run() {
     while (!over()) {
-      const double patience = busy(studio_.snapshot()) ? kPaintingWait : kIdleWait;
+      const bool soon = at_work(studio_.snapshot()) || viewer_.unsettled();
+      const double patience = soon ? kPaintingWait : kIdleWait;
       const bool lively = window_.wait(test_ ? kTestWait : patience);
       viewer_.drop(window_.take_dropped());
       const Snapshot& snapshot = studio_.update();
       const double now = monotonic_seconds();
       const bool blink = ImGui::GetIO().WantTextInput && now - drawn_ > kBlink;
       const bool news = snapshot.revision != seen_;
-      if (!lively && !news && !blink && !test_) continue;
+      const bool hovers = viewer_.unsettled();
+      if (!lively && !news && !blink && !hovers && !test_) continue;
+      if (test_ && !test_->wants_frame(snapshot)) continue;
       // While pictures are painted, the processors are the painter's.
       if (!lively && !test_ && now - drawn_ < kPaintingWait) continue;
       seen_ = snapshot.revision;

@@ -17,6 +17,7 @@ struct OverlayName {
 };
 constexpr OverlayName kNames[] = {{Overlay::kNone, "none"},
                                   {Overlay::kPass, "pass"},
+                                  {Overlay::kAccepted, "accepted"},
                                   {Overlay::kEntropy, "entropy"},
                                   {Overlay::kProbability, "probability"},
                                   {Overlay::kVisual, "visual"}};
@@ -57,10 +58,29 @@ double OverlayRange::share(double value) const {
   return high > low ? std::clamp((value - low) / (high - low), 0.0, 1.0) : 0;
 }
 
-double overlay_value(const TokenMark& mark, Overlay overlay) {
+bool of_tokens(Overlay overlay) { return overlay != Overlay::kNone && overlay != Overlay::kVisual; }
+
+TokenGrid tokens_of(const Painting& painting) {
+  TokenGrid grid;
+  if (painting.marks != nullptr) grid.marks = *painting.marks;
+  if (painting.committed != nullptr) grid.committed = *painting.committed;
+  return grid;
+}
+
+namespace {
+// Of the pass that froze the token; 0 = unknown.
+std::int32_t accepted_with(const TokenGrid& grid, const TokenMark& mark) {
+  const auto pass = static_cast<std::size_t>(mark.pass);
+  return mark.pass >= 1 && pass <= grid.committed.size() ? grid.committed[pass - 1] : 0;
+}
+}  // namespace
+
+double overlay_value(const TokenGrid& grid, const TokenMark& mark, Overlay overlay) {
   switch (overlay) {
     case Overlay::kPass:
       return mark.pass;
+    case Overlay::kAccepted:
+      return accepted_with(grid, mark);
     case Overlay::kEntropy:
       return std::max(0.0f, mark.entropy);  // rounding may leave it just below
     case Overlay::kProbability:
@@ -73,11 +93,11 @@ double overlay_value(const TokenMark& mark, Overlay overlay) {
   return 0;
 }
 
-OverlayRange overlay_range(std::span<const TokenMark> marks, Overlay overlay) {
+OverlayRange overlay_range(const TokenGrid& grid, Overlay overlay) {
   OverlayRange out;
-  for (const TokenMark& mark : marks) {
+  for (const TokenMark& mark : grid.marks) {
     if (mark.id < 0) continue;
-    const double value = overlay_value(mark, overlay);
+    const double value = overlay_value(grid, mark, overlay);
     out.low = out.any ? std::min(out.low, value) : value;
     out.high = out.any ? std::max(out.high, value) : value;
     out.any = true;
@@ -89,16 +109,21 @@ OverlayRange overlay_range(std::span<const TokenMark> marks, Overlay overlay) {
   return out;
 }
 
-std::string describe_token(const TokenMark& mark, std::int64_t row, std::int64_t column) {
-  char text[160];
+std::string describe_token(const TokenGrid& grid, const TokenMark& mark, std::int64_t row,
+                           std::int64_t column) {
+  char text[200], with[40] = "";
+  const std::int32_t accepted = accepted_with(grid, mark);
+  if (accepted > 0) {
+    std::snprintf(with, sizeof with, " with %d %s", accepted, accepted == 1 ? "token" : "tokens");
+  }
   if (mark.id < 0) {
     std::snprintf(text, sizeof text, "row %lld, column %lld: not there yet",
                   static_cast<long long>(row), static_cast<long long>(column));
   } else {
     std::snprintf(text, sizeof text,
-                  "row %lld, column %lld: code %d, pass %d, probability %.3f, entropy %.2f",
+                  "row %lld, column %lld: code %d, pass %d%s, probability %.3f, entropy %.2f",
                   static_cast<long long>(row), static_cast<long long>(column), mark.id, mark.pass,
-                  static_cast<double>(mark.probability), std::max(0.0, double{mark.entropy}));
+                  with, static_cast<double>(mark.probability), std::max(0.0, double{mark.entropy}));
   }
   return text;
 }

@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-enum class Overlay : std::uint8_t { kNone, kPass, kEntropy, kProbability, kVisual };
+enum class Overlay : std::uint8_t { kNone, kPass, kAccepted, kEntropy, kProbability, kVisual };
 std::string_view overlay_name(Overlay overlay);  // "none", "pass", ..., "visual tokens"
 // Empty for a name that is none of them.
 std::optional<Overlay> overlay_of(std::string_view name);
@@ -35,13 +35,26 @@ struct OverlayRange {
   double share(double value) const;
 };
 
-// What this overlay shows of one token. Expects one of kPass, kEntropy, kProbability.
-double overlay_value(const TokenMark& mark, Overlay overlay);
-// Over the tokens that stand. Probability is 0..1 always; the others span what is there.
-OverlayRange overlay_range(std::span<const TokenMark> marks, Overlay overlay);
+// Whether it colours the tokens of a painting: all but kNone and kVisual.
+bool of_tokens(Overlay overlay);
 
-// "row 3, column 5: code 1204, pass 17, probability 0.213, entropy 2.41".
-std::string describe_token(const TokenMark& mark, std::int64_t row, std::int64_t column);
+// The tokens of a painting, as overlays look at them. committed: how many came to stand in each
+// pass, from pass 1; empty = unknown.
+struct TokenGrid {
+  std::span<const TokenMark> marks;
+  std::span<const std::int32_t> committed;
+};
+// Empty where nobody told of tokens.
+TokenGrid tokens_of(const Painting& painting);
+
+// What this overlay shows of one token of the grid. Expects of_tokens(overlay).
+double overlay_value(const TokenGrid& grid, const TokenMark& mark, Overlay overlay);
+// Over the tokens that stand. Probability is 0..1 always; the others span what is there.
+OverlayRange overlay_range(const TokenGrid& grid, Overlay overlay);
+
+// "row 3, column 5: code 1204, pass 17 with 4 tokens, probability 0.213, entropy 2.41".
+std::string describe_token(const TokenGrid& grid, const TokenMark& mark, std::int64_t row,
+                           std::int64_t column);
 
 // The visual token at a share of the picture (0..1), by the smallest tile that covers it.
 struct VisualSpot {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace tessera {
 
@@ -56,6 +57,24 @@ std::int64_t distinct(const std::vector<Colour>& colours) {
   }
   std::sort(keys.begin(), keys.end());
   return std::unique(keys.begin(), keys.end()) - keys.begin();
+}
+
+HeatCheck check_heat_map(const std::vector<Colour>& colours, const TokenGrid& grid,
+                         Overlay overlay) {
+  HeatCheck out;
+  std::vector<Colour> standing;
+  const OverlayRange range = overlay_range(grid, overlay);
+  for (std::size_t i = 0; i < std::min(colours.size(), grid.marks.size()); ++i) {
+    if (grid.marks[i].id < 0) continue;
+    const Colour got = colours[i];
+    const Colour want = heat_colour(range.share(overlay_value(grid, grid.marks[i], overlay)));
+    const int apart = std::abs(want.red - got.red) + std::abs(want.green - got.green) +
+                      std::abs(want.blue - got.blue);
+    out.wrong += apart > 3 ? 1 : 0;  // rounding of blending
+    standing.push_back(got);
+  }
+  out.kinds = distinct(standing);
+  return out;
 }
 
 double percentile(std::vector<double> values, double share) {

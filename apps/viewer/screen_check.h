@@ -26,6 +26,14 @@ std::vector<Colour> cell_colours(const Image& screen, const Placement& placed, s
                                  std::int64_t columns);
 std::int64_t distinct(const std::vector<Colour>& colours);
 
+// A heat map as drawn at full strength, against the values of the tokens that stand.
+struct HeatCheck {
+  std::int64_t kinds = 0;  // distinct colours of those tokens
+  std::int64_t wrong = 0;  // tokens of another colour than their value's
+};
+HeatCheck check_heat_map(const std::vector<Colour>& colours, const TokenGrid& grid,
+                         Overlay overlay);
+
 double percentile(std::vector<double> values, double share);  // 0 without values
 
 }  // namespace tessera

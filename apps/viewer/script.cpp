@@ -14,7 +14,7 @@ constexpr std::size_t kMaxLines = 10000;
 
 constexpr OrderRow kOrders[] = {
     {Order::kTheme, "theme", "w", "dark|light", "colours of the window"},
-    {Order::kSize, "size", "nn", "", "width and height of the window, pixels"},
+    {Order::kSize, "size", "nn", "", "width and height of the window, pixels", 16384},
     {Order::kModel, "model", "w", "", "the model that paints"},
     {Order::kPrompt, "prompt", "t", "", "the prompt"},
     {Order::kNegative, "negative", "t", "", "the negative prompt"},
@@ -23,19 +23,22 @@ constexpr OrderRow kOrders[] = {
     {Order::kMethod, "method", "w", "", "the decoding method"},
     {Order::kGuidance, "guidance", "x", "", "guidance scale"},
     {Order::kTemperature, "temperature", "x", "", "temperature"},
-    {Order::kCount, "count", "n", "", "pictures at once"},
+    {Order::kCount, "count", "n", "", "pictures at once", 1000},
     {Order::kPaint, "paint", "", "", "presses Paint"},
     {Order::kStopAfterRows, "stop_after_rows", "n", "", "waits for rows, presses Stop, waits"},
-    {Order::kWaitDone, "wait_done", "?x", "", "waits until nothing is painted, at most seconds"},
-    {Order::kWaitRows, "wait_rows", "n?x", "", "waits until rows of tokens stand"},
-    {Order::kWaitModels, "wait_models", "?x", "", "waits until models were looked for"},
-    {Order::kWaitGallery, "wait_gallery", "n?x", "", "waits until so many pictures are read"},
-    {Order::kWaitCaption, "wait_caption", "?x", "", "waits until texts are written"},
-    {Order::kFrames, "frames", "n", "", "draws so many frames"},
+    {Order::kWaitDone, "wait_done", "?x", "", "waits until nothing is painted, at most seconds",
+     1e6},
+    {Order::kWaitRows, "wait_rows", "n?x", "", "waits for rows of what is painted now", 1e6},
+    {Order::kWaitModels, "wait_models", "?x", "", "waits until models were looked for", 1e6},
+    {Order::kWaitGallery, "wait_gallery", "n?x", "", "waits until so many pictures are read", 1e6},
+    {Order::kWaitCaption, "wait_caption", "?x", "", "waits until texts are written", 1e6},
+    {Order::kWaitRecall, "wait_recall", "?x", "", "waits until recalled settings came", 1e6},
+    {Order::kFrames, "frames", "n", "", "draws so many frames", 100000},
     {Order::kCompare, "compare", "ww", "", "paints with two methods, or: exact grouped"},
     {Order::kSplit, "split", "x", "", "slider, share of the width"},
     {Order::kDifference, "difference", "w", "on|off", "difference view"},
-    {Order::kOverlay, "overlay", "w", "none|pass|entropy|probability|visual", "token overlay"},
+    {Order::kOverlay, "overlay", "w", "none|pass|accepted|entropy|probability|visual",
+     "token overlay"},
     {Order::kStrength, "strength", "x", "", "of the overlay, 0 to 1"},
     {Order::kView, "view", "w", "picture|compare", "one picture or two"},
     {Order::kPrune, "prune", "wx", "", "pruning method (or none) and rate for captions"},
@@ -50,7 +53,10 @@ constexpr OrderRow kOrders[] = {
     {Order::kFit, "fit", "", "", "whole picture"},
     {Order::kLookAt, "look_at", "xx", "", "centre of the view, shares of the picture"},
     {Order::kToken, "token", "nn", "", "chooses a token by row and column"},
-    {Order::kKey, "key", "t", "", "types characters while no field is edited"},
+    {Order::kKey, "key", "t", "", "presses keys of characters"},
+    {Order::kType, "type", "t", "", "types a text into the field that is edited"},
+    {Order::kPress, "press", "w", "ctrl+enter|ctrl+a|enter|escape|space|tab|left|right|up|down",
+     "presses a key that has a name"},
     {Order::kTab, "tab", "w", "details|captions", "panel at the right"},
     {Order::kScreenshot, "screenshot", "w", "", "saves the window as PNG"},
     {Order::kExpect, "expect", "w", "", "checks, and prints one line"},
@@ -77,6 +83,7 @@ constexpr OrderRow kExpectations[] = {
     {Order::kExpect, "caption_saved", "", "", "the text is in a file beside the picture"},
     {Order::kExpect, "tokens_pruned", "", "", "visual tokens were pruned and are darkened"},
     {Order::kExpect, "models", "n", "", "models that paint, at least"},
+    {Order::kExpect, "prompt", "t", "", "the prompt is this text"},
     {Order::kExpect, "no_problems", "", "", "nothing went wrong outside pictures"},
 };
 
@@ -112,13 +119,17 @@ class LineReader {
     out.line = number_;
     out.order = row.order;
     if (row.arguments == "t") {
-      out.text = rest();
+      out.text = rest(1);
       return out;
     }
     if (row.order == Order::kExpect) {
       const OrderRow& what = find(script_expectations(), 1, "something to expect");
       out.words.emplace_back(what.name);
-      arguments(what, 2, out);
+      if (what.arguments == "t") {
+        out.text = rest(2);
+      } else {
+        arguments(what, 2, out);
+      }
     } else {
       arguments(row, 1, out);
     }
@@ -150,9 +161,10 @@ class LineReader {
     fail(column_of(index), std::string(what) + ": " + names, found);
   }
 
-  std::string rest() const {
-    if (words_.size() < 2) fail(column_of(1), "a text", "the line's end");
-    std::string_view out = text_.substr(words_[1].column - 1);
+  // From a word on.
+  std::string rest(std::size_t index) const {
+    if (words_.size() <= index) fail(column_of(index), "a text", "the line's end");
+    std::string_view out = text_.substr(words_[index].column - 1);
     while (!out.empty() && (out.back() == ' ' || out.back() == '\r' || out.back() == '\t')) {
       out.remove_suffix(1);
     }
@@ -170,20 +182,20 @@ class LineReader {
         if (optional) return;
         fail(column_of(index), kind == 'w' ? "a word" : "a number", "the line's end");
       }
-      argument(kind, row.choices, words_[index++], out);
+      argument(kind, row, words_[index++], out);
     }
     if (index < words_.size()) {
       fail(words_[index].column, "the line's end", "'" + std::string(words_[index].text) + "'");
     }
   }
 
-  void argument(char kind, std::string_view choices, const Word& word, ScriptLine& out) const {
+  void argument(char kind, const OrderRow& row, const Word& word, ScriptLine& out) const {
     if (kind == 'w') {
-      const std::string among = "|" + std::string(choices) + "|";
+      const std::string among = "|" + std::string(row.choices) + "|";
       const bool known = word.text.find('|') == std::string_view::npos &&
                          among.find("|" + std::string(word.text) + "|") != std::string::npos;
-      if (!choices.empty() && !known) {
-        fail(word.column, "one of " + std::string(choices), "'" + std::string(word.text) + "'");
+      if (!row.choices.empty() && !known) {
+        fail(word.column, "one of " + std::string(row.choices), "'" + std::string(word.text) + "'");
       }
       out.words.emplace_back(word.text);
       return;
@@ -191,9 +203,13 @@ class LineReader {
     double value = 0;
     const char* end = word.text.data() + word.text.size();
     const auto [stop, bad] = std::from_chars(word.text.data(), end, value);
-    const bool whole = kind != 'n' || (value == std::floor(value) && value <= 9e15);
+    const bool whole = kind != 'n' || value == std::floor(value);
     if (bad != std::errc{} || stop != end || !(value >= 0) || !std::isfinite(value) || !whole) {
       fail(word.column, kind == 'n' ? "a whole number, 0 or more" : "a number, 0 or more",
+           "'" + std::string(word.text) + "'");
+    }
+    if (value > row.most) {
+      fail(word.column, "at most " + std::to_string(static_cast<long long>(row.most)),
            "'" + std::string(word.text) + "'");
     }
     out.numbers.push_back(value);

@@ -29,6 +29,7 @@ enum class Order : std::uint8_t {
   kWaitModels,
   kWaitGallery,
   kWaitCaption,
+  kWaitRecall,
   kFrames,
   kCompare,
   kSplit,
@@ -49,6 +50,8 @@ enum class Order : std::uint8_t {
   kLookAt,
   kToken,
   kKey,
+  kType,
+  kPress,
   kTab,
   kScreenshot,
   kExpect
@@ -67,6 +70,7 @@ struct ScriptLine {
 struct OrderRow {
   Order order;
   std::string_view name, arguments, choices, does;
+  double most = 9e15;  // of its numbers
 };
 std::span<const OrderRow> script_orders();
 // What `expect` may be followed by; the order field says nothing.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "apps/studio/event.h"
 #include "apps/viewer/screen_check.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
@@ -25,6 +26,10 @@ int settling(Order order) {
     case Order::kMethod:
     case Order::kWaitRows:
       return 0;
+    case Order::kKey:
+    case Order::kType:
+    case Order::kPress:
+      return 3;  // down, up, and what it did
     case Order::kWaitDone:
     case Order::kStopAfterRows:
       return 1;
@@ -34,25 +39,24 @@ int settling(Order order) {
       return 2;
   }
 }
-constexpr double kPatience = 180;  // seconds a line may wait
+constexpr double kStill = 0.25;  // longest without a frame while a picture is waited for
+
+struct NamedKey {
+  std::string_view name;
+  ImGuiKey key;
+  bool control;
+};
+constexpr NamedKey kNamedKeys[] = {
+    {"ctrl+enter", ImGuiKey_Enter, true}, {"ctrl+a", ImGuiKey_A, true},
+    {"enter", ImGuiKey_Enter, false},     {"escape", ImGuiKey_Escape, false},
+    {"space", ImGuiKey_Space, false},     {"tab", ImGuiKey_Tab, false},
+    {"left", ImGuiKey_LeftArrow, false},  {"right", ImGuiKey_RightArrow, false},
+    {"up", ImGuiKey_UpArrow, false},      {"down", ImGuiKey_DownArrow, false}};
 
 void print(const Json& line) {
   const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
-}
-
-bool painting_now(const Snapshot& snapshot) {
-  return std::any_of(snapshot.paintings.begin(), snapshot.paintings.end(), [](const auto& one) {
-    return one.state == PaintState::kQueued || one.state == PaintState::kLoading ||
-           one.state == PaintState::kPainting;
-  });
-}
-
-bool describing_now(const Snapshot& snapshot) {
-  return std::any_of(snapshot.captions.begin(), snapshot.captions.end(), [](const auto& one) {
-    return one.state != CaptionState::kDone && one.state != CaptionState::kFailed;
-  });
 }
 
 std::string method_named(const std::string& word) {
@@ -83,6 +87,14 @@ SelfTest::SelfTest(std::vector<ScriptLine> script, Viewer& viewer, Poster post)
 
 bool SelfTest::finished() const { return at_ >= script_.size() && settle_ == 0 && !look_due_; }
 
+bool SelfTest::wants_frame(const Snapshot& snapshot) const {
+  const Painting* running = snapshot.running();
+  if (settle_ > 0 || look_due_ || line_new_ || at_ >= script_.size()) return true;
+  if (running == nullptr || running->state != PaintState::kPainting) return true;
+  if (running->number != watched_ || running->rows_done != growth_.rows()) return true;
+  return monotonic_seconds() - frame_drawn_ > kStill;
+}
+
 void SelfTest::before_frame(const Snapshot& snapshot, Window& window) {
   if (settle_ > 0) {
     --settle_;
@@ -108,6 +120,9 @@ void SelfTest::before_frame(const Snapshot& snapshot, Window& window) {
 
 void SelfTest::after_frame(const Snapshot& snapshot, const Window& window) {
   ++frames_;
+  frame_drawn_ = monotonic_seconds();
+  ImGuiIO& io = ImGui::GetIO();
+  for (const int key : std::exchange(held_, {})) io.KeysDown[key] = io.KeyCtrl = false;
   watch_painting(snapshot, window);
   if (!std::exchange(look_due_, false)) return;
   const ScriptLine& line = script_[at_++];
@@ -124,37 +139,34 @@ void SelfTest::watch_painting(const Snapshot& snapshot, const Window& window) {
   if (running == nullptr || running->state != PaintState::kPainting) return;
   if (running->number != watched_) {
     watched_ = running->number;
-    rows_seen_ = image_rows_seen_ = growths_ = image_growths_ = shrinks_ = stale_frames_ = 0;
+    growth_ = {};
   }
   build_.push_back(window.cost().build);
   submit_.push_back(window.cost().submit);
   swap_.push_back(window.cost().swap);
-  const std::int64_t rows = running->rows_done;
   const std::int64_t drawn = running->image == nullptr ? 0 : running->image_rows;
-  if (rows < rows_seen_ || drawn < image_rows_seen_) ++shrinks_;
-  if (rows > rows_seen_) ++growths_;
-  if (drawn > image_rows_seen_) {
-    ++image_growths_;
-    // The frame must show these rows, not only know of them.
-    const auto& placed = viewer_.state().report.picture;
-    const bool plain = viewer_.state().overlay == Overlay::kNone && placed && placed->zoom >= 1;
-    if (plain &&
-        !check_pixels(window.read_pixels(), *running->image, *placed, viewer_.state().report.area)
-             .good()) {
-      ++stale_frames_;
-    }
+  std::optional<bool> exact;
+  // The frame must show these rows, not only know of them.
+  const StageReport& report = viewer_.state().report;
+  const bool plain = viewer_.state().overlay == Overlay::kNone && report.picture;
+  if (drawn > growth_.image_rows() && plain && report.picture->zoom >= 1) {
+    exact =
+        check_pixels(window.read_pixels(), *running->image, *report.picture, report.area).good();
   }
-  rows_seen_ = rows;
-  image_rows_seen_ = drawn;
+  growth_.frame(running->rows_done, drawn, exact);
 }
 
 bool SelfTest::run_line(const ScriptLine& line, const Snapshot& snapshot, Window& window) {
   UiState& state = viewer_.state();
-  if (set_field(line) || change_view(line, snapshot, window)) return true;
+  if (set_field(line) || change_view(line, window)) return true;
   switch (line.order) {
     case Order::kPaint:
       act(Action::kPaint, state, snapshot, post_);
       return true;
+    case Order::kKey:
+    case Order::kType:
+    case Order::kPress:
+      return use_keys(line);
     case Order::kCompare:
       return post_(compare_methods(state.settings, method_named(line.words[0]),
                                    method_named(line.words[1])));
@@ -167,7 +179,7 @@ bool SelfTest::run_line(const ScriptLine& line, const Snapshot& snapshot, Window
     case Order::kRecall:
       if (!stop_posted_) act(Action::kRecall, state, snapshot, post_);
       stop_posted_ = true;  // once
-      return !state.recall_wanted || wait(line, snapshot);
+      return state.recall_asked == 0 || wait(line, snapshot);
     case Order::kOpen:
     case Order::kDrop:
       return use_gallery(line, snapshot);
@@ -228,7 +240,7 @@ bool SelfTest::set_field(const ScriptLine& line) {
   return true;
 }
 
-bool SelfTest::change_view(const ScriptLine& line, const Snapshot& snapshot, Window& window) {
+bool SelfTest::change_view(const ScriptLine& line, Window& window) {
   UiState& state = viewer_.state();
   switch (line.order) {
     case Order::kTheme:
@@ -269,122 +281,23 @@ bool SelfTest::change_view(const ScriptLine& line, const Snapshot& snapshot, Win
     case Order::kTab:
       state.tab = line.words[0] == "captions" ? SideTab::kCaptions : SideTab::kDetails;
       return true;
-    case Order::kKey:
-      for (const char key : line.text) {
-        const auto* row = row_of_character(static_cast<unsigned char>(key));
-        if (row != nullptr) act(row->action, state, snapshot, post_);
-      }
-      return true;
     default:
       return false;
   }
 }
 
-// False while it is not so yet; true also when patience ran out, which is a failure.
-bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
-  bool here = false;
-  const double count = line.numbers.empty() ? 0 : line.numbers.front();
-  std::string found;
-  switch (line.order) {
-    case Order::kWaitDone:
-      here = !snapshot.paintings.empty() && !painting_now(snapshot);
-      found = std::to_string(snapshot.paintings.size()) + " paintings, some not done";
-      break;
-    case Order::kWaitRows:
-      for (const Painting& one : snapshot.paintings) {
-        here = here || (one.number >= watched_ && static_cast<double>(one.rows_done) >= count);
-      }
-      found = "fewer rows";
-      break;
-    case Order::kWaitModels:
-      here = snapshot.models_known;
-      found = "not looked for yet";
-      break;
-    case Order::kWaitGallery: {
-      std::size_t read = 0;
-      for (const GalleryEntry& one : snapshot.gallery) {
-        read += one.thumbnail != nullptr || !one.problem.empty() ? 1 : 0;
-      }
-      here = static_cast<double>(read) >= count;
-      found = std::to_string(read) + " pictures";
-      break;
-    }
-    case Order::kWaitCaption:
-      here = !snapshot.captions.empty() && !describing_now(snapshot);
-      found = std::to_string(snapshot.captions.size()) + " texts, some not done";
-      break;
-    case Order::kOpen:
-    case Order::kDrop:
-      here = look_up(snapshot, viewer_.state().shown).opened != nullptr &&
-             (line.order == Order::kOpen || !viewer_.state().recall_wanted);
-      found = "the picture is not open, or its settings did not come";
-      break;
-    case Order::kRecall:
-      here = !viewer_.state().recall_wanted;
-      found = "nothing recalled";
-      break;
-    case Order::kStopAfterRows:
-      found = "rows or the end did not come";
-      break;
-    default:
-      expects(false, "every order of a script is carried out somewhere");
-  }
-  if (here) return true;
-  const bool counted = line.order == Order::kWaitRows || line.order == Order::kWaitGallery;
-  const std::size_t limit_at = counted ? 1 : 0;
-  const bool may_limit = line.order != Order::kStopAfterRows && line.order != Order::kOpen &&
-                         line.order != Order::kDrop && line.numbers.size() > limit_at;
-  const double limit = may_limit ? line.numbers[limit_at] : kPatience;
-  if (monotonic_seconds() - line_started_ < limit) return false;
-  fail(line, "an end within " + std::to_string(static_cast<int>(limit)) + " s", found);
-  return true;
-}
-
-bool SelfTest::stop_after_rows(const ScriptLine& line, const Snapshot& snapshot) {
-  if (stop_posted_) return !painting_now(snapshot) || wait(line, snapshot);
-  const Painting* running = snapshot.running();
-  if (!painting_now(snapshot)) {
-    fail(line, "a picture that is still painted", "it ended before");
+// As the window would: through ImGui's queue of characters and its map of keys.
+bool SelfTest::use_keys(const ScriptLine& line) {
+  ImGuiIO& io = ImGui::GetIO();
+  if (line.order != Order::kPress) {
+    io.AddInputCharactersUTF8(line.text.c_str());
     return true;
   }
-  const bool due = running != nullptr && running->state == PaintState::kPainting &&
-                   static_cast<double>(running->rows_done) >= line.numbers.front();
-  if (!due) return wait(line, snapshot);
-  act(Action::kStop, viewer_.state(), snapshot, post_);
-  stop_posted_ = true;
-  return false;
-}
-
-bool SelfTest::use_gallery(const ScriptLine& line, const Snapshot& snapshot) {
-  if (stop_posted_) return wait(line, snapshot);
-  const auto index = static_cast<std::size_t>(line.numbers.front());
-  if (index >= snapshot.gallery.size()) {
-    fail(line, "picture " + std::to_string(index) + " of the gallery",
-         std::to_string(snapshot.gallery.size()) + " pictures");
-    return true;
-  }
-  const std::filesystem::path path = snapshot.gallery[index].path;
-  UiState& state = viewer_.state();
-  if (line.order == Order::kDrop) {
-    viewer_.drop({path});
-  } else {
-    state.shown = {0, path};
-    state.follow = false;
-    state.mode = StageMode::kPicture;
-    post_(OpenCommand{path});
-  }
-  stop_posted_ = true;  // once
-  return false;
-}
-
-bool SelfTest::captions(const ScriptLine& line, const Snapshot& snapshot) {
-  UiState& state = viewer_.state();
-  if (line.order == Order::kCaption) {
-    act(Action::kDescribe, state, snapshot, post_);
-  } else if (line.order == Order::kEditCaption) {
-    state.caption_text = line.text;
-  } else {
-    post_(SaveCaptionCommand{state.caption_chosen, state.caption_text});
+  for (const NamedKey& named : kNamedKeys) {
+    if (named.name != line.words.front()) continue;
+    held_ = {ImGui::GetKeyIndex(named.key)};
+    io.KeysDown[held_.front()] = true;
+    io.KeyCtrl = named.control;
   }
   return true;
 }

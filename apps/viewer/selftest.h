@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/viewer/growth_watch.h"
 #include "apps/viewer/script.h"
 #include "apps/viewer/viewer.h"
 #include "apps/viewer/window.h"
@@ -20,6 +21,9 @@ class SelfTest {
  public:
   SelfTest(std::vector<ScriptLine> script, Viewer& viewer, Poster post);
 
+  // False while it waits for a picture that has no new rows to show: frames are drawn when there is
+  // something new, at the latest after a moment.
+  bool wants_frame(const Snapshot& snapshot) const;
   // Before a frame: carries out the lines that are due. May ask for another size.
   void before_frame(const Snapshot& snapshot, Window& window);
   // After a frame was rendered, before it is shown: what looks at pixels.
@@ -35,11 +39,12 @@ class SelfTest {
   };
   bool run_line(const ScriptLine& line, const Snapshot& snapshot, Window& window);
   bool set_field(const ScriptLine& line);
-  bool change_view(const ScriptLine& line, const Snapshot& snapshot, Window& window);
+  bool change_view(const ScriptLine& line, Window& window);
   bool wait(const ScriptLine& line, const Snapshot& snapshot);
   bool stop_after_rows(const ScriptLine& line, const Snapshot& snapshot);
   bool use_gallery(const ScriptLine& line, const Snapshot& snapshot);
   bool captions(const ScriptLine& line, const Snapshot& snapshot);
+  bool use_keys(const ScriptLine& line);
   void watch_painting(const Snapshot& snapshot, const Window& window);
 
   Verdict check(const ScriptLine& line, const Snapshot& snapshot, const Window& window) const;
@@ -63,11 +68,11 @@ class SelfTest {
   double line_started_ = 0;
   bool line_new_ = true, stop_posted_ = false, look_due_ = false;
   int told_ = 0, failed_ = 0, frames_ = 0;
-  PaintSettings wanted_;  // before `forget`
-  // Of the painting that runs, or ran last.
-  std::uint64_t watched_ = 0;
-  std::int64_t rows_seen_ = 0, image_rows_seen_ = 0, growths_ = 0, image_growths_ = 0;
-  std::int64_t shrinks_ = 0, stale_frames_ = 0;
+  PaintSettings wanted_;                       // before `forget`
+  std::vector<int> held_;                      // keys that are down in this frame
+  double frame_drawn_ = 0;                     // seconds of the monotonic clock
+  std::uint64_t watched_ = 0;                  // the painting that runs, or ran last
+  GrowthWatch growth_;                         // of it
   std::vector<double> build_, submit_, swap_;  // milliseconds, of frames while painting
 };
 

@@ -98,6 +98,10 @@ SelfTest::Verdict SelfTest::check(const ScriptLine& line, const Snapshot& snapsh
     return {!own.empty() && median < wanted, "median below " + count_text(wanted) + " ms",
             number_text(median, 3) + " ms over " + std::to_string(own.size()) + " frames"};
   }
+  if (what == "prompt") {
+    const std::string& found = viewer_.state().settings.prompt;
+    return {found == line.text, line.text, found};
+  }
   if (what == "gallery") return at_least(static_cast<double>(snapshot.gallery.size()));
   if (what == "models") {
     return at_least(static_cast<double>(std::count_if(
@@ -130,12 +134,15 @@ SelfTest::Verdict SelfTest::check_painting(const ScriptLine& line, const Snapsho
             failed ? found + ": " + format_error(one->error) : found};
   }
   if (what == "rows_growing") {
-    return {static_cast<double>(growths_) >= wanted && image_growths_ > 0 && shrinks_ == 0 &&
-                stale_frames_ == 0,
-            "rows grow in at least " + count_text(wanted) + " frames, and the screen shows them",
-            "rows grew in " + std::to_string(growths_) + " frames, the image in " +
-                std::to_string(image_growths_) + "; " + std::to_string(shrinks_) + " with fewer, " +
-                std::to_string(stale_frames_) + " with other pixels"};
+    return {static_cast<double>(growth_.longest()) >= wanted && growth_.shrinks() == 0 &&
+                growth_.stale() == 0,
+            "rows grow in each of at least " + count_text(wanted) +
+                " successive frames, and the screen shows them",
+            "in " + std::to_string(growth_.longest()) + " successive frames, " +
+                std::to_string(growth_.exact_in_longest()) +
+                " of them compared; the image grew in " + std::to_string(growth_.image_growths()) +
+                "; " + std::to_string(growth_.shrinks()) + " with fewer rows, " +
+                std::to_string(growth_.stale()) + " with other pixels"};
   }
   if (what == "stop_passes") {
     const auto found = static_cast<double>(one->passes_after_stop);
@@ -188,23 +195,20 @@ SelfTest::Verdict SelfTest::check_heat(const Snapshot& snapshot, const Window& w
   if (shown.painting == nullptr || shown.painting->marks == nullptr || !state.report.picture) {
     return {false, expected, "no tokens are drawn"};
   }
+  if (!of_tokens(state.overlay) || state.overlay_strength < 1) {
+    return {false, expected,
+            "overlay " + std::string(overlay_name(state.overlay)) + " at strength " +
+                number_text(static_cast<double>(state.overlay_strength), 2) +
+                ": no colour can be told"};
+  }
   const Painting& one = *shown.painting;
   const auto colours =
       cell_colours(window.read_pixels(), *state.report.picture, one.grid_rows, one.grid_columns);
   if (colours.size() != one.marks->size()) return {false, expected, "tokens are out of sight"};
-  const OverlayRange range = overlay_range(*one.marks, state.overlay);
-  std::int64_t wrong = 0;
-  for (std::size_t i = 0; i < colours.size() && state.overlay_strength >= 1; ++i) {
-    if ((*one.marks)[i].id < 0) continue;
-    const Colour want = heat_colour(range.share(overlay_value((*one.marks)[i], state.overlay)));
-    const Colour got = colours[i];
-    const int apart = std::abs(want.red - got.red) + std::abs(want.green - got.green) +
-                      std::abs(want.blue - got.blue);
-    wrong += apart > 3 ? 1 : 0;  // rounding of blending
-  }
-  const std::int64_t kinds = distinct(colours);
-  return {static_cast<double>(kinds) > more_than && wrong == 0, expected,
-          std::to_string(kinds) + " colours, " + std::to_string(wrong) + " tokens of another one"};
+  const HeatCheck check = check_heat_map(colours, tokens_of(one), state.overlay);
+  return {static_cast<double>(check.kinds) > more_than && check.wrong == 0, expected,
+          std::to_string(check.kinds) + " colours, " + std::to_string(check.wrong) +
+              " tokens of another one"};
 }
 
 SelfTest::Verdict SelfTest::check_split(const Snapshot& snapshot, const Window& window) const {

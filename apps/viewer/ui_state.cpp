@@ -18,6 +18,10 @@ bool drawable(const Painting& one) {
 
 }  // namespace
 
+std::string name_of(const std::filesystem::path& file) {
+  return escape_for_terminal(file.filename().string());
+}
+
 UiState first_state(const std::string& model, std::optional<DType> storage) {
   UiState state;
   state.settings.model = model;
@@ -33,18 +37,29 @@ void take_settings(UiState& state, const PaintSettings& settings) {
   state.negative_on = settings.negative_prompt.has_value();
   state.seed_mode = SeedMode::kLocked;
   state.edits_stale = true;
+  state.recall_asked = 0;
+  state.recall_warnings.clear();
 }
 
-void follow_snapshot(UiState& state, const Snapshot& snapshot) {
-  if (snapshot.recalled && snapshot.recalled->number > state.recalled_seen) {
-    state.recalled_seen = snapshot.recalled->number;
-    if (state.recall_wanted) {
-      take_settings(state, snapshot.recalled->settings);
-      state.recall_warnings = snapshot.recalled->warnings;
-      state.notice = "settings recalled from the picture";
-      state.recall_wanted = false;
-    }
+namespace {
+
+// Only the answer to what was asked last counts.
+void take_recalled(UiState& state, const Recalled& answer) {
+  if (state.recall_asked == 0 || answer.request != state.recall_asked) return;
+  state.recall_asked = 0;
+  if (!answer.settings) {
+    state.notice = name_of(answer.path) + " records no settings";
+    return;
   }
+  take_settings(state, *answer.settings);
+  state.recall_warnings = answer.warnings;
+  state.notice = "settings recalled from " + name_of(answer.path);
+}
+
+}  // namespace
+
+void follow_snapshot(UiState& state, const Snapshot& snapshot) {
+  if (snapshot.recalled) take_recalled(state, *snapshot.recalled);
   const bool pair = snapshot.compare_left != 0 && snapshot.compare_right != 0;
   if (pair &&
       (snapshot.compare_left != state.pair_left || snapshot.compare_right != state.pair_right)) {
@@ -111,8 +126,30 @@ StagePicture look_up(const Snapshot& snapshot, const PictureRef& ref) {
     }
     if (out.opened != nullptr) out.image = out.opened->image;
   }
+  if (out.file.empty()) return out;
   for (const CaptionEntry& one : snapshot.captions) {
-    if (!out.file.empty() && one.path == out.file) out.caption = &one;
+    if (one.path.native() == out.file.native()) out.caption = &one;
+  }
+  return out;
+}
+
+bool at_work(const Snapshot& snapshot) {
+  return std::any_of(snapshot.paintings.begin(), snapshot.paintings.end(),
+                     [](const Painting& one) {
+                       return one.state == PaintState::kLoading ||
+                              one.state == PaintState::kPainting;
+                     }) ||
+         std::any_of(
+             snapshot.captions.begin(), snapshot.captions.end(), [](const CaptionEntry& one) {
+               return one.state == CaptionState::kReading || one.state == CaptionState::kWriting;
+             });
+}
+
+KeepCommand compared(const UiState& state) {
+  KeepCommand out;
+  for (const PictureRef* side : {&state.side_a, &state.side_b}) {
+    if (side->painting != 0) out.paintings.push_back(side->painting);
+    if (!side->file.empty()) out.files.push_back(side->file);
   }
   return out;
 }

@@ -42,6 +42,8 @@ struct StagePicture {
 struct PanelSizes {  // in units of the font size, so that they follow the scale
   float left = 20, right = 21, gallery = 11, queue = 11;
 };
+inline constexpr float kNarrowest = 14, kWidest = 34, kLowestGallery = 7, kLowestQueue = 5,
+                       kHighest = 60;  // of PanelSizes
 
 // Where pictures were drawn in the last frame; read by the self-test, which looks at the screen.
 struct StageReport {
@@ -71,8 +73,8 @@ struct UiState {
   std::optional<CellPosition> cursor;  // token chosen by keyboard
   SideTab tab = SideTab::kDetails;
 
-  bool recall_wanted = false;
-  std::uint64_t recalled_seen = 0;
+  // Number of the recall that is waited for, 0 = none; numbers are never used twice.
+  std::uint64_t recall_asked = 0, last_recall = 0;
   std::vector<std::string> recall_warnings;
 
   std::string caption_prompt, prune_method;
@@ -90,10 +92,14 @@ struct UiState {
   StageReport report;
 };
 
+// Name of a file for people: what is no text in it shows as \xff.
+std::string name_of(const std::filesystem::path& file);
+
 // The bundled model, ready to paint: a first prompt is there.
 UiState first_state(const std::string& model, std::optional<DType> storage);
 
-// Every field of settings; the seed becomes locked, so that the next picture is the same one.
+// Every field of settings; the seed becomes locked, so that the next picture is the same one. An
+// answer that is waited for comes too late.
 void take_settings(UiState& state, const PaintSettings& settings);
 // What changed in the Snapshot and concerns the window: recalled settings that were asked for, a
 // new pair to compare, a shown picture that is gone.
@@ -104,6 +110,10 @@ std::vector<std::string> differing_fields(const PaintSettings& a, const PaintSet
 // The picture that is shown: with follow the running one, else the newest finished one.
 PictureRef shown_ref(const UiState& state, const Snapshot& snapshot);
 StagePicture look_up(const Snapshot& snapshot, const PictureRef& ref);
+// Whether something is painted, here or by another program, or described: news come soon.
+bool at_work(const Snapshot& snapshot);
+// What is to stay for the comparison.
+KeepCommand compared(const UiState& state);
 // Steps through the paintings, oldest first; -1 back, +1 on. Stays at the ends.
 void step_shown(UiState& state, const Snapshot& snapshot, int step);
 

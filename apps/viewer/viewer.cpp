@@ -1,6 +1,8 @@
 // Layout of the panels, and keys.
 #include "apps/viewer/viewer.h"
 
+#include <imgui_internal.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -29,7 +31,7 @@ void left_column(Ui& ui, ImVec2 size) {
   float& queue = ui.state.sizes.queue;
   const float high = std::min(queue * em(), size.y * 0.5f);
   framed("settings", ImVec2(size.x, size.y - high - bar), ui, settings_panel);
-  splitter("queue bar", Bar::kLying, size.x, queue, {5, size.y / em() * 0.5f, -1});
+  splitter("queue bar", Bar::kLying, size.x, queue, {kLowestQueue, size.y / em() * 0.5f, -1});
   framed("queue", ImVec2(size.x, high), ui, queue_panel);
   ImGui::EndGroup();
 }
@@ -40,7 +42,7 @@ void middle_column(Ui& ui, ImVec2 size) {
   float& gallery = ui.state.sizes.gallery;
   const float high = std::min(gallery * em(), size.y * 0.6f);
   framed("stage", ImVec2(size.x, size.y - high - bar), ui, stage_panel);
-  splitter("gallery bar", Bar::kLying, size.x, gallery, {7, size.y / em() * 0.6f, -1});
+  splitter("gallery bar", Bar::kLying, size.x, gallery, {kLowestGallery, size.y / em() * 0.6f, -1});
   framed("gallery", ImVec2(size.x, high), ui, gallery_panel);
   ImGui::EndGroup();
 }
@@ -81,14 +83,24 @@ void columns(Ui& ui, float high) {
   const float middle = std::max(em() * 8, room - left - right - 2 * bar);
   inner(left_column, ImVec2(left, high));
   ImGui::SameLine(0, 0);
-  splitter("left bar", Bar::kUpright, high, sizes.left, {14, 34, 1});
+  splitter("left bar", Bar::kUpright, high, sizes.left, {kNarrowest, kWidest, 1});
   ImGui::SameLine(0, 0);
   inner(middle_column, ImVec2(middle, high));
   ImGui::SameLine(0, 0);
-  splitter("right bar", Bar::kUpright, high, sizes.right, {14, 34, -1});
+  splitter("right bar", Bar::kUpright, high, sizes.right, {kNarrowest, kWidest, -1});
   ImGui::SameLine(0, 0);
   inner(right_column, ImVec2(right, high));
   ImGui::PopStyleVar();
+}
+
+// Whether characters stem from a key that is held down: none has just gone down.
+bool only_held_keys(const ImGuiIO& io) {
+  bool held = false;
+  for (const float seconds : io.KeysDownDuration) {
+    if (seconds == 0) return false;
+    held = held || seconds > 0;
+  }
+  return held;
 }
 
 void apply_keys(Ui& ui) {
@@ -101,8 +113,10 @@ void apply_keys(Ui& ui) {
   }
   if (pressed(ImGuiKey_Escape)) ui.state.help = ui.state.problems = false;
   if (io.WantTextInput || io.KeyCtrl) return;
+  const bool held = only_held_keys(io);
   for (const ImWchar character : io.InputQueueCharacters) {
-    if (const KeyRow* row = row_of_character(character)) ui.act(row->action);
+    const KeyRow* row = row_of_character(character);
+    if (row != nullptr && (row->repeats || !held)) ui.act(row->action);
   }
 }
 
@@ -132,6 +146,13 @@ void Viewer::draw(const Snapshot& snapshot) {
   ImGui::End();
   key_map_window(ui);
   problems_window(ui);
+  KeepCommand keep = compared(state_);
+  if (!(keep == kept_) && post_(keep)) kept_ = std::move(keep);
+}
+
+bool Viewer::unsettled() const {
+  const ImGuiContext& context = *ImGui::GetCurrentContext();
+  return context.HoveredId != 0 && context.HoveredIdTimer <= kHintSeconds;
 }
 
 }  // namespace tessera

@@ -13,6 +13,8 @@ class Viewer {
   UiState& state() { return state_; }
   // Between ImGui::NewFrame() and ImGui::Render().
   void draw(const Snapshot& snapshot);
+  // Whether the last frame's end still changes by itself: a hint is about to show.
+  bool unsettled() const;
   // Files dropped on the window: each is opened, the last one's settings fill the fields.
   void drop(const std::vector<std::filesystem::path>& files);
 
@@ -20,6 +22,7 @@ class Viewer {
   UiState state_;
   TextureSource& textures_;
   Poster post_;
+  KeepCommand kept_;  // as posted last
   DifferenceCache difference_;
 };
 

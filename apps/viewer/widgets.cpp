@@ -56,8 +56,8 @@ void text_elided(std::string_view text, float width) {
 }
 
 void hint(std::string_view text) {
-  const bool wanted =
-      ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) && GImGui->HoveredIdTimer > 0.5f;
+  const bool wanted = ImGui::IsItemHovered(ImGuiHoveredFlags_AllowWhenDisabled) &&
+                      GImGui->HoveredIdTimer > kHintSeconds;
   if (!wanted) return;
   ImGui::BeginTooltip();
   ImGui::PushTextWrapPos(em() * 26);
@@ -66,10 +66,31 @@ void hint(std::string_view text) {
   ImGui::EndTooltip();
 }
 
+bool dragged() { return ImGui::IsItemActive() && ImGui::IsMouseDown(ImGuiMouseButton_Left); }
+
 void heading(std::string_view text) {
   ImGui::Dummy(ImVec2(0, em() * 0.1f));
   text_dim(text);
 }
+
+namespace {
+// The lines that ImGui would break a text into.
+std::vector<std::string_view> lines_within(std::string_view text, float width) {
+  std::vector<std::string_view> out;
+  const ImFont& font = *ImGui::GetFont();
+  const float scale = ImGui::GetFontSize() / font.FontSize;
+  while (!text.empty()) {
+    const char* const end = text.data() + text.size();
+    const char* stop = font.CalcWordWrapPositionA(scale, text.data(), end, width);
+    if (stop == text.data()) ++stop;  // narrower than one letter
+    const auto length = std::min(static_cast<std::size_t>(stop - text.data()), text.find('\n'));
+    out.push_back(text.substr(0, length));
+    text.remove_prefix(std::min(length, text.size()));
+    while (!text.empty() && (text.front() == ' ' || text.front() == '\n')) text.remove_prefix(1);
+  }
+  return out;
+}
+}  // namespace
 
 void empty_state(std::string_view title, std::string_view what_to_do) {
   const ImVec2 room = ImGui::GetContentRegionAvail();
@@ -79,14 +100,16 @@ void empty_state(std::string_view title, std::string_view what_to_do) {
   const ImVec2 second =
       ImGui::CalcTextSize(what_to_do.data(), what_to_do.data() + what_to_do.size(), false, width);
   const ImVec2 at = ImGui::GetCursorPos();
-  const float top = at.y + std::max(0.0f, (room.y - first.y - second.y - em() * 0.5f) / 2);
+  float top = at.y + std::max(0.0f, (room.y - first.y - second.y - em() * 0.5f) / 2);
   ImGui::SetCursorPos(ImVec2(at.x + std::max(0.0f, (room.x - first.x) / 2), top));
   text_line(title);
-  const float left = at.x + (room.x - std::min(second.x, width)) / 2;
-  ImGui::SetCursorPos(ImVec2(left, top + first.y + em() * 0.5f));
-  ImGui::PushTextWrapPos(left + width);
-  text_dim(what_to_do);
-  ImGui::PopTextWrapPos();
+  top += first.y + em() * 0.5f;
+  for (const std::string_view line : lines_within(what_to_do, width)) {
+    const float wide = ImGui::CalcTextSize(line.data(), line.data() + line.size()).x;
+    ImGui::SetCursorPos(ImVec2(at.x + std::max(0.0f, (room.x - wide) / 2), top));
+    text_dim(line);
+    top += ImGui::GetTextLineHeight();
+  }
 }
 
 namespace {
@@ -116,9 +139,12 @@ bool prose_field(const char* id, std::string& edit, std::string& text, ImVec2 si
                     [](std::string_view piece) {
                       return ImGui::CalcTextSize(piece.data(), piece.data() + piece.size()).x;
                     }};
+  // ImGui takes back what was typed when Esc leaves a field.
+  const bool left = ImGui::GetActiveID() == ImGui::GetID(id) &&
+                    ImGui::IsKeyPressed(ImGui::GetKeyIndex(ImGuiKey_Escape), false);
   if (text.find('\n') != std::string::npos) {  // its breaks are its own
     edit = text;
-    const bool changed = ImGui::InputTextMultiline(id, &edit, size);
+    const bool changed = ImGui::InputTextMultiline(id, &edit, size) && !left;
     if (changed) text = edit;
     return changed;
   }
@@ -126,7 +152,8 @@ bool prose_field(const char* id, std::string& edit, std::string& text, ImVec2 si
     edit = wrapped(text, wrapping.width, wrapping.measure);
   }
   const bool changed = ImGui::InputTextMultiline(id, &edit, size, ImGuiInputTextFlags_CallbackEdit,
-                                                 wrap_lines, &wrapping);
+                                                 wrap_lines, &wrapping) &&
+                       !left;
   if (changed) text = joined(edit);
   return changed;
 }
@@ -174,7 +201,7 @@ void splitter(const char* id, Bar bar, float length, float& size, const BarRange
   ImGui::InvisibleButton(id, upright ? ImVec2(thick, length) : ImVec2(length, thick));
   const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
   if (hot) ImGui::SetMouseCursor(upright ? ImGuiMouseCursor_ResizeEW : ImGuiMouseCursor_ResizeNS);
-  if (ImGui::IsItemActive()) {
+  if (dragged()) {
     const ImVec2 moved = ImGui::GetIO().MouseDelta;
     size += range.direction * (upright ? moved.x : moved.y) / em();
   }

@@ -50,12 +50,18 @@ void text_wrapped(std::string_view text);
 void text_elided(std::string_view text, float width = 0);
 // The hint of the last item, after a moment, with the key when the action has one.
 void hint(std::string_view text);
+inline constexpr float kHintSeconds = 0.5f;  // of that moment
 void heading(std::string_view text);
 // A dim message in the middle of what is left of the window.
 void empty_state(std::string_view title, std::string_view what_to_do);
 
+// Whether the last item is held by the mouse; the keyboard makes items active as well, without a
+// place to follow.
+bool dragged();
+
 // A field of several lines that breaks at its width. `text` is the value, without breaks of the
-// field's own; `edit` is what the field shows. True when the user changed the value.
+// field's own; `edit` is what the field shows. Esc leaves it with what was typed. True when the
+// user changed the value.
 bool prose_field(const char* id, std::string& edit, std::string& text, ImVec2 size);
 
 // A button in the accent colour.

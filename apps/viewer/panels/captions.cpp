@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "apps/studio/event.h"
 #include "apps/viewer/panels/panels.h"
 #include "vision/pruning/registry.h"
 
@@ -53,24 +54,31 @@ void prune_fields(Ui& ui) {
 }
 
 void describe_folder(Ui& ui) {
-  CaptionCommand command;
-  for (const GalleryEntry& entry : ui.snapshot.gallery) {
-    if (entry.problem.empty() && entry.caption.empty()) command.pictures.push_back(entry.path);
-  }
-  if (command.pictures.empty()) {
-    ui.state.notice = "every picture of the folder is described";
-    return;
-  }
-  command.prompt = ui.state.caption_prompt;
-  command.prune_method = ui.state.prune_method;
-  command.prune_rate = ui.state.prune_method.empty() ? 0 : ui.state.prune_rate;
-  if (!ui.post(std::move(command))) ui.state.notice = "the queue is full";
+  CaptionFolderCommand command;
+  command.how.prompt = ui.state.caption_prompt;
+  command.how.prune_method = ui.state.prune_method;
+  command.how.prune_rate = ui.state.prune_method.empty() ? 0 : ui.state.prune_rate;
+  ui.state.notice = ui.post(std::move(command)) ? "" : "the queue is full";
 }
 
-bool busy(const Snapshot& snapshot) {
-  return std::any_of(snapshot.captions.begin(), snapshot.captions.end(), [](const auto& one) {
-    return one.state != CaptionState::kDone && one.state != CaptionState::kFailed;
-  });
+std::int64_t unfinished(const Snapshot& snapshot) {
+  return std::count_if(snapshot.captions.begin(), snapshot.captions.end(),
+                       [](const CaptionEntry& one) { return !is_final(one.state); });
+}
+
+// How many pictures the whole folder came to, and how far they are.
+void folder_line(const Ui& ui) {
+  const FolderCaptions& folder = ui.snapshot.folder_captions;
+  if (folder.listing) return text_dim("looking through the folder ...");
+  if (folder.asked == 0 && folder.described == 0) return;
+  const auto left = folder.waiting + unfinished(ui.snapshot);
+  std::string text = "Folder: " + std::to_string(folder.asked) + " to describe";
+  if (left > 0) text += ", " + std::to_string(left) + " left";
+  if (folder.described > 0) text += "; " + std::to_string(folder.described) + " have a text";
+  if (folder.left_out > 0) text += "; " + std::to_string(folder.left_out) + " more left out";
+  ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
+  text_wrapped(text);
+  ImGui::PopStyleColor();
 }
 
 void orders(Ui& ui) {
@@ -84,40 +92,57 @@ void orders(Ui& ui) {
   if (accent_button("Describe", ImVec2(half, 0))) ui.act(Action::kDescribe);
   hint("the shown picture (c)");
   ImGui::SameLine();
-  if (busy(ui.snapshot)) {
-    if (ImGui::Button("Stop", ImVec2(half, 0))) ui.post(StopCaptionsCommand{});
+  const FolderCaptions& folder = ui.snapshot.folder_captions;
+  if (folder.listing || folder.waiting > 0 || unfinished(ui.snapshot) > 0) {
+    if (ImGui::Button("Stop", ImVec2(half, 0)) && !ui.post(StopCaptionsCommand{})) {
+      ui.state.notice = "the queue is full";
+    }
   } else if (ImGui::Button("Whole folder", ImVec2(half, 0))) {
     describe_folder(ui);
   }
-  hint("all pictures of the folder that have no text yet");
+  hint("all pictures of the folder that have no text yet, also those that are not shown");
+  folder_line(ui);
+}
+
+void choose(Ui& ui, const CaptionEntry& one) {
+  ui.state.caption_chosen = one.path;
+  for (const Painting& painting : ui.snapshot.paintings) {
+    if (painting.file != one.path) continue;
+    ui.state.shown = {painting.number, {}};
+    ui.state.follow = false;
+    ui.state.mode = StageMode::kPicture;
+    return;
+  }
+  show_file(one.path, ui.state, ui.post);
+}
+
+void list_row(Ui& ui, const CaptionEntry& one) {
+  ImGui::PushID(one.path.c_str());
+  const ImVec2 at = ImGui::GetCursorPos();
+  const float width = ImGui::GetContentRegionAvail().x, word = em() * 4;
+  if (ImGui::Selectable("##row", one.path.native() == ui.state.caption_chosen.native())) {
+    choose(ui, one);
+  }
+  const ImVec2 next = ImGui::GetCursorPos();
+  ImGui::SetCursorPos(ImVec2(at.x + em() * 0.3f, at.y));
+  text_elided(name_of(one.path), width - word - em());
+  ImGui::SetCursorPos(ImVec2(at.x + width - word, at.y));
+  const bool failed = one.state == CaptionState::kFailed;
+  text_coloured(failed ? ui.colours().bad : ui.colours().dim,
+                one.saved ? "saved" : state_text(one.state));
+  ImGui::SetCursorPos(next);
+  ImGui::PopID();
 }
 
 void list(Ui& ui, float high) {
   ImGui::BeginChild("list", ImVec2(0, high), false, ImGuiWindowFlags_NavFlattened);
   const auto& all = ui.snapshot.captions;
-  for (auto one = all.rbegin(); one != all.rend(); ++one) {
-    ImGui::PushID(one->path.c_str());
-    const ImVec2 at = ImGui::GetCursorPos();
-    const float width = ImGui::GetContentRegionAvail().x, word = em() * 4;
-    if (ImGui::Selectable("##row", one->path == ui.state.caption_chosen)) {
-      ui.state.caption_chosen = one->path;
-      ui.state.shown = {0, one->path};
-      for (const Painting& painting : ui.snapshot.paintings) {
-        if (painting.file == one->path) ui.state.shown = {painting.number, {}};
-      }
-      if (ui.state.shown.painting == 0) ui.post(OpenCommand{one->path});
-      ui.state.follow = false;
-      ui.state.mode = StageMode::kPicture;
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(all.size()));
+  while (clipper.Step()) {
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) {
+      list_row(ui, all[all.size() - 1 - static_cast<std::size_t>(i)]);
     }
-    const ImVec2 next = ImGui::GetCursorPos();
-    ImGui::SetCursorPos(ImVec2(at.x + em() * 0.3f, at.y));
-    text_elided(one->path.filename().string(), width - word - em());
-    ImGui::SetCursorPos(ImVec2(at.x + width - word, at.y));
-    const bool failed = one->state == CaptionState::kFailed;
-    text_coloured(failed ? ui.colours().bad : ui.colours().dim,
-                  one->saved ? "saved" : state_text(one->state));
-    ImGui::SetCursorPos(next);
-    ImGui::PopID();
   }
   ImGui::EndChild();
 }
@@ -125,12 +150,27 @@ void list(Ui& ui, float high) {
 // The text of a picture: what the captioner wrote in this session, else its sidecar's.
 std::string text_of(const Snapshot& snapshot, const std::filesystem::path& path) {
   for (const CaptionEntry& one : snapshot.captions) {
-    if (one.path == path) return one.text;
+    if (one.path.native() == path.native()) return one.text;
   }
   for (const GalleryEntry& one : snapshot.gallery) {
-    if (one.path == path) return one.caption;
+    if (one.path.native() == path.native()) return one.caption;
   }
   return "";
+}
+
+void save_all(Ui& ui) {
+  const auto unsaved = std::count_if(
+      ui.snapshot.captions.begin(), ui.snapshot.captions.end(), [](const CaptionEntry& one) {
+        return one.state == CaptionState::kDone && !one.saved && !one.text.empty();
+      });
+  ImGui::BeginDisabled(unsaved == 0);
+  if (ImGui::Button("Save all")) {
+    ui.state.notice = ui.post(SaveAllCaptionsCommand{})
+                          ? "saving " + std::to_string(unsaved) + " texts beside their pictures"
+                          : "the queue is full";
+  }
+  ImGui::EndDisabled();
+  hint("writes a .txt file beside every picture of this list; those that are there stay");
 }
 
 void editor(Ui& ui) {
@@ -147,7 +187,7 @@ void editor(Ui& ui) {
     edited = state.caption_text != now;
   }
   ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
-  text_elided("Text of " + state.caption_chosen.filename().string());
+  text_elided("Text of " + name_of(state.caption_chosen));
   ImGui::PopStyleColor();
   prose_field("##text", state.caption_edit, state.caption_text,
               ImVec2(-1, -ImGui::GetFrameHeightWithSpacing() - em() * 0.2f));
@@ -163,6 +203,8 @@ void editor(Ui& ui) {
   ImGui::EndDisabled();
   hint("writes a .txt file beside the picture");
   ImGui::SameLine();
+  save_all(ui);
+  ImGui::SameLine();
   ImGui::BeginDisabled(!edited);
   if (ImGui::Button("Undo edits")) state.caption_text = state.caption_base;
   ImGui::EndDisabled();
@@ -170,7 +212,8 @@ void editor(Ui& ui) {
 
 void failure(Ui& ui) {
   for (const CaptionEntry& one : ui.snapshot.captions) {
-    if (one.path != ui.state.caption_chosen || one.state != CaptionState::kFailed) continue;
+    if (one.state != CaptionState::kFailed) continue;
+    if (one.path.native() != ui.state.caption_chosen.native()) continue;
     ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().bad);
     text_wrapped(format_error(one.error));
     ImGui::PopStyleColor();

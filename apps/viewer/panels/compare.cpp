@@ -11,7 +11,7 @@ namespace {
 constexpr int kDifferenceGain = 4;
 
 std::string side_title(const StagePicture& side) {
-  if (side.painting == nullptr) return side.file.filename().string();
+  if (side.painting == nullptr) return name_of(side.file);
   const Painting& one = *side.painting;
   std::string text = one.settings.method.name;
   if (one.facts.passes > 0) {
@@ -39,6 +39,14 @@ void side_label(const Ui& ui, const char* name, const std::string& title, const 
   (void)ui;
 }
 
+// What lies under the mouse, behind the name of the side.
+std::vector<std::string> side_spot(const Ui& ui, const char* name, const StagePicture& side,
+                                   const Placement& placed) {
+  std::vector<std::string> lines = described_spot(ui.state, side, placed);
+  for (std::string& line : lines) line = std::string(name) + "  " + line;
+  return lines;
+}
+
 void draw_difference(Ui& ui, const StagePicture& a, const StagePicture& b, const Rect& area) {
   DifferenceCache& cache = ui.difference;
   if (cache.a != a.image || cache.b != b.image) {
@@ -54,8 +62,15 @@ void draw_difference(Ui& ui, const StagePicture& a, const StagePicture& b, const
   StagePicture shown;
   shown.image = cache.image;
   ui.state.report.picture = draw_picture(ui, shown, area, area);
-  side_label(ui, "A - B", "4 times as strong; black where equal", area, false);
+  side_label(ui, "4 |A - B|", "black where equal", area, false);
   handle_stage_mouse(ui, *ui.state.report.picture);
+  if (ImGui::IsItemHovered() && !ImGui::IsItemActive()) {
+    std::vector<std::string> lines = side_spot(ui, "A", a, *ui.state.report.picture);
+    for (std::string& line : side_spot(ui, "B", b, *ui.state.report.picture)) {
+      lines.push_back(std::move(line));
+    }
+    spot_tooltip(lines);
+  }
 }
 
 // The handle of the slider is its own item, so that mouse and keyboard reach it.
@@ -66,7 +81,7 @@ void slider(Ui& ui, const Rect& area, double at) {
   ImGui::InvisibleButton("split", ImVec2(grip, static_cast<float>(area.height())));
   const bool hot = ImGui::IsItemHovered() || ImGui::IsItemActive();
   if (hot) ImGui::SetMouseCursor(ImGuiMouseCursor_ResizeEW);
-  if (ImGui::IsItemActive()) {
+  if (dragged()) {
     ui.state.split = std::clamp((ImGui::GetIO().MousePos.x - area.left) / area.width(), 0.0, 1.0);
   }
   ImDrawList& list = *ImGui::GetWindowDrawList();
@@ -117,6 +132,11 @@ void compare_view(Ui& ui, const Rect& area) {
   if (a.image != nullptr) report.left = draw_picture(ui, a, area, parts.left);
   if (b.image != nullptr) report.right = draw_picture(ui, b, area, parts.right);
   handle_stage_mouse(ui, report.left ? *report.left : *report.right);
+  if (ImGui::IsItemHovered() && !ImGui::IsItemActive()) {
+    const bool at_left = ImGui::GetIO().MousePos.x < report.split_at;
+    const auto& placed = at_left ? report.left : report.right;
+    if (placed) spot_tooltip(side_spot(ui, at_left ? "A" : "B", at_left ? a : b, *placed));
+  }
   side_label(ui, "A", side_title(a), parts.left, false);
   side_label(ui, "B", side_title(b), parts.right, true);
   slider(ui, area, report.split_at);

@@ -8,14 +8,25 @@ namespace tessera {
 
 namespace {
 
+// A line each: a number would be broken at its point.
 void sampling_fact(const LawSettings& law) {
-  std::string text = "guidance " + number_text(law.guidance, 2) + ", temperature " +
+  std::string text = "guidance " + number_text(law.guidance, 2) + "\ntemperature " +
                      number_text(law.temperature, 2);
-  if (law.top_k > 0) text += ", top-k " + std::to_string(law.top_k);
-  if (law.top_p < 1) text += ", top-p " + number_text(law.top_p, 3);
-  if (law.min_p > 0) text += ", min-p " + number_text(law.min_p, 3);
-  if (law.typical < 1) text += ", typical " + number_text(law.typical, 3);
+  if (law.top_k > 0) text += "\ntop-k " + std::to_string(law.top_k);
+  if (law.top_p < 1) text += "\ntop-p " + number_text(law.top_p, 3);
+  if (law.min_p > 0) text += "\nmin-p " + number_text(law.min_p, 3);
+  if (law.typical < 1) text += "\ntypical " + number_text(law.typical, 3);
   fact("Sampling", text);
+}
+
+// On one line; the whole name shows under the mouse.
+void file_fact(const std::filesystem::path& file) {
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  text_dim("File");
+  ImGui::TableNextColumn();
+  text_elided(name_of(file));
+  if (ImGui::IsItemHovered()) spot_tooltip({escape_for_terminal(file.string())});
 }
 
 void picture_facts(const PictureFacts& facts) {
@@ -47,7 +58,7 @@ void painting_facts(const Painting& one) {
   if (one.acceptance > 0) fact("Accepted", number_text(100 * one.acceptance, 1) + " % of guesses");
   if (one.seconds > 0) fact("Time", duration_text(one.seconds));
   if (!one.from.empty()) fact("From", one.from);
-  if (!one.file.empty()) fact("File", one.file.filename().string());
+  if (!one.file.empty()) file_fact(one.file);
   if (one.state == PaintState::kFailed) fact("Failed", format_error(one.error));
 }
 
@@ -73,15 +84,25 @@ void accepted_plot(const Painting& one) {
                        ImVec2(ImGui::GetContentRegionAvail().x, em() * 4.5f));
 }
 
+const char* legend_title(Overlay overlay) {
+  switch (overlay) {
+    case Overlay::kPass:
+      return "Pass at which a token came to stand";
+    case Overlay::kAccepted:
+      return "Tokens accepted in its pass";
+    case Overlay::kEntropy:
+      return "Entropy of its row, nats";
+    default:
+      return "Probability of the token";
+  }
+}
+
 void legend(Ui& ui, const Painting& one) {
   const Overlay overlay = ui.state.overlay;
-  if (one.marks == nullptr || overlay == Overlay::kNone || overlay == Overlay::kVisual) return;
-  const OverlayRange range = overlay_range(*one.marks, overlay);
+  if (one.marks == nullptr || !of_tokens(overlay)) return;
+  const OverlayRange range = overlay_range(tokens_of(one), overlay);
   if (!range.any) return;
-  const char* title = overlay == Overlay::kPass      ? "Pass at which a token came to stand"
-                      : overlay == Overlay::kEntropy ? "Entropy of its row, nats"
-                                                     : "Probability of the token";
-  heading(title);
+  heading(legend_title(overlay));
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = ImGui::GetContentRegionAvail().x, high = em() * 0.7f;
   constexpr int kSteps = 48;
@@ -94,7 +115,7 @@ void legend(Ui& ui, const Painting& one) {
                        IM_COL32(colour.red, colour.green, colour.blue, 255));
   }
   ImGui::Dummy(ImVec2(width, high));
-  const int decimals = overlay == Overlay::kPass ? 0 : 2;
+  const int decimals = overlay == Overlay::kPass || overlay == Overlay::kAccepted ? 0 : 2;
   const std::string top = number_text(range.high, decimals);
   text_dim(number_text(range.low, decimals));
   ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::CalcTextSize(top.c_str()).x);
@@ -105,9 +126,16 @@ void legend(Ui& ui, const Painting& one) {
 
 void spot(Ui& ui, const StagePicture& picture) {
   heading("Under the mouse, or chosen by h j k l");
-  const auto& placed = ui.state.report.picture;
-  const auto lines =
-      placed ? described_spot(ui.state, picture, *placed) : std::vector<std::string>{};
+  const StageReport& report = ui.state.report;
+  std::vector<std::string> lines;
+  if (report.picture) {
+    lines = described_spot(ui.state, picture, *report.picture);
+  } else if (report.left || report.right) {  // of the side that the mouse is on
+    const bool left = ImGui::GetIO().MousePos.x < report.split_at;
+    const auto& placed = left ? report.left : report.right;
+    const PictureRef& side = left ? ui.state.side_a : ui.state.side_b;
+    if (placed) lines = described_spot(ui.state, look_up(ui.snapshot, side), *placed);
+  }
   // Room for two wrapped lines always, so that nothing below jumps.
   const float top = ImGui::GetCursorPosY();
   if (lines.empty()) text_dim("no token");
@@ -129,13 +157,13 @@ void details_panel(Ui& ui) {
   const StagePicture picture = look_up(ui.snapshot, shown_ref(ui.state, ui.snapshot));
   const GalleryEntry* entry = gallery_entry(ui.snapshot, picture.file);
   if (picture.painting == nullptr && picture.file.empty()) {
-    empty_state("No picture is shown", "Its settings, passes and tokens will stand here.");
+    empty_state("No picture is shown", "Paint one, or choose one of the gallery.");
     return;
   }
   const PictureFacts* recorded = entry != nullptr && entry->facts ? &*entry->facts : nullptr;
   const std::string prompt = picture.painting != nullptr ? picture.painting->settings.prompt
                              : recorded != nullptr       ? recorded->prompt
-                                                         : picture.file.filename().string();
+                                                         : name_of(picture.file);
   text_wrapped(prompt);
   ImGui::Dummy(ImVec2(0, em() * 0.1f));
   if (facts_table("facts")) {
@@ -143,7 +171,7 @@ void details_panel(Ui& ui) {
       painting_facts(*picture.painting);
     } else if (recorded != nullptr) {
       picture_facts(*recorded);
-      fact("File", picture.file.filename().string());
+      file_fact(picture.file);
     } else {
       fact("Record", "none of its making");
     }

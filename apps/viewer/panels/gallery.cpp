@@ -19,7 +19,8 @@ void folder_line(Ui& ui) {
   if (!ImGui::IsAnyItemActive() || state.folder_edit.empty()) {
     state.folder_edit = ui.snapshot.folder.string();
   }
-  std::string count = std::to_string(ui.snapshot.gallery.size()) + " pictures";
+  const std::size_t shown = ui.snapshot.gallery.size();
+  std::string count = std::to_string(shown) + (shown == 1 ? " picture" : " pictures");
   if (ui.snapshot.gallery_left_out > 0) {
     count += ", " + std::to_string(ui.snapshot.gallery_left_out) + " older ones left out";
   }
@@ -28,7 +29,9 @@ void folder_line(Ui& ui) {
       std::max(em() * 6, ImGui::GetContentRegionAvail().x - count_width - em() * 1.2f));
   const bool entered =
       ImGui::InputText("##folder", &state.folder_edit, ImGuiInputTextFlags_EnterReturnsTrue);
-  if (entered && !state.folder_edit.empty()) ui.post(FolderCommand{state.folder_edit});
+  if (entered && !state.folder_edit.empty() && !ui.post(FolderCommand{state.folder_edit})) {
+    state.notice = "the queue is full";
+  }
   hint("another folder: its pictures show here, what is painted from now on is saved there");
   ImGui::SameLine();
   text_dim(count);
@@ -36,18 +39,15 @@ void folder_line(Ui& ui) {
 
 void choose(Ui& ui, const GalleryEntry& entry) {
   if (!entry.problem.empty()) {
-    ui.state.notice = entry.path.filename().string() + ": " + entry.problem;
+    ui.state.notice = name_of(entry.path) + ": " + entry.problem;
     return;
   }
-  ui.state.shown = {0, entry.path};
-  ui.state.follow = false;
-  ui.state.mode = StageMode::kPicture;
   ui.state.caption_chosen = entry.path;
-  if (!ui.post(OpenCommand{entry.path})) ui.state.notice = "the queue is full";
+  show_file(entry.path, ui.state, ui.post);
 }
 
 std::string tip_of(const GalleryEntry& entry) {
-  std::string text = entry.path.filename().string();
+  std::string text = name_of(entry.path);
   if (!entry.problem.empty()) return text + "\n" + entry.problem;
   if (entry.width > 0) {
     text += "\n" + std::to_string(entry.width) + " x " + std::to_string(entry.height);

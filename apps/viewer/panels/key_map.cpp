@@ -36,18 +36,20 @@ void key_map_window(Ui& ui) {
   const ImVec2 room = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos(ImVec2(room.x / 2, room.y / 2), ImGuiCond_Always, ImVec2(0.5f, 0.5f));
   ImGui::SetNextWindowSize(
-      ImVec2(std::min(room.x * 0.95f, em() * 56), std::min(room.y * 0.94f, em() * 41)));
+      ImVec2(std::min(room.x * 0.95f, em() * 74), std::min(room.y * 0.94f, em() * 36)));
   ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, em() * 0.4f);
   const bool open = ImGui::Begin(
       "Keys", &ui.state.help,
       ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoResize | ImGuiWindowFlags_NoMove);
-  if (open && ImGui::BeginTable("columns", 2)) {
+  if (open && ImGui::BeginTable("columns", 3)) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    groups(ui, {"Painting", "Pictures"});
+    groups(ui, {"Painting", "Captions", "Window"});
     ImGui::TableNextColumn();
-    groups(ui, {"Comparing", "Tokens", "Captions", "Window"});
+    groups(ui, {"Pictures", "Comparing"});
+    ImGui::TableNextColumn();
+    groups(ui, {"Tokens", "Panels"});
     ImGui::EndTable();
     ImGui::Dummy(ImVec2(0, em() * 0.3f));
     ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);

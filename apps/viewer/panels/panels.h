@@ -26,6 +26,8 @@ std::vector<std::string> described_spot(const UiState& state, const StagePicture
                                         const Placement& shown);
 // Zoom by wheel and keys, pan by dragging, over `area`.
 void handle_stage_mouse(Ui& ui, const Placement& shown);
+// Beside the mouse; nothing without lines.
+void spot_tooltip(const std::vector<std::string>& lines);
 void compare_view(Ui& ui, const Rect& area);
 
 }  // namespace tessera

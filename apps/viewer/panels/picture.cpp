@@ -23,17 +23,17 @@ bool meets(const Rect& a, const Rect& b) {
 }
 
 void draw_marks(Ui& ui, const Painting& painting, const Placement& placed, const Rect& clip) {
-  const auto& marks = *painting.marks;
+  const TokenGrid grid = tokens_of(painting);
   const Overlay overlay = ui.state.overlay;
-  const OverlayRange range = overlay_range(marks, overlay);
+  const OverlayRange range = overlay_range(grid, overlay);
   if (!range.any) return;
   ImDrawList& list = *ImGui::GetWindowDrawList();
   for (std::int64_t row = 0; row < painting.grid_rows; ++row) {
     for (std::int64_t column = 0; column < painting.grid_columns; ++column) {
-      const auto& mark = marks[static_cast<std::size_t>(row * painting.grid_columns + column)];
+      const auto& mark = grid.marks[static_cast<std::size_t>(row * painting.grid_columns + column)];
       const Rect cell = cell_rect(placed, painting.grid_rows, painting.grid_columns, {row, column});
       if (mark.id < 0 || !meets(cell, clip)) continue;
-      const Colour colour = heat_colour(range.share(overlay_value(mark, overlay)));
+      const Colour colour = heat_colour(range.share(overlay_value(grid, mark, overlay)));
       list.AddRectFilled(point(cell.left, cell.top), point(cell.right, cell.bottom),
                          screen_colour(colour, ui.state.overlay_strength));
     }
@@ -118,9 +118,8 @@ Placement draw_picture(Ui& ui, const StagePicture& picture, const Rect& area, co
   if (const ImTextureID texture = ui.textures.texture(picture.image)) {
     list.AddImage(texture, point(whole.left, whole.top), point(whole.right, whole.bottom));
   }
-  const bool tokens = ui.state.overlay == Overlay::kPass || ui.state.overlay == Overlay::kEntropy ||
-                      ui.state.overlay == Overlay::kProbability;
-  if (tokens && picture.painting != nullptr && picture.painting->marks != nullptr) {
+  if (of_tokens(ui.state.overlay) && picture.painting != nullptr &&
+      picture.painting->marks != nullptr) {
     draw_marks(ui, *picture.painting, placed, clip);
   }
   if (ui.state.overlay == Overlay::kVisual && picture.caption != nullptr) {
@@ -165,10 +164,20 @@ std::vector<std::string> described_spot(const UiState& state, const StagePicture
   if (cell && painting != nullptr && painting->marks != nullptr) {
     const auto at = static_cast<std::size_t>(cell->row * painting->grid_columns + cell->column);
     if (within(*painting, *cell) && at < painting->marks->size()) {
-      lines.push_back(describe_token((*painting->marks)[at], cell->row, cell->column));
+      lines.push_back(
+          describe_token(tokens_of(*painting), (*painting->marks)[at], cell->row, cell->column));
     }
   }
   return lines;
+}
+
+void spot_tooltip(const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(em() * 0.6f, em() * 0.5f));
+  ImGui::BeginTooltip();
+  for (const std::string& line : lines) text_line(line);
+  ImGui::EndTooltip();
+  ImGui::PopStyleVar();
 }
 
 void handle_stage_mouse(Ui& ui, const Placement& shown) {
@@ -178,7 +187,7 @@ void handle_stage_mouse(Ui& ui, const Placement& shown) {
     ui.state.view = zoomed(ui.state.view, area, shown, io.MouseWheel > 0 ? 1 : -1, io.MousePos.x,
                            io.MousePos.y);
   }
-  if (ImGui::IsItemActive() && (io.MouseDelta.x != 0 || io.MouseDelta.y != 0)) {
+  if (dragged() && (io.MouseDelta.x != 0 || io.MouseDelta.y != 0)) {
     ui.state.view = panned(ui.state.view, shown, io.MouseDelta.x, io.MouseDelta.y);
   }
 }

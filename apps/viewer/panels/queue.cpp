@@ -21,7 +21,9 @@ void progress(const Painting& one, float width) {
 }
 
 void row(Ui& ui, const Painting& one, std::uint64_t& dropped) {
-  ImGui::PushID(static_cast<int>(one.number));
+  // All eight bytes: other programs' pictures are numbered from 2^32 on.
+  const auto* id = reinterpret_cast<const char*>(&one.number);
+  ImGui::PushID(id, id + sizeof one.number);
   const bool shown = shown_ref(ui.state, ui.snapshot).painting == one.number;
   const bool busy = one.state == PaintState::kLoading || one.state == PaintState::kPainting;
   const float high = ImGui::GetTextLineHeightWithSpacing() * 2 + em() * 0.1f;
@@ -77,7 +79,8 @@ void queue_panel(Ui& ui) {
       row(ui, all[all.size() - 1 - static_cast<std::size_t>(i)], dropped);
     }
   }
-  if (dropped != 0) ui.post(DropPaintingCommand{dropped});  // which may shorten the list at once
+  // Which may shorten the list at once.
+  if (dropped != 0 && !ui.post(DropPaintingCommand{dropped})) ui.state.notice = "the queue is full";
   ImGui::EndChild();
 }
 

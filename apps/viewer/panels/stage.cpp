@@ -7,6 +7,8 @@ namespace tessera {
 
 namespace {
 
+constexpr float kOverlayWidth = 8.4f, kZoomWidth = 4;  // in units of the font size
+
 std::string title_of(const Ui& ui, const StagePicture& picture) {
   if (picture.painting != nullptr) {
     const Painting& one = *picture.painting;
@@ -16,16 +18,16 @@ std::string title_of(const Ui& ui, const StagePicture& picture) {
     if (!one.from.empty()) text += ", from " + one.from;
     return text;
   }
-  if (!picture.file.empty()) return picture.file.filename().string();
+  if (!picture.file.empty()) return name_of(picture.file);
   return ui.snapshot.paintings.empty() ? "" : "nothing to show";
 }
 
-void overlay_choice(Ui& ui) {
-  constexpr const char* kNames[] = {"No overlay", "Pass", "Entropy", "Probability",
-                                    "Visual tokens"};
+void overlay_choice(Ui& ui, float width) {
+  constexpr const char* kNames[] = {"No overlay", "Pass",        "Accepted",
+                                    "Entropy",    "Probability", "Visual tokens"};
   int chosen = static_cast<int>(ui.state.overlay);
-  ImGui::SetNextItemWidth(em() * 8.4f);
-  if (ImGui::Combo("##overlay", &chosen, kNames, 5))
+  ImGui::SetNextItemWidth(width);
+  if (ImGui::Combo("##overlay", &chosen, kNames, 6))
     ui.state.overlay = static_cast<Overlay>(chosen);
   hint("what the colours over the picture tell of each token (o)");
 }
@@ -35,7 +37,7 @@ void zoom_text(Ui& ui) {
   const std::string text = shown ? (shown->zoom >= 1 ? number_text(shown->zoom, 0) + " : 1"
                                                      : "1 : " + number_text(1 / shown->zoom, 1))
                                  : "-";
-  if (ImGui::Button((text + "##fit").c_str(), ImVec2(em() * 4, 0))) ui.act(Action::kFit);
+  if (ImGui::Button((text + "##fit").c_str(), ImVec2(em() * kZoomWidth, 0))) ui.act(Action::kFit);
   hint("zoom; press to see the whole picture (0)");
 }
 
@@ -51,7 +53,11 @@ void bar(Ui& ui, const StagePicture& picture) {
   ImGui::SameLine(0, em() * 0.25f);
   if (toggle_button("Compare", comparing)) ui.state.mode = StageMode::kCompare;
   hint("two pictures in one place, parted by a slider (v)");
-  const float right = em() * (comparing ? 20.6f : 13.4f);
+  const ImGuiStyle& style = ImGui::GetStyle();
+  float right = em() * (kOverlayWidth + kZoomWidth) + style.ItemSpacing.x;
+  if (comparing) {
+    right += ImGui::CalcTextSize("Difference").x + 2 * style.FramePadding.x + style.ItemSpacing.x;
+  }
   ImGui::SameLine();
   const float room = ImGui::GetContentRegionAvail().x - right;
   if (room < 0) {  // too narrow for one line
@@ -64,20 +70,12 @@ void bar(Ui& ui, const StagePicture& picture) {
     ImGui::SameLine(ImGui::GetContentRegionMax().x - right);
   }
   if (comparing) compare_controls(ui);
-  overlay_choice(ui);
+  // In a narrow window the choice gives way before the zoom does.
+  const float rest = em() * kZoomWidth + style.ItemSpacing.x;
+  overlay_choice(
+      ui, std::clamp(ImGui::GetContentRegionAvail().x - rest, em() * 4, em() * kOverlayWidth));
   ImGui::SameLine();
   zoom_text(ui);
-}
-
-void spot_tooltip(const Ui& ui, const StagePicture& picture, const Placement& shown) {
-  if (!ImGui::IsItemHovered() || ImGui::IsItemActive()) return;
-  const auto lines = described_spot(ui.state, picture, shown);
-  if (lines.empty()) return;
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(em() * 0.6f, em() * 0.5f));
-  ImGui::BeginTooltip();
-  for (const std::string& line : lines) text_line(line);
-  ImGui::EndTooltip();
-  ImGui::PopStyleVar();
 }
 
 void nothing_to_draw(const StagePicture& picture) {
@@ -93,7 +91,7 @@ void nothing_to_draw(const StagePicture& picture) {
   } else if (picture.opened != nullptr) {
     empty_state("This file cannot be shown", picture.opened->problem);
   } else if (!picture.file.empty()) {
-    empty_state("Opening", picture.file.filename().string());
+    empty_state("Opening", name_of(picture.file));
   } else {
     empty_state(
         "Ready to paint",
@@ -112,7 +110,9 @@ void single_view(Ui& ui, const StagePicture& picture) {
   const Placement placed = draw_picture(ui, picture, area, area);
   ui.state.report.picture = placed;
   handle_stage_mouse(ui, placed);
-  spot_tooltip(ui, picture, placed);
+  if (ImGui::IsItemHovered() && !ImGui::IsItemActive()) {
+    spot_tooltip(described_spot(ui.state, picture, placed));
+  }
 }
 
 }  // namespace

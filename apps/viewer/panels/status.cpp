@@ -6,13 +6,15 @@ namespace tessera {
 namespace {
 
 // Of the button at the right end.
-float keys_width() { return em() * 3 + ImGui::CalcTextSize("? keys").x; }
+float keys_width() {
+  return ImGui::CalcTextSize("? keys").x + 2 * ImGui::GetStyle().FramePadding.x;
+}
 
 void item(std::string_view name, const std::string& value) {
   if (value.empty()) return;
   const float width = ImGui::CalcTextSize(name.data(), name.data() + name.size()).x +
                       ImGui::CalcTextSize(value.c_str()).x + em() * 1.6f;
-  if (width > ImGui::GetContentRegionAvail().x - keys_width()) return;  // no half items
+  if (width > ImGui::GetContentRegionAvail().x - keys_width() - em()) return;  // no half items
   text_dim(name);
   ImGui::SameLine(0, em() * 0.35f);
   text_line(value);
@@ -36,7 +38,8 @@ void status_bar(Ui& ui) {
   ImGui::SameLine(0, 0);
   ImGui::AlignTextToFramePadding();
   item("Device", status.device);
-  item("Model", status.model.empty() ? "" : status.model + " " + status.dtype);
+  item("Model",
+       status.model.empty() ? "loaded with the first picture" : status.model + " " + status.dtype);
   item("Memory", status.resident_bytes > 0 ? bytes_text(status.resident_bytes) : "");
   item("Listening", status.listening);
   const Painting* running = ui.snapshot.running();
@@ -55,31 +58,15 @@ void status_bar(Ui& ui) {
     ImGui::PopStyleColor();
     ImGui::SameLine();
   }
-  const float room = ImGui::GetContentRegionAvail().x - right;
+  const float room = ImGui::GetContentRegionAvail().x - right - em();
   if (!ui.state.notice.empty() && room > em() * 4) {
     ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().accent);
     text_elided(ui.state.notice, room);
     ImGui::PopStyleColor();
     ImGui::SameLine();
   }
-  ImGui::SameLine(ImGui::GetContentRegionMax().x - right + em());
+  ImGui::SameLine(ImGui::GetContentRegionMax().x - right);
   if (ImGui::SmallButton("? keys")) ui.act(Action::kHelp);
-}
-
-void problems_window(Ui& ui) {
-  if (!ui.state.problems) return;
-  const ImVec2 room = ImGui::GetIO().DisplaySize;
-  ImGui::SetNextWindowPos(ImVec2(room.x / 2, room.y / 2), ImGuiCond_Appearing, ImVec2(0.5f, 0.5f));
-  ImGui::SetNextWindowSize(ImVec2(em() * 40, em() * 20), ImGuiCond_Appearing);
-  ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1);
-  if (ImGui::Begin("Problems", &ui.state.problems, ImGuiWindowFlags_NoCollapse)) {
-    for (auto one = ui.snapshot.problems.rbegin(); one != ui.snapshot.problems.rend(); ++one) {
-      text_wrapped(format_error(*one));
-      ImGui::Separator();
-    }
-  }
-  ImGui::End();
-  ImGui::PopStyleVar();
 }
 
 }  // namespace tessera

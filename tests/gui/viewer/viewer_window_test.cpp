@@ -100,7 +100,12 @@ TEST_F(ViewerWindow, TheTinyModelPaintsComparesAndRecalls) {
 
 TEST_F(ViewerWindow, TheBundledModelsPaintAndDescribe) {
   const std::string script = std::string(VIEWER_SCRIPTS) + "/bundled.txt";
-  expect_passes(script, expectations_of(script), {"-t", "1", "--dtype", "f32"});  // one core is the window's; slow enough for it
+  // One core is the window's.
+  expect_passes(script, expectations_of(script), {"-t", "1", "--dtype", "f32"});
+  for (const char* name : {"painting.png", "accepted.png"}) {
+    if (Display::program().empty()) break;  // skipped
+    EXPECT_EQ(read_own_png(folder_ / name).width, 1000) << name;
+  }
 }
 
 TEST_F(ViewerWindow, AFailedExpectationFailsTheProgram) {
@@ -118,6 +123,23 @@ TEST_F(ViewerWindow, AFailedExpectationFailsTheProgram) {
   EXPECT_EQ(lines[0]["found"], "0");
   EXPECT_EQ(lines[1]["ok"], true);
   EXPECT_EQ(lines[2]["selftest"], "failed");
+}
+
+// Expectations that could pass by looking at nothing: each must fail here.
+TEST_F(ViewerWindow, ExpectationsFailWhereTheyShould) {
+  if (Display::program().empty()) GTEST_SKIP() << "Xvfb is not installed: apt install xvfb";
+  put_file(folder_ / "s.txt",
+           "size 1000 700\nmethod plain\npaint\nwait_done\nstrength 1\noverlay none\n"
+           "expect heat_map 2\noverlay pass\nstrength 0.6\nexpect heat_map 2\n"
+           "expect rows_growing 1000\nwait_rows 9000 0.2\nexpect partial_equals_file\n"
+           "expect prompt another one\n");
+  const Display display;
+  const Outcome outcome =
+      run({TESSERA_PROGRAM, "view", "--selftest", "s.txt", "-m", "test:tiny"}, display.name());
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
+  const auto lines = outcome.lines();
+  ASSERT_EQ(lines.size(), 7u) << outcome.out << outcome.err;
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(lines[i]["ok"], false) << lines[i].dump();
 }
 
 TEST_F(ViewerWindow, ScreenshotsHaveTheWindowsSize) {

@@ -1,6 +1,8 @@
 // The reducer without threads: every kind of event, replacement by number, bounds.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "apps/studio/event.h"
 
 namespace tessera {
@@ -111,15 +113,20 @@ TEST(Apply, OpenedPicturesAndRecallsCountUp) {
   settings.prompt = "x";
   apply(snapshot, OpenedEvent{{.path = "p15"}, settings, {"w"}});
   EXPECT_EQ(snapshot.opened.size(), kKeptOpened) << "the same file once";
-  apply(snapshot, OpenedEvent{{.path = "p15"}, settings, {}});
+  EXPECT_FALSE(snapshot.recalled) << "nobody asked for settings";
+  apply(snapshot, OpenedEvent{{.path = "p15"}, settings, {}, 7});
   ASSERT_TRUE(snapshot.recalled);
-  EXPECT_EQ(snapshot.recalled->number, 2u);
+  EXPECT_EQ(snapshot.recalled->request, 7u);
+  EXPECT_EQ(snapshot.recalled->path, "p15");
+  EXPECT_EQ(snapshot.recalled->settings, settings);
+  apply(snapshot, OpenedEvent{{.path = "p16"}, PaintSettings{}, {}});
+  EXPECT_EQ(snapshot.recalled->request, 7u) << "a picture that is only opened answers nobody";
   EXPECT_TRUE(snapshot.problems.empty());
-  apply(snapshot, OpenedEvent{{.path = "p15"}, std::nullopt, {"a damaged record"}});
-  EXPECT_EQ(snapshot.recalled->number, 2u);
+  apply(snapshot, OpenedEvent{{.path = "p15"}, std::nullopt, {"a damaged record"}, 8});
+  EXPECT_EQ(snapshot.recalled->request, 8u);
+  EXPECT_FALSE(snapshot.recalled->settings);
   ASSERT_EQ(snapshot.problems.size(), 1u);
   EXPECT_EQ(snapshot.problems[0].found, "a damaged record");
-  EXPECT_EQ(snapshot.recalled->settings.prompt, "x");
 }
 
 TEST(Apply, OpenedPicturesKeepToTheirBytes) {
@@ -130,6 +137,53 @@ TEST(Apply, OpenedPicturesKeepToTheirBytes) {
   }
   ASSERT_EQ(snapshot.opened.size(), 2u);
   EXPECT_EQ(snapshot.opened.back().path, "4");
+}
+
+TEST(Apply, WhatIsComparedStays) {
+  Snapshot snapshot;
+  const auto image = std::make_shared<const Image>(8192, 8192);  // 192 MiB
+  apply(snapshot, KeepEvent{{{1}, {"a", "b"}}});
+  apply(snapshot, PaintingEvent{painting(1, PaintState::kDone)});
+  for (std::uint64_t number = 2; number < 2 + 2 * kKeptPaintings; ++number) {
+    apply(snapshot, PaintingEvent{painting(number, PaintState::kDone)});
+  }
+  EXPECT_NE(snapshot.painting(1), nullptr);
+  EXPECT_EQ(snapshot.painting(2), nullptr);
+  for (const char* path : {"a", "b"}) {
+    apply(snapshot, OpenedEvent{{.path = path, .image = image, .problem = {}}, {}, {}});
+  }
+  const auto has = [&](const std::string& path) {
+    return std::any_of(snapshot.opened.begin(), snapshot.opened.end(),
+                       [&](const OpenedPicture& one) { return one.path == path && one.image; });
+  };
+  for (int i = 0; i < 20; ++i) {
+    const auto more = i == 10 ? image : std::make_shared<const Image>(2, 2);
+    apply(snapshot, OpenedEvent{{.path = std::to_string(i), .image = more, .problem = {}}, {}, {}});
+    EXPECT_TRUE(has("a") && has("b")) << i;
+    EXPECT_TRUE(has(std::to_string(i))) << "the newest";
+  }
+  EXPECT_LE(snapshot.opened.size(), kKeptOpened + 2);
+  EXPECT_FALSE(has("10")) << "192 MiB more are too much";
+  apply(snapshot, KeepEvent{});
+  for (int i = 20; i < 40; ++i) {
+    apply(snapshot, OpenedEvent{{.path = std::to_string(i)}, {}, {}});
+  }
+  EXPECT_FALSE(has("a") || has("b")) << "nobody compares them any more";
+  EXPECT_EQ(snapshot.opened.size(), kKeptOpened);
+}
+
+TEST(Apply, OldTextsLoseTheirTilesFirst) {
+  Snapshot snapshot;
+  for (std::size_t i = 0; i < kKeptTiles + 3; ++i) {
+    CaptionEntry entry{.path = std::to_string(i), .state = CaptionState::kDone, .text = "t"};
+    entry.tiles.emplace_back();
+    apply(snapshot, CaptionEvent{std::move(entry)});
+  }
+  ASSERT_EQ(snapshot.captions.size(), kKeptTiles + 3);
+  for (std::size_t i = 0; i < snapshot.captions.size(); ++i) {
+    EXPECT_EQ(snapshot.captions[i].tiles.empty(), i < 3) << i;
+    EXPECT_EQ(snapshot.captions[i].text, "t");
+  }
 }
 
 TEST(Apply, CaptionsStopAndAreSaved) {

@@ -187,6 +187,93 @@ TEST(CaptionWorker, AStopFinishesTheTextAtWorkAlone) {
   events.close();
 }
 
+// More pictures than the gallery shows: all are described, but those that have a text already, be
+// it a file or of this run; the captioner's queue never holds more than a few of them.
+TEST(StudioCaptions, AWholeFolderBeyondWhatIsShown) {
+  constexpr std::int64_t kAll = 520;
+  StudioRun run(captioning());
+  const std::filesystem::path folder = run.folder / "pictures";
+  std::filesystem::create_directory(folder);
+  const auto name = [&](std::int64_t i) { return folder / (std::to_string(i) + ".png"); };
+  for (std::int64_t i = 0; i < kAll; ++i) put_file(name(i), "bad");  // quick to be done with
+  for (const std::int64_t i : {3, 4}) save_png(name(i), gradient(static_cast<int>(i)));
+  put_file(folder / "5.txt", "a text");
+  run.studio.post(CaptionCommand{.pictures = {name(3)}});
+  ASSERT_EQ(described(run, name(3)).state, CaptionState::kDone);
+  const auto left = [](const Snapshot& now) {
+    return std::count_if(now.captions.begin(), now.captions.end(),
+                         [](const CaptionEntry& one) { return !is_final(one.state); });
+  };
+  ASSERT_TRUE(run.studio.post(CaptionFolderCommand{}));
+  EXPECT_TRUE(run.studio.snapshot().folder_captions.listing);
+  std::int64_t most = 0;
+  run.until([&](const Snapshot& now) {
+    most = std::max<std::int64_t>(most, left(now));
+    const FolderCaptions& counts = now.folder_captions;
+    return !counts.listing && counts.waiting == 0 && left(now) == 0;
+  });
+  const Snapshot& now = run.studio.snapshot();
+  EXPECT_EQ(now.folder_captions.asked, kAll - 2);
+  EXPECT_EQ(now.folder_captions.described, 2);
+  EXPECT_EQ(now.folder_captions.left_out, 0);
+  EXPECT_EQ(now.captions.size(), static_cast<std::size_t>(kAll - 1));
+  EXPECT_LE(most, 16);
+  EXPECT_GT(most, 0);
+  std::int64_t done = 0;
+  for (const CaptionEntry& one : now.captions) {
+    EXPECT_NE(one.path, name(5));
+    done += one.state == CaptionState::kDone ? 1 : 0;
+  }
+  EXPECT_EQ(done, 2) << "the others are bad files";
+  // Once more: only those that failed.
+  ASSERT_TRUE(run.studio.post(CaptionFolderCommand{}));
+  run.until([](const Snapshot& then) { return !then.folder_captions.listing; });
+  EXPECT_EQ(run.studio.snapshot().folder_captions.asked, kAll - 3);
+  run.studio.post(StopCaptionsCommand{});
+  EXPECT_EQ(run.studio.snapshot().folder_captions.waiting, 0);
+  run.until([&](const Snapshot& then) { return left(then) == 0; });
+}
+
+// More of them than the thread of files takes at once; a file that is there already stays.
+TEST(StudioCaptions, AllTextsAreSavedAtOnce) {
+  constexpr int kAll = 70;
+  StudioRun run(captioning());
+  CaptionCommand command;
+  for (int i = 0; i < kAll; ++i) {
+    command.pictures.push_back(run.folder / (std::to_string(i) + ".png"));
+    save_png(command.pictures.back(), gradient(i));
+  }
+  run.studio.post(command);
+  run.until([](const Snapshot& now) {
+    return std::all_of(now.captions.begin(), now.captions.end(),
+                       [](const CaptionEntry& one) { return is_final(one.state); });
+  });
+  put_file(run.folder / "7.txt", "mine");
+  ASSERT_TRUE(run.studio.post(SaveAllCaptionsCommand{}));
+  run.until([](const Snapshot& now) {
+    return !now.problems.empty() &&
+           std::count_if(now.captions.begin(), now.captions.end(),
+                         [](const CaptionEntry& one) { return one.saved; }) == kAll - 1;
+  });
+  for (const CaptionEntry& one : run.studio.snapshot().captions) {
+    std::filesystem::path file = one.path;
+    file.replace_extension(".txt");
+    EXPECT_EQ(get_file(file), one.path.stem() == "7" ? "mine" : one.text + "\n");
+  }
+  EXPECT_EQ(run.studio.snapshot().problems[0].code, "E_CAPTION_EXISTS");
+}
+
+TEST(StudioCaptions, AStopBeforeTheFolderIsListedHolds) {
+  StudioRun run(captioning());
+  std::filesystem::create_directory(run.folder / "pictures");
+  save_png(run.folder / "pictures" / "a.png", gradient(1));
+  ASSERT_TRUE(run.studio.post(CaptionFolderCommand{}));
+  run.studio.post(StopCaptionsCommand{});
+  run.studio.post(OpenCommand{run.folder / "pictures" / "a.png"});  // behind it in the queue
+  run.until([](const Snapshot& now) { return now.opened.size() == 1; });
+  EXPECT_TRUE(run.studio.snapshot().captions.empty());
+}
+
 TEST(StudioCaptions, TheQueueIsBounded) {
   StudioRun run(captioning());
   CaptionCommand command;

@@ -1,6 +1,7 @@
 // The gallery and opened pictures: newest first, bounded, noticed when they change; a whole museum
 // of bad files becomes as many problems; what a picture records is recalled.
 #include "apps/studio/gallery.h"
+#include "apps/studio/event.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -221,12 +222,15 @@ TEST(StudioOpen, RecallsEveryFieldAndPaintsTheSameBytes) {
   run.studio.post(PaintCommand{settings});
   const Painting first = run.finished(1);
   ASSERT_EQ(first.state, PaintState::kDone) << format_error(first.error);
-  run.studio.post(OpenCommand{first.file});
+  run.studio.post(OpenCommand{first.file, 5});
   run.until([](const Snapshot& now) { return now.recalled.has_value(); });
   const Snapshot& now = run.studio.snapshot();
   ASSERT_EQ(now.opened.size(), 1u);
   EXPECT_EQ(now.opened[0].image->rgb, first.image->rgb);
-  PaintSettings got = now.recalled->settings;
+  EXPECT_EQ(now.recalled->request, 5u);
+  EXPECT_EQ(now.recalled->path, first.file);
+  ASSERT_TRUE(now.recalled->settings);
+  PaintSettings got = *now.recalled->settings;
   EXPECT_EQ(got.prompt, settings.prompt);
   EXPECT_EQ(got.negative_prompt, settings.negative_prompt);
   EXPECT_EQ(got.sampling, settings.sampling);
@@ -237,6 +241,46 @@ TEST(StudioOpen, RecallsEveryFieldAndPaintsTheSameBytes) {
   EXPECT_EQ(got.width, first.image->width);
   run.studio.post(PaintCommand{got});
   EXPECT_EQ(get_file(run.finished(2).file), get_file(first.file));
+}
+
+// A file that records nothing answers too, so that nobody waits on; one that is only opened does
+// not; the newest answer stands.
+TEST(StudioOpen, AnswersCarryTheNumberOfTheirQuestion) {
+  StudioRun run;
+  run.studio.post(PaintCommand{tiny_settings("x", 12)});
+  const Painting first = run.finished(1);
+  put_file(run.folder / "good.jpg", golden_picture("exif1.jpg"));
+  run.studio.post(OpenCommand{first.file, 1});
+  run.studio.post(OpenCommand{run.folder / "good.jpg", 2});
+  run.studio.post(OpenCommand{first.file});
+  run.until([&](const Snapshot& now) {
+    return now.opened.size() == 2 && now.opened.back().path == first.file;
+  });
+  ASSERT_TRUE(run.studio.snapshot().recalled);
+  EXPECT_EQ(run.studio.snapshot().recalled->request, 2u);
+  EXPECT_FALSE(run.studio.snapshot().recalled->settings);
+}
+
+// Names of files are bytes; what is no UTF-8 opens, shows and is described as any other.
+TEST(StudioOpen, NamesThatAreNoUtf8) {
+  StudioOptions options;
+  options.captioner = "test:tiny";
+  StudioRun run(options);
+  const std::filesystem::path odd = run.folder / "pictures" / "b\xff\xfe d.png";
+  std::filesystem::create_directory(run.folder / "pictures");
+  save_png(odd, Image(4, 4));
+  run.studio.post(OpenCommand{odd, 1});
+  run.studio.post(CaptionCommand{.pictures = {odd}});
+  run.until([&](const Snapshot& now) {
+    return now.opened.size() == 1 && now.gallery.size() == 1 && now.gallery[0].width == 4 &&
+           !now.captions.empty() && is_final(now.captions[0].state);
+  });
+  EXPECT_TRUE(run.studio.snapshot().opened[0].image) << run.studio.snapshot().opened[0].problem;
+  EXPECT_EQ(run.studio.snapshot().captions[0].state, CaptionState::kDone)
+      << format_error(run.studio.snapshot().captions[0].error);
+  run.studio.post(SaveCaptionCommand{odd, "a text"});
+  run.until([](const Snapshot& now) { return now.gallery[0].caption == "a text"; });
+  EXPECT_TRUE(run.studio.snapshot().problems.empty());
 }
 
 TEST(StudioOpen, StrangersFilesOpenOrSayWhyNot) {

@@ -1,6 +1,7 @@
 // Whole frames of the viewer, built by ImGui without a window: what is drawn, what keys do.
 #include <gtest/gtest.h>
 #include <imgui.h>
+#include <imgui_internal.h>
 
 #include <functional>
 #include <set>
@@ -185,7 +186,7 @@ TEST_F(Frames, EveryStateDrawsInBothThemesAtEveryScale) {
     for (const ThemeName theme : {ThemeName::kDark, ThemeName::kLight}) {
       viewer_.state().theme = theme;
       apply_theme(theme, scale);
-      for (int overlay = 0; overlay < 5; ++overlay) {
+      for (int overlay = 0; overlay < 6; ++overlay) {
         for (const StageMode mode : {StageMode::kPicture, StageMode::kCompare}) {
           for (const SideTab tab : {SideTab::kDetails, SideTab::kCaptions}) {
             UiState& state = viewer_.state();
@@ -306,6 +307,123 @@ TEST_F(Frames, OverlaysAddACellForEachTokenThatStands) {
   viewer_.state().overlay = Overlay::kEntropy;
   // The combo's label changes as well: count in fours, but leave its letters room.
   EXPECT_NEAR(frame(snapshot) - plain, 4 * 12, 4 * 8);
+}
+
+// ImGui takes Esc for taking back what was typed.
+TEST_F(Frames, EscapeLeavesAFieldWithWhatWasTyped) {
+  const Snapshot snapshot = busy_snapshot();
+  frame(snapshot);
+  type(snapshot, 'p');
+  frame(snapshot);
+  ASSERT_TRUE(ImGui::GetIO().WantTextInput);
+  for (const char letter : {'x', 'y', 'z'}) type(snapshot, letter);
+  frame(snapshot);
+  ASSERT_NE(viewer_.state().settings.prompt.find("xyz"), std::string::npos);
+  ImGuiIO& io = ImGui::GetIO();
+  io.KeysDown[io.KeyMap[ImGuiKey_Escape]] = true;
+  frame(snapshot, 1);
+  frame(snapshot);
+  EXPECT_FALSE(io.WantTextInput);
+  EXPECT_NE(viewer_.state().settings.prompt.find("xyz"), std::string::npos);
+  EXPECT_EQ(joined(viewer_.state().prompt_edit), viewer_.state().settings.prompt);
+}
+
+// The keyboard sends characters again and again while a key is down.
+TEST_F(Frames, AHeldKeyPaintsOnce) {
+  frame({});
+  ImGuiIO& io = ImGui::GetIO();
+  constexpr int kKey = 300;
+  const auto hold = [&](char character, int frames) {
+    for (int i = 0; i < frames; ++i) {
+      io.KeysDown[kKey] = true;  // a frame of the fixture lets all keys go
+      type({}, character);
+    }
+    frame({}, 1);
+  };
+  hold('e', 10);
+  EXPECT_EQ(posted_.size(), 1u);
+  hold('e', 1);
+  EXPECT_EQ(posted_.size(), 2u);
+  const float before = viewer_.state().sizes.left;
+  hold(')', 5);
+  EXPECT_EQ(viewer_.state().sizes.left, before + 5) << "what only moves goes on";
+}
+
+// Space presses the slider's handle, which has no place of its own then.
+TEST_F(Frames, TheKeyboardDoesNotTearTheSplit) {
+  Snapshot snapshot;
+  snapshot.paintings = {painting(1, PaintState::kDone), painting(2, PaintState::kDone)};
+  snapshot.compare_left = 1;
+  snapshot.compare_right = 2;
+  frame(snapshot);
+  ImGuiIO& io = ImGui::GetIO();
+  const Rect area = viewer_.state().report.area;
+  const auto middle = static_cast<float>((area.top + area.bottom) / 2);
+  click(snapshot, static_cast<float>(viewer_.state().report.split_at), middle);
+  ASSERT_NEAR(viewer_.state().split, 0.5, 0.02);
+  io.MousePos = ImVec2(static_cast<float>(area.left) + 5, middle);
+  frame(snapshot);
+  const double before = viewer_.state().split;
+  ImGui::GetCurrentContext()->NavDisableHighlight = false;  // the keyboard has it
+  bool active = false;
+  for (int i = 0; i < 4; ++i) {
+    io.KeysDown[io.KeyMap[ImGuiKey_Space]] = true;
+    frame(snapshot, 1);
+    active = active || ImGui::IsAnyItemActive();
+  }
+  EXPECT_TRUE(active) << "Space pressed the handle";
+  EXPECT_EQ(viewer_.state().split, before);
+  // The mouse does move it.
+  io.MousePos = ImVec2(static_cast<float>(viewer_.state().report.split_at), middle);
+  frame(snapshot, 2);
+  io.MouseDown[0] = true;
+  frame(snapshot, 2);
+  io.MousePos.x = static_cast<float>(area.left + area.width() * 0.25);
+  frame(snapshot, 2);
+  io.MouseDown[0] = false;
+  frame(snapshot, 1);
+  EXPECT_NEAR(viewer_.state().split, 0.25, 0.01);
+}
+
+// What lies under the mouse is told of both sides of a comparison.
+TEST_F(Frames, AComparisonTellsOfTheSideUnderTheMouse) {
+  Snapshot snapshot;
+  snapshot.paintings = {painting(1, PaintState::kDone), painting(2, PaintState::kDone)};
+  snapshot.compare_left = 1;
+  snapshot.compare_right = 2;
+  frame(snapshot);
+  ImGuiIO& io = ImGui::GetIO();
+  const StageReport report = viewer_.state().report;
+  const auto vertices_at = [&](double x) {
+    io.MousePos = ImVec2(static_cast<float>(x), static_cast<float>(report.left->top + 200));
+    return frame(snapshot, 3);
+  };
+  const int without = vertices_at(5);
+  EXPECT_GT(vertices_at(report.left->left + 40), without + 80) << "letters of a tooltip";
+  EXPECT_GT(vertices_at(report.right->rect().right - 40), without + 80);
+}
+
+TEST_F(Frames, AHintWakesTheWindowUntilItShows) {
+  frame({});
+  EXPECT_FALSE(viewer_.unsettled());
+  ImGuiIO& io = ImGui::GetIO();
+  io.MousePos = ImVec2(120, 520);  // Paint
+  int frames = 0;
+  for (frame({}, 2); viewer_.unsettled() && frames < 600; ++frames) frame({}, 1);
+  EXPECT_GT(frames, 5);
+  EXPECT_LT(frames, 60) << "half a second";
+  frame({}, 2);
+  EXPECT_FALSE(viewer_.unsettled());
+}
+
+TEST_F(Frames, SidesOfTheComparisonArePinnedOnce) {
+  Snapshot snapshot;
+  snapshot.paintings = {painting(1, PaintState::kDone)};
+  frame(snapshot);
+  type(snapshot, 'A');
+  frame(snapshot, 5);
+  ASSERT_EQ(posted_.size(), 1u);
+  EXPECT_EQ(std::get<KeepCommand>(posted_[0]), (KeepCommand{{1}, {}}));
 }
 
 TEST_F(Frames, DroppedFilesArePosted) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "apps/viewer/growth_watch.h"
 #include "apps/viewer/overlay.h"
 #include "apps/viewer/screen_check.h"
 #include "apps/viewer/script.h"
@@ -107,18 +108,27 @@ TEST(Overlays, ColoursGrowLighterAllTheWay) {
 
 TEST(Overlays, RangesLeaveTokensOutThatDoNotStand) {
   const std::vector<TokenMark> marks = {{-1, 99, 9, 9}, {3, 2, 0.25f, 1.5f}, {4, 6, 0.5f, 0.5f}};
-  const OverlayRange pass = overlay_range(marks, Overlay::kPass);
+  const std::vector<std::int32_t> committed = {1, 4, 1, 1, 1, 1};
+  const TokenGrid grid{marks, committed};
+  const OverlayRange pass = overlay_range(grid, Overlay::kPass);
   EXPECT_TRUE(pass.any);
   EXPECT_EQ(pass.low, 2);
   EXPECT_EQ(pass.high, 6);
   EXPECT_EQ(pass.share(4), 0.5);
-  EXPECT_EQ(overlay_range(marks, Overlay::kEntropy).high, 1.5);
-  EXPECT_EQ(overlay_range(marks, Overlay::kProbability).high, 1);
+  EXPECT_EQ(overlay_range(grid, Overlay::kEntropy).high, 1.5);
+  EXPECT_EQ(overlay_range(grid, Overlay::kProbability).high, 1);
   const std::vector<TokenMark> none = {{}, {}};
-  EXPECT_FALSE(overlay_range(none, Overlay::kPass).any);
-  EXPECT_EQ(describe_token(marks[1], 3, 5),
+  EXPECT_FALSE(overlay_range({none, {}}, Overlay::kPass).any);
+  const OverlayRange accepted = overlay_range(grid, Overlay::kAccepted);
+  EXPECT_EQ(accepted.low, 1);
+  EXPECT_EQ(accepted.high, 4) << "tokens that came with the second pass";
+  EXPECT_EQ(overlay_value(grid, marks[1], Overlay::kAccepted), 4);
+  EXPECT_EQ(overlay_value({marks, {}}, marks[1], Overlay::kAccepted), 0) << "unknown";
+  EXPECT_EQ(describe_token(grid, marks[1], 3, 5),
+            "row 3, column 5: code 3, pass 2 with 4 tokens, probability 0.250, entropy 1.50");
+  EXPECT_EQ(describe_token({marks, {}}, marks[1], 3, 5),
             "row 3, column 5: code 3, pass 2, probability 0.250, entropy 1.50");
-  EXPECT_EQ(describe_token(marks[0], 0, 1), "row 0, column 1: not there yet");
+  EXPECT_EQ(describe_token(grid, marks[0], 0, 1), "row 0, column 1: not there yet");
 }
 
 TEST(Overlays, TheSmallestTileNamesTheVisualToken) {
@@ -196,6 +206,50 @@ TEST(ScreenChecks, ColoursOfCellsAreCounted) {
   EXPECT_EQ(percentile({}, 0.5), 0);
 }
 
+// A heat map that is off, too pale, or of another overlay must not pass for this one.
+TEST(ScreenChecks, AHeatMapIsTheColoursOfItsValues) {
+  const std::vector<TokenMark> marks = {
+      {-1, 0, 0, 0}, {3, 1, 0.2f, 1}, {4, 2, 0.5f, 3}, {5, 2, 0.9f, 2}};
+  const TokenGrid grid{marks, {}};
+  std::vector<Colour> colours = {{1, 2, 3}};
+  for (std::size_t i = 1; i < marks.size(); ++i) {
+    colours.push_back(heat_colour(overlay_range(grid, Overlay::kEntropy)
+                                      .share(overlay_value(grid, marks[i], Overlay::kEntropy))));
+  }
+  EXPECT_EQ(check_heat_map(colours, grid, Overlay::kEntropy).wrong, 0);
+  EXPECT_EQ(check_heat_map(colours, grid, Overlay::kEntropy).kinds, 3) << "of tokens that stand";
+  EXPECT_GT(check_heat_map(colours, grid, Overlay::kProbability).wrong, 0);
+  for (Colour& one : colours) one.red = static_cast<std::uint8_t>(one.red / 2 + 100);
+  EXPECT_EQ(check_heat_map(colours, grid, Overlay::kEntropy).wrong, 3);
+}
+
+TEST(GrowthWatch, OnlySuccessiveFramesCount) {
+  GrowthWatch watch;
+  const auto frames = [&](std::initializer_list<std::int64_t> rows, std::optional<bool> exact) {
+    for (const std::int64_t row : rows) watch.frame(row, row, exact);
+  };
+  frames({1, 2, 3}, true);
+  EXPECT_EQ(watch.longest(), 3);
+  frames({3, 4, 5}, true);
+  EXPECT_EQ(watch.longest(), 3) << "a frame without a row parts the runs";
+  frames({6, 7}, {});
+  EXPECT_EQ(watch.longest(), 4);
+  EXPECT_EQ(watch.exact_in_longest(), 2);
+  EXPECT_EQ(watch.shrinks() + watch.stale(), 0);
+  frames({6}, {});
+  EXPECT_EQ(watch.shrinks(), 1);
+  frames({8}, false);
+  EXPECT_EQ(watch.stale(), 1);
+}
+
+TEST(GrowthWatch, ARunThatNobodyLookedAtCountsForNothing) {
+  GrowthWatch watch;
+  for (std::int64_t row = 1; row < 20; ++row) watch.frame(row, row, {});
+  EXPECT_EQ(watch.longest(), 0);
+  watch.frame(20, 20, true);
+  EXPECT_EQ(watch.longest(), 20);
+}
+
 TEST(Scripts, OrdersAreRead) {
   const auto lines = parse_script(
       "# a comment\n\nprompt  a red ball, 50% matte # no comment \r\n  seed 7\ncompare exact "
@@ -211,6 +265,9 @@ TEST(Scripts, OrdersAreRead) {
   EXPECT_EQ(lines[3].numbers, std::vector<double>{2});
   EXPECT_TRUE(lines[4].numbers.empty());
   EXPECT_EQ(lines[5].numbers, std::vector<double>{12.5});
+  const auto prompt = parse_script("expect prompt  a b # c", "a.txt");
+  EXPECT_EQ(prompt.at(0).words, std::vector<std::string>{"prompt"});
+  EXPECT_EQ(prompt.at(0).text, "a b # c");
 }
 
 TEST(Scripts, WhatIsWrongIsNamedByLineAndColumn) {
@@ -230,6 +287,11 @@ TEST(Scripts, WhatIsWrongIsNamedByLineAndColumn) {
       {"\nexpect rows", "line 2, column 8", "'rows'"},
       {"expect", "line 1, column 7", "the line's end"},
       {"split nan", "line 1, column 7", "'nan'"},
+      {"frames 5000000000", "line 1, column 8", "'5000000000'"},
+      {"size 1000 99999", "line 1, column 11", "'99999'"},
+      {"wait_done 1e300", "line 1, column 11", "'1e300'"},
+      {"expect prompt", "line 1, column 14", "the line's end"},
+      {"press f13", "line 1, column 7", "'f13'"},
   };
   for (const Case& one : cases) {
     try {

@@ -76,20 +76,94 @@ TEST(UiState, RecallTakesEveryField) {
   state.seed_mode = SeedMode::kRandom;
   EXPECT_EQ(differing_fields(state.settings, unusual()).size(), 15u);
   Snapshot snapshot;
-  snapshot.recalled = Recalled{1, unusual(), {"a warning"}};
+  snapshot.recalled = Recalled{1, "a.png", unusual(), {"a warning"}};
   follow_snapshot(state, snapshot);
   EXPECT_EQ(state.settings.prompt, first_state("", std::nullopt).settings.prompt)
       << "nobody asked for it";
-  state.recall_wanted = true;
-  follow_snapshot(state, snapshot);
-  EXPECT_NE(state.settings.prompt, "p") << "an old recall does not count";
-  snapshot.recalled->number = 2;
+  Posted posted;
+  open_file("old.png", state, posted.poster());
+  open_file("b.png", state, posted.poster());
+  const std::uint64_t asked = posted.last<OpenCommand>().recall;
+  for (const std::uint64_t request : {std::uint64_t{1}, asked + 1}) {
+    snapshot.recalled->request = request;
+    follow_snapshot(state, snapshot);
+    EXPECT_NE(state.settings.prompt, "p") << "the answer to another question";
+  }
+  snapshot.recalled->request = asked;
   follow_snapshot(state, snapshot);
   EXPECT_TRUE(differing_fields(state.settings, unusual()).empty());
   EXPECT_EQ(state.seed_mode, SeedMode::kLocked);
   EXPECT_TRUE(state.negative_on);
   EXPECT_TRUE(state.edits_stale);
   EXPECT_EQ(state.recall_warnings, std::vector<std::string>{"a warning"});
+  state.settings.prompt = "typed since";
+  follow_snapshot(state, snapshot);
+  EXPECT_EQ(state.settings.prompt, "typed since") << "only once";
+}
+
+// A picture without a record, then one of the gallery that is only looked at.
+TEST(UiState, ALateAnswerOverwritesNothing) {
+  UiState state = first_state("", std::nullopt);
+  const PaintSettings mine = state.settings;
+  Posted posted;
+  open_file("foreign.jpg", state, posted.poster());
+  Snapshot snapshot;
+  snapshot.recalled = Recalled{posted.last<OpenCommand>().recall, "foreign.jpg", {}, {}};
+  follow_snapshot(state, snapshot);
+  EXPECT_EQ(state.notice, "foreign.jpg records no settings");
+  show_file("ours.png", state, posted.poster());
+  EXPECT_EQ(posted.last<OpenCommand>().recall, 0u);
+  snapshot.recalled->settings = unusual();
+  follow_snapshot(state, snapshot);
+  EXPECT_TRUE(differing_fields(state.settings, mine).empty());
+  // Turned away from before the answer came.
+  open_file("slow.png", state, posted.poster());
+  snapshot.recalled = Recalled{posted.last<OpenCommand>().recall, "slow.png", unusual(), {}};
+  show_file("ours.png", state, posted.poster());
+  follow_snapshot(state, snapshot);
+  EXPECT_TRUE(differing_fields(state.settings, mine).empty());
+}
+
+// Several files dropped at once: the last one's settings, whatever comes with the same update.
+TEST(UiState, TheLastOfSeveralDroppedFilesWins) {
+  UiState state = first_state("", std::nullopt);
+  Posted posted;
+  Snapshot snapshot;
+  for (const char* path : {"a.png", "b.png"}) open_file(path, state, posted.poster());
+  for (const Command& command : posted.commands) {
+    const auto& open = std::get<OpenCommand>(command);
+    PaintSettings recorded = unusual();
+    recorded.prompt = open.path.string();
+    snapshot.recalled = Recalled{open.recall, open.path, recorded, {}};
+    follow_snapshot(state, snapshot);
+  }
+  EXPECT_EQ(state.settings.prompt, "b.png");
+}
+
+TEST(UiState, NamesOfFilesAreText) {
+  EXPECT_EQ(name_of("a/\xc3\xa9.png"), "\xc3\xa9.png");
+  EXPECT_EQ(name_of("a/b\xff\n.png"), "b\\xff\\u{000a}.png");
+}
+
+TEST(UiState, OtherProgramsPicturesAreWorkToo) {
+  EXPECT_FALSE(at_work(snapshot_of({painting(1, PaintState::kDone)})));
+  Snapshot snapshot = snapshot_of({painting(1, PaintState::kPainting)});
+  snapshot.paintings[0].from = "127.0.0.1:9";
+  EXPECT_EQ(snapshot.running(), nullptr);
+  EXPECT_TRUE(at_work(snapshot));
+  Snapshot described;
+  described.captions = {{.path = "a", .state = CaptionState::kQueued}};
+  EXPECT_FALSE(at_work(described));
+  described.captions[0].state = CaptionState::kWriting;
+  EXPECT_TRUE(at_work(described));
+}
+
+TEST(UiState, BothSidesOfAComparisonAreKept) {
+  UiState state;
+  EXPECT_EQ(compared(state), KeepCommand{});
+  state.side_a = {0, "a.png"};
+  state.side_b = {7, {}};
+  EXPECT_EQ(compared(state), (KeepCommand{{7}, {"a.png"}}));
 }
 
 TEST(UiState, EachFieldIsCompared) {
@@ -228,6 +302,28 @@ TEST(Actions, PaintPostsTheFields) {
   EXPECT_EQ(state.notice, "write a prompt first");
 }
 
+TEST(Actions, AComparisonNeedsAPromptToo) {
+  UiState state = first_state("", std::nullopt);
+  Posted posted;
+  act(Action::kCompareMethods, state, {}, posted.poster());
+  EXPECT_TRUE(std::holds_alternative<CompareCommand>(posted.commands.at(0)));
+  state.settings.prompt.clear();
+  act(Action::kCompareMethods, state, {}, posted.poster());
+  EXPECT_EQ(posted.commands.size(), 1u);
+  EXPECT_EQ(state.notice, "write a prompt first");
+}
+
+TEST(Actions, PanelsGrowAndShrinkWithinBounds) {
+  UiState state;
+  Posted posted;
+  for (int i = 0; i < 100; ++i) act(Action::kLeftWider, state, {}, posted.poster());
+  EXPECT_EQ(state.sizes.left, kWidest);
+  for (int i = 0; i < 100; ++i) act(Action::kLeftNarrower, state, {}, posted.poster());
+  EXPECT_EQ(state.sizes.left, kNarrowest);
+  for (int i = 0; i < 100; ++i) act(Action::kGalleryLower, state, {}, posted.poster());
+  EXPECT_EQ(state.sizes.gallery, kLowestGallery);
+}
+
 TEST(Actions, StopNeedsARunningPicture) {
   UiState state;
   Posted posted;
@@ -242,7 +338,8 @@ TEST(Actions, ADroppedFileIsOpenedAndRecalled) {
   Posted posted;
   open_file("a b.png", state, posted.poster());
   EXPECT_EQ(posted.last<OpenCommand>().path, "a b.png");
-  EXPECT_TRUE(state.recall_wanted);
+  EXPECT_NE(posted.last<OpenCommand>().recall, 0u);
+  EXPECT_EQ(posted.last<OpenCommand>().recall, state.recall_asked);
   EXPECT_EQ(state.shown.file, "a b.png");
   EXPECT_EQ(shown_ref(state, snapshot_of({painting(1, PaintState::kPainting)})).file, "a b.png");
 }
@@ -268,12 +365,12 @@ TEST(Actions, OverlaysAndTokensGoRound) {
   const Snapshot snapshot = snapshot_of({painting(1, PaintState::kDone)});
   Posted posted;
   std::vector<Overlay> seen;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 5; ++i) {
     act(Action::kOverlay, state, snapshot, posted.poster());
     seen.push_back(state.overlay);
   }
-  EXPECT_EQ(seen, (std::vector<Overlay>{Overlay::kPass, Overlay::kEntropy, Overlay::kProbability,
-                                        Overlay::kNone}))
+  EXPECT_EQ(seen, (std::vector<Overlay>{Overlay::kPass, Overlay::kAccepted, Overlay::kEntropy,
+                                        Overlay::kProbability, Overlay::kNone}))
       << "visual tokens only where there are some";
   act(Action::kTokenRight, state, snapshot, posted.poster());
   for (int i = 0; i < 9; ++i) act(Action::kTokenRight, state, snapshot, posted.poster());
@@ -309,10 +406,19 @@ TEST(ViewerOptions, SurviveJson) {
   EXPECT_EQ(studio.listen, 0);
 }
 
+TEST(ViewerOptions, NamesOfFilesMayBeAnyBytes) {
+  ViewerOptions options;
+  options.files = {"x.png", "a\xff\xfe .png", "\xc3\xa9.png"};
+  EXPECT_EQ(parse_viewer_options(to_json(options)).files, options.files);
+  options.output_dir = "\xff";
+  EXPECT_THROW(to_json(options), Error);
+}
+
 TEST(ViewerOptions, BadOnesAreNamed) {
   for (const char* text :
-       {"", "[]", "{\"theme\":\"pink\"}", "{\"scale\":9}", "{\"scale\":0.1}", "{\"listen\":70000}",
-        "{\"colour\":1}", "{\"threads\":\"two\"}", "{\"dtype\":\"f64\"}", "{\"files\":\"a\"}"}) {
+       {"", "[]", "{\"file_bytes\":[\"4\"]}", "{\"file_bytes\":[\"zz\"]}", "{\"theme\":\"pink\"}",
+        "{\"scale\":9}", "{\"scale\":0.1}", "{\"listen\":70000}", "{\"colour\":1}",
+        "{\"threads\":\"two\"}", "{\"dtype\":\"f64\"}", "{\"files\":\"a\"}"}) {
     try {
       parse_viewer_options(text);
       ADD_FAILURE() << text;
