@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/captions/text_forms.h"
-#include "apps/pipeline/caption_memory.h"
 #include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/model_digest.h"
 
@@ -18,7 +17,8 @@ constexpr const char* kQuestion = "Describe the picture.";
 
 class Listener final : public CaptionListener {
  public:
-  explicit Listener(const std::function<void(std::string_view)>& notice) : notice_(notice) {}
+  Listener(const std::function<void(std::string_view)>& notice, std::int64_t& at_once)
+      : notice_(notice), at_once_(at_once) {}
   void on_caption(Caption&& caption) override {
     const std::string id = caption.id;
     captions.insert_or_assign(id, std::move(caption));
@@ -26,10 +26,12 @@ class Listener final : public CaptionListener {
   void on_notice(std::string_view text) override {
     if (notice_) notice_(text);
   }
+  void on_fewer(std::int64_t /*had*/, std::int64_t have) override { at_once_ = have; }
   std::map<std::string, Caption> captions;
 
  private:
   const std::function<void(std::string_view)>& notice_;
+  std::int64_t& at_once_;
 };
 
 CaptionRequest request_of(const ToDescribe& picture) {
@@ -55,7 +57,8 @@ CaptionDescriber::CaptionDescriber(const CaptionOptions& options, std::vector<Me
     : options_(options),
       methods_(std::move(methods)),
       notice_(std::move(notice)),
-      pipeline_(options) {
+      pipeline_(options),
+      at_once_(options.batch_size) {
   if (methods_.empty()) methods_.push_back({std::string(kNoMethod), {}});
   for (const Method& method : methods_) {
     endings_.push_back(endings_.empty() ? ".txt" : "." + method.name + ".txt");
@@ -65,9 +68,11 @@ CaptionDescriber::CaptionDescriber(const CaptionOptions& options, std::vector<Me
 
 std::vector<Described> CaptionDescriber::describe(std::span<const ToDescribe> pictures) {
   std::vector<Described> out(pictures.size());
+  at_once_ = std::clamp<std::int64_t>(std::ssize(pictures), 1, options_.batch_size);
   for (const Method& method : methods_) {
     pipeline_.set_pruning(method.prune);
-    Listener listener(notice_);
+    pipeline_.set_texts_at_once(at_once_);
+    Listener listener(notice_, at_once_);
     std::size_t next = 0;
     pipeline_.run(
         [&]() -> std::optional<CaptionRequest> {
@@ -95,19 +100,17 @@ Json CaptionDescriber::identity() const {
           {"methods", methods}};
 }
 
-std::size_t CaptionDescriber::bytes(std::int64_t width, std::int64_t height) const {
+CaptionMemoryPlan CaptionDescriber::plan(std::int64_t width, std::int64_t height) const {
   const PreprocessPlan picture = plan_preprocess(pipeline_.model().spec().policy, width, height);
   const auto rows = pipeline_.model().prompt_ids(kQuestion, {&picture, 1}).size();
-  const CaptionMemoryPlan plan =
-      plan_captioning(pipeline_.model().spec(), pipeline_.backend(), pipeline_.storage(),
-                      {.items = options_.batch_size,
-                       .prompt_rows = static_cast<std::int64_t>(rows),
-                       .tokens = options_.most_tokens,
-                       .window = pipeline_.method().window,
-                       .kv = pipeline_.storage(),
-                       .laws = keeps_laws(pipeline_.method())},
-                      picture);
-  return plan.total() - plan.process;  // the process is the painter's
+  return plan_captioning(pipeline_.model().spec(), pipeline_.backend(), pipeline_.storage(),
+                         {.items = options_.batch_size,
+                          .prompt_rows = static_cast<std::int64_t>(rows),
+                          .tokens = options_.most_tokens,
+                          .window = pipeline_.method().window,
+                          .kv = pipeline_.storage(),
+                          .laws = keeps_laws(pipeline_.method())},
+                         picture);
 }
 
 }  // namespace tessera

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/pipeline/caption_memory.h"
 #include "apps/pipeline/caption_pipeline.h"
 #include "engine/core/json.h"
 
@@ -29,8 +31,12 @@ class Describer {
   virtual ~Describer() = default;
   // Endings of the text files, ".txt" first.
   virtual const std::vector<std::string>& endings() const = 0;
-  // In the order of the pictures.
+  // In the order of the pictures. Missing memory is a text's error, or thrown.
   virtual std::vector<Described> describe(std::span<const ToDescribe> pictures) = 0;
+  // For how many texts at once memory lasted in the last call; never 0.
+  virtual std::int64_t at_once() const { return std::numeric_limits<std::int64_t>::max(); }
+  // Gives back what the last call held beside weights.
+  virtual void give_back() {}
 };
 
 // The text without pruning, as a method's name.
@@ -44,19 +50,22 @@ class CaptionDescriber final : public Describer {
     std::string name;  // kNoMethod or a pruner's
     PruneChoice prune;
   };
-  // `notice` hears of fewer texts at once than asked for. Errors as CaptionPipeline's.
+  // `notice` hears what the owner of the run should know. Errors as CaptionPipeline's.
   CaptionDescriber(const CaptionOptions& options, std::vector<Method> methods,
                    std::function<void(std::string_view)> notice);
 
   const std::vector<std::string>& endings() const override { return endings_; }
   std::vector<Described> describe(std::span<const ToDescribe> pictures) override;
+  std::int64_t at_once() const override { return at_once_; }
+  void give_back() override { pipeline_.give_back(); }
 
   void load() { pipeline_.load(); }
   const std::string& model_name() const { return pipeline_.model_name(); }
   // All that a text depends on beside its picture.
   Json identity() const;
-  // Bytes held while pictures of that many pixels are described.
-  std::size_t bytes(std::int64_t width, std::int64_t height) const;
+  // What is held while pictures of that many pixels are described.
+  CaptionMemoryPlan plan(std::int64_t width, std::int64_t height) const;
+  std::int64_t most_tokens() const { return options_.most_tokens; }
 
  private:
   CaptionOptions options_;
@@ -64,6 +73,7 @@ class CaptionDescriber final : public Describer {
   std::vector<std::string> endings_;
   std::function<void(std::string_view)> notice_;
   CaptionPipeline pipeline_;
+  std::int64_t at_once_;  // texts in the last call
 };
 
 }  // namespace tessera

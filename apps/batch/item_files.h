@@ -2,6 +2,7 @@
 // picture last.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,5 +32,13 @@ std::vector<OutputFile> files_of_item(const SettledItem& item, const Image& imag
 // BatchStore::Ours: whether what stands in the place of a file was made for the same item. Texts
 // say nothing of their item: only equal ones are ours.
 bool is_of_item(const OutputFile& file, std::string_view existing);
+
+// StoreOptions::recognise: the files of the item as they stand in `folder`, if they are whole and
+// of this item; else none. `expected` are its facts before it is painted: what painting adds
+// (tokens, passes) is not compared. With a JSON file beside it the picture must have the hash that
+// stands there; without one its bytes must be those that this program writes for its pixels and
+// texts, which no damaged picture has and none that another program wrote. Texts prove nothing.
+std::vector<OutputFile> proven_files(const SettledItem& item, const PictureFacts& expected,
+                                     const ItemFiles& files, const std::filesystem::path& folder);
 
 }  // namespace tessera

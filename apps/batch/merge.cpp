@@ -28,6 +28,17 @@ constexpr std::size_t kMaxOutputBytes = std::size_t{1} << 30;
                .found = std::move(found)});
 }
 
+JobReport read_whole_report(const fs::path& folder) {
+  JobReport report = read_job_report(folder);
+  for (const ShardReport& shard : report.shards) {
+    if (shard.behind_damage == 0) continue;
+    refuse("E_JOURNAL", folder / kStateFolder / journal_name(shard.shard, report.begun.shards),
+           "a whole journal; the next run of the shard mends it",
+           "damage with " + std::to_string(shard.behind_damage) + " records behind it");
+  }
+  return report;
+}
+
 // The bytes of the file in the first folder that has it whole.
 std::string find_whole(std::span<const fs::path> folders, const RecordedFile& file) {
   for (const fs::path& folder : folders) {
@@ -69,9 +80,9 @@ Json result_of(const JobItem& item, const ItemRecord& record,
 
 MergeReport merge_folders(std::span<const fs::path> folders, const fs::path& output) {
   expects(!folders.empty(), "folders to merge");
-  JobReport whole = read_job_report(folders.front());
+  JobReport whole = read_whole_report(folders.front());
   for (const fs::path& folder : folders.subspan(1)) {
-    const JobReport other = read_job_report(folder);
+    const JobReport other = read_whole_report(folder);
     if (other.begun.job != whole.begun.job) {
       refuse("E_MERGE_JOB", folder, "the job of " + folders.front().string(), "another one");
     }
@@ -82,7 +93,10 @@ MergeReport merge_folders(std::span<const fs::path> folders, const fs::path& out
   for (const JobItem& item : whole.begun.items) {
     const ItemRecord& record = whole.records[item.id];
     if (record.state == ItemState::kPending && first_pending.empty()) first_pending = item.id;
-    if (record.state == ItemState::kDone) ++report.done;
+    if (record.state == ItemState::kDone) {
+      ++report.done;
+      report.pictures.push_back(record.files.back().name);
+    }
     if (record.state == ItemState::kFailed) ++report.failed;
   }
   const std::uint64_t pending = report.total - report.done - report.failed;

@@ -3,32 +3,28 @@
 
 #include <algorithm>
 #include <deque>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "apps/batch/item_files.h"
+#include "apps/batch/job_check.h"
 #include "apps/pipeline/memory_attempt.h"
-#include "apps/pipeline/sha256.h"
-#include "engine/core/file_stream.h"
-#include "engine/core/io.h"
 
 namespace tessera {
-
-namespace fs = std::filesystem;
 
 namespace {
 
 // When one item after the other fails alike, it is not the items: the rest must not be marked
-// failed.
+// failed. Counted as items end; the file of a stranger in the way says nothing either way.
 class EqualFailures {
  public:
   void clear() { count_ = 0; }
-  // Error kGeneral, E_BATCH_FAILING, at the fifth. Files of strangers are no such failure.
+  // Error kGeneral, E_BATCH_FAILING, at the fifth.
   void add(const ErrorInfo& error) {
     static constexpr int kMost = 5;
+    if (error.code == "E_OUTPUT_EXISTS") return;
     count_ = error.code == last_ ? count_ + 1 : 1;
     last_ = error.code;
-    if (count_ < kMost || error.code == "E_OUTPUT_EXISTS") return;
+    if (count_ < kMost) return;
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_BATCH_FAILING",
                  .where = "5 items in a row",
@@ -53,6 +49,7 @@ class JobPainter final : public GenerateListener {
         options_(options),
         listener_(listener),
         at_once_(static_cast<std::size_t>(options.batch_size)),
+        texts_at_once_(at_once_),
         files_{.record = options.record, .sidecar = options.sidecar} {
     if (tools_.describer != nullptr) files_.endings = tools_.describer->endings();
   }
@@ -62,7 +59,10 @@ class JobPainter final : public GenerateListener {
     while (!again_.empty() || !todo_.empty()) {
       if (listener_.stop_requested()) return PaintEnd::kDrained;
       take_batch();
-      const auto missing = memory_failure([&] { paint_batch(); }, "painting");
+      auto missing = memory_failure([&] { paint_batch(); }, "painting");
+      // Also pictures that were handed out before memory ended.
+      const auto missed = memory_failure([&] { settle_painted(); }, "writing");
+      if (!missing) missing = missed;
       if (missing) shrink(*missing);
     }
     return PaintEnd::kOver;
@@ -76,9 +76,10 @@ class JobPainter final : public GenerateListener {
   }
 
   void on_picture(GeneratedPicture&& picture) override {
+    // Failures wait with the others for their texts, so that items end in their order.
+    if (tools_.describer != nullptr) return painted_.push_back(std::move(picture));
     const std::size_t item = batch_[picture.index];
     if (picture.status != PictureStatus::kDone) return fail(item, picture.error);
-    if (tools_.describer != nullptr) return painted_.push_back(std::move(picture));
     const Image image = std::move(picture.image);
     put_down(item, image, picture, {});
   }
@@ -95,29 +96,81 @@ class JobPainter final : public GenerateListener {
   }
 
   void paint_batch() {
+    if (by_turns_) tools_.describer->give_back();
     std::vector<PreparedRequest> requests;
     for (const std::size_t index : batch_) {
       requests.push_back(tools_.pipeline.prepare(request_of(items_[index])));
     }
     tools_.paint(requests, *this);
-    if (!painted_.empty()) describe_painted();
   }
 
-  void describe_painted() {
+  // Describes the pictures of the batch that wait for it, then ends their items in their order.
+  void settle_painted() {
     std::vector<ToDescribe> pictures;
     for (GeneratedPicture& picture : painted_) {
+      if (picture.status != PictureStatus::kDone) continue;
       pictures.push_back({items_[batch_[picture.index]].item.id,
                           std::make_shared<const Image>(std::move(picture.image))});
     }
-    const std::vector<Described> texts = tools_.describer->describe(pictures);
-    for (std::size_t i = 0; i < painted_.size(); ++i) {
-      const std::size_t item = batch_[painted_[i].index];
-      if (texts[i].error) {
-        fail(item, *texts[i].error);
+    const std::vector<Described> texts = describe(pictures);
+    std::size_t next = 0;
+    for (GeneratedPicture& picture : painted_) {
+      const std::size_t item = batch_[picture.index];
+      if (picture.status != PictureStatus::kDone) {
+        fail(item, picture.error);
+        continue;
+      }
+      const std::size_t at = next++;
+      if (texts[at].error) {
+        fail(item, *texts[at].error);
       } else {
-        put_down(item, *pictures[i].image, painted_[i], texts[i]);
+        put_down(item, *pictures[at].image, picture, texts[at]);
       }
     }
+  }
+
+  // Texts where there was memory for them: by turns with the painter, then half as many at once,
+  // down to one text, which then has failed.
+  std::vector<Described> describe(std::span<const ToDescribe> pictures) {
+    std::vector<Described> all;
+    while (all.size() < pictures.size()) {
+      const auto rest = pictures.subspan(all.size());
+      const auto some = rest.first(std::min(rest.size(), texts_at_once_));
+      if (by_turns_) tools_.pipeline.give_back();
+      std::vector<Described> texts;
+      auto missing =
+          memory_failure([&] { texts = tools_.describer->describe(some); }, "describing");
+      for (const Described& text : texts) {
+        if (!missing && text.error && text.error->kind == ErrorKind::kMemory) missing = text.error;
+      }
+      const auto lasted = static_cast<std::size_t>(tools_.describer->at_once());
+      const bool fewer = lasted < some.size();
+      const bool turns = (missing || fewer) && take_turns();
+      if (turns && missing) continue;
+      if (fewer && !turns) write_fewer(lasted);
+      if (missing && some.size() > 1) {
+        write_fewer(some.size() / 2);
+        continue;
+      }
+      if (texts.empty()) texts.push_back({.texts = {}, .error = missing});
+      std::move(texts.begin(), texts.end(), std::back_inserter(all));
+    }
+    return all;
+  }
+
+  void write_fewer(std::size_t texts) {
+    if (texts >= texts_at_once_) return;
+    texts_at_once_ = texts;
+    listener_.on_fewer_texts(static_cast<std::int64_t>(texts));
+  }
+
+  // From here on the painter holds no memory but its weights while the captioner works, nor the
+  // other way round. Whether that is new.
+  bool take_turns() {
+    if (tools_.describer == nullptr || by_turns_) return false;
+    by_turns_ = true;
+    listener_.on_turns();
+    return true;
   }
 
   void put_down(std::size_t index, const Image& image, GeneratedPicture& picture,
@@ -148,6 +201,7 @@ class JobPainter final : public GenerateListener {
       ++tries_[index];
       std::erase(open_, index);
       again_.push_back(index);
+      store_.note_try(item);
       return listener_.on_retry(item, error);
     }
     committing_ = true;
@@ -163,14 +217,19 @@ class JobPainter final : public GenerateListener {
     std::erase(open_, index);
   }
 
-  // Half as many at once for what is left of the batch and all that follows, the item's failure
-  // when it was alone. An item that was being put down may be half recorded: that ends the run.
+  // What can be given back is, then half as many at once for what is left of the batch and all that
+  // follows, the item's failure when it was alone. An item that was being put down may be half
+  // recorded: that ends the run.
   void shrink(const ErrorInfo& missing) {
     if (committing_) throw Error(missing);
+    tools_.pipeline.give_back();
     if (open_.empty()) return;
-    if (batch_.size() == 1) return fail(open_.front(), missing);
+    const bool turns = take_turns();
+    if (batch_.size() == 1 && !turns) return fail(open_.front(), missing);
+    std::deque<std::size_t>& to = batch_.size() == 1 ? again_ : todo_;
+    to.insert(to.begin(), open_.begin(), open_.end());
+    if (turns) return;
     at_once_ = batch_.size() / 2;
-    todo_.insert(todo_.begin(), open_.begin(), open_.end());
     store_.note_at_once(static_cast<std::int64_t>(at_once_));
     listener_.on_fewer(static_cast<std::int64_t>(at_once_));
   }
@@ -180,105 +239,19 @@ class JobPainter final : public GenerateListener {
   BatchStore& store_;
   const PaintOptions& options_;
   PaintListener& listener_;
-  std::size_t at_once_;
+  std::size_t at_once_, texts_at_once_;
+  bool by_turns_ = false;  // painter and captioner hold memory one after the other
   ItemFiles files_;
   EqualFailures failures_;
   std::deque<std::size_t> todo_, again_;        // items
   std::vector<std::size_t> batch_, open_;       // items: at work, and those of them not settled
-  std::vector<GeneratedPicture> painted_;       // of the batch, to be described
+  std::vector<GeneratedPicture> painted_;       // of the batch, where they are to be described
   std::unordered_map<std::size_t, int> tries_;  // that failed
   std::size_t over_ = 0;                        // done or failed in this run
   bool committing_ = false;
 };
 
-std::string ends_of_file(const fs::path& path) {
-  static constexpr std::size_t kEnd = std::size_t{64} << 10;
-  InputFile file(path, ErrorKind::kModel);
-  std::string head(kEnd, '\0');
-  head.resize(file.read(head.data(), kEnd));
-  return std::to_string(file.size()) + " " + sha256_hex(head);
-}
-
-// Weight files by name, length and first bytes; made-up models have none.
-Json file_sums(const std::string& open_name) {
-  Json out = Json::object();
-  const fs::path path(open_name);
-  const auto add = [&](const fs::path& file) {
-    out[file.filename().string()] = ends_of_file(file);
-  };
-  if (file_type(path) == FileType::kFile) add(path);
-  if (!is_folder(path)) return out;
-  for (const fs::path& file : list_folder(path)) {
-    const std::string ending = file.extension().string();
-    static constexpr std::string_view kRead[] = {".safetensors", ".bin", ".pt", ".pth", ".json"};
-    const bool read = std::find(std::begin(kRead), std::end(kRead), ending) != std::end(kRead);
-    if (read && !is_folder(file)) add(file);
-  }
-  return out;
-}
-
 }  // namespace
-
-GenerateRequest request_of(const SettledItem& item) {
-  const JobItem& own = item.item;
-  GenerateRequest request{.prompt = own.prompt, .negative_prompt = own.negative_prompt};
-  request.sampling = {.guidance = own.guidance,
-                      .temperature = own.temperature,
-                      .top_p = own.top_p,
-                      .min_p = own.min_p,
-                      .typical = own.typical,
-                      .top_k = own.top_k};
-  request.seed = static_cast<std::uint64_t>(own.seed.value());
-  return request;
-}
-
-JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledItem> items,
-                     std::int64_t batch_size, const std::string& file) {
-  JobCheck check;
-  const auto length = [](const PreparedRequest& request) {
-    return std::max(request.item.prompt.size(), request.item.unconditional.size());
-  };
-  std::optional<PreparedRequest> longest, guided;
-  for (const SettledItem& item : items) {
-    try {
-      PreparedRequest request = pipeline.prepare(request_of(item));
-      if (request.item.law.guided() && (!guided || length(request) > length(*guided))) {
-        guided = request;
-      }
-      if (!longest || length(request) > length(*longest)) longest = std::move(request);
-    } catch (const Error& error) {
-      if (error.info().kind != ErrorKind::kUsage) throw;
-      ErrorInfo info = error.info();
-      info.hint = info.where.empty() ? info.hint : "at " + info.where;
-      info.file = file;
-      info.where = "line " + std::to_string(item.item.line) + ", column 1";
-      check.errors.push_back(std::move(info));
-      if (check.errors.size() == kMaxJobErrors) return check;
-    }
-  }
-  if (longest) {
-    check.worst.assign(static_cast<std::size_t>(batch_size), *longest);
-    check.worst.resize(std::min(check.worst.size(), items.size()), *longest);
-    if (guided) check.worst.back() = *guided;
-  }
-  return check;
-}
-
-Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any,
-                    const std::string& open_name) {
-  Json out = facts_json(any.facts);
-  for (const char* key : {"prompt", "negative_prompt", "seed", "temp", "top_k", "top_p", "min_p",
-                          "typical", "cfg_scale", "tokens", "passes", "tokens_per_pass"}) {
-    out.erase(key);
-  }
-  const LawSettings law = settle_sampling({}, pipeline.spec().sampling);
-  out["preset"] = {{"temp", law.temperature},
-                   {"top_k", law.top_k},
-                   {"top_p", law.top_p},
-                   {"cfg_scale", law.guidance}};
-  out["files"] = file_sums(open_name);
-  return out;
-}
 
 PaintTools::PaintTools(GeneratePipeline& painter, Describer* describes)
     : pipeline(painter),

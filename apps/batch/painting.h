@@ -1,6 +1,7 @@
 // Paints the items of a job that are not done yet: prompts batched across items, each picture
 // described if that is asked for and committed to the store before anybody is told. Where memory
-// does not last for a batch, half of it is tried, down to one item, which then fails alone.
+// does not last, painter and captioner give theirs back by turns, then half as many are tried at
+// once, down to one item, which then fails alone.
 #pragma once
 
 #include <cstdint>
@@ -44,29 +45,16 @@ class PaintListener {
                        const Described&) {}
   virtual void on_failed(const SettledItem&, const ErrorInfo&) {}
   virtual void on_retry(const SettledItem&, const ErrorInfo&) {}
-  // Memory did not last: so many pictures at once from here on.
+  // Memory did not last: so many pictures, or texts, at once from here on. Once a level.
   virtual void on_fewer(std::int64_t /*pictures*/) {}
+  virtual void on_fewer_texts(std::int64_t /*texts*/) {}
+  // Memory did not last for both: painter and captioner hold theirs one after the other. Once.
+  virtual void on_turns() {}
 };
-
-// What the pipeline will be asked for this item.
-GenerateRequest request_of(const SettledItem& item);
-
-struct JobCheck {
-  std::vector<ErrorInfo> errors;       // at most kMaxJobErrors, with file and line
-  std::vector<PreparedRequest> worst;  // a batch as large as any of this job
-};
-// Encodes every prompt, before weights are read: too long for the model, no class of it, a negative
-// prompt where there is none.
-JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledItem> items,
-                     std::int64_t batch_size, const std::string& file);
-
-// What makes the pictures of a model what they are, beside items: name, family, storage, backend,
-// method, program, preset, and sums over its files' lengths, heads and tails.
-Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any,
-                    const std::string& open_name);
 
 enum class PaintEnd : std::uint8_t { kOver, kDrained };
-// Errors of single items become failed items, but five alike in a row are E_BATCH_FAILING; storage
+// Errors of single items become failed items, but five alike are E_BATCH_FAILING when none of the
+// items that ended in between is done (strangers' files do not count); storage
 // and model errors are thrown, and so is missing memory while an item is put down; all of them
 // leave everything resumable.
 PaintEnd paint_items(const PaintTools& tools, std::span<const SettledItem> items,

@@ -30,28 +30,46 @@ constexpr std::uint32_t kMaxShards = 99999;
                .hint = "--anew begins the job again"});
 }
 
-bool is_digest(std::string_view text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+bool is_digest(std::string_view text, std::size_t digits) {
+  return text.size() == digits &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// A plain name below the output folder, whatever a journal says.
+}  // namespace
+
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.front() != '.' && name.find('/') == std::string_view::npos &&
          is_printable(name);
 }
 
-}  // namespace
-
 Json record_fields(const std::string& id, const ItemRecord& record, double seconds) {
   Json files = Json::array();
   for (const RecordedFile& file : record.files) {
     files.push_back({{"p", file.name}, {"len", file.bytes}, {"sha256", file.sha256}});
+    if (!file.xxh3.empty()) files.back()["xxh3"] = file.xxh3;
   }
-  return {{"id", id},
-          {"st", "done"},
-          {"files", std::move(files)},
-          {"seed", record.seed},
-          {"s", seconds}};
+  return {{"id", id},     {"st", "done"},       {"files", std::move(files)}, {"seed", record.seed},
+          {"s", seconds}, {"try", record.tries}};
+}
+
+std::size_t longest_line(const Json& fields) {
+  // {"n":18446744073709551615, ... ,"prev":"xxxxxxxx","crc":"xxxxxxxx"} and the line's end.
+  static constexpr std::size_t kSealed = 5 + 20 + 18 + 17 + 2;
+  return json_line(fields).size() + kSealed;
+}
+
+Json failed_fields(const std::string& id, const ErrorInfo& error, std::int64_t tries) {
+  static constexpr std::size_t kWhole = std::size_t{1} << 30;
+  const Json whole = failure_json(id, "", error, kWhole).at("error");
+  for (std::size_t most = 512;; most /= 2) {
+    Json out = {{"id", id},
+                {"st", "failed"},
+                {"error", failure_json(id, "", error, most).at("error")},
+                {"try", tries}};
+    if (out.at("error") != whole) out["cut"] = true;
+    if (longest_line(out) <= kMaxRecordLine) return out;
+    expects(most > 8, "ids and codes are short");
+  }
 }
 
 std::string record_of(const Json& fields, ItemRecord& record) {
@@ -59,6 +77,7 @@ std::string record_of(const Json& fields, ItemRecord& record) {
   const std::string id = fields.at("id").get<std::string>();
   const std::string state = fields.at("st").get<std::string>();
   record = {};
+  record.tries = fields.value("try", std::int64_t{1});
   if (state == "failed") {
     record.state = ItemState::kFailed;
     record.error = json_line(fields.value("error", Json::object()));
@@ -71,7 +90,9 @@ std::string record_of(const Json& fields, ItemRecord& record) {
     known.bytes = file.at("len").get<std::uint64_t>();
     known.sha256 = file.at("sha256").get<std::string>();
     if (!is_plain_name(known.name) && !plant("record_name_unchecked")) return {};
-    if (!is_digest(known.sha256)) return {};
+    if (!is_digest(known.sha256, 64)) return {};
+    known.xxh3 = file.value("xxh3", std::string());
+    if (!known.xxh3.empty() && !is_digest(known.xxh3, 16)) return {};
   }
   if (record.files.empty()) return {};
   record.seed = fields.at("seed").get<std::int64_t>();
@@ -117,10 +138,22 @@ void put_caption(Json& line, const std::string& ending, const std::string& text)
   }
 }
 
-std::string journal_name(std::uint32_t shard, std::uint32_t shards) {
+namespace {
+
+std::string shard_name(std::uint32_t shard, std::uint32_t shards, const char* ending) {
   char name[48];
-  std::snprintf(name, sizeof name, "shard-%05u-of-%05u.jnl", shard, shards);
+  std::snprintf(name, sizeof name, "shard-%05u-of-%05u%s", shard, shards, ending);
   return name;
+}
+
+}  // namespace
+
+std::string journal_name(std::uint32_t shard, std::uint32_t shards) {
+  return shard_name(shard, shards, ".jnl");
+}
+
+std::string log_name(std::uint32_t shard, std::uint32_t shards) {
+  return shard_name(shard, shards, ".log");
 }
 
 std::string items_text(std::vector<const JobItem*> items) {
@@ -129,6 +162,15 @@ std::string items_text(std::vector<const JobItem*> items) {
   std::string text;
   for (const JobItem* item : items) text += job_line(*item) + "\n";
   return text;
+}
+
+void check_begun_items(const fs::path& folder, const std::string& items) {
+  const fs::path items_file = folder / kStateFolder / "items.jsonl";
+  if (InputFile(items_file, ErrorKind::kUsage).size() == items.size() &&
+      read_file(items_file, items.size(), ErrorKind::kUsage) == items) {
+    return;
+  }
+  refuse_state(items_file, "the items that job.json names", "other bytes");
 }
 
 std::optional<BegunJob> read_begun_job(const fs::path& folder) {
@@ -176,7 +218,7 @@ JobReport read_job_report(const fs::path& folder) {
     if (file_type(path) == FileType::kMissing) continue;
     bool ours = false, header = true;
     ItemRecords records;
-    read_journal(path, [&](const Json& fields) {
+    const JournalRest rest = read_journal(path, [&](const Json& fields) {
       if (header) {
         const std::string kind = fields.value("tessera", std::string());
         if (kind != journal_kind_name(JournalKind::kBatch)) {
@@ -195,6 +237,7 @@ JobReport read_job_report(const fs::path& folder) {
     });
     if (!ours) continue;
     shard.begun = true;
+    shard.behind_damage = rest.records;
     for (const auto& [id, record] : records) {
       ++(record.state == ItemState::kDone ? shard.done : shard.failed);
     }

@@ -1,5 +1,6 @@
 // Opening: folders, job.json under a lock of its own, the shard's journal under the lock that
-// lasts, temporaries of dead runs, files of done items.
+// lasts; and what is known of items. What is found on disk is recovery.cpp's, putting files down is
+// placing.cpp's.
 #include "apps/batch/store.h"
 
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "apps/batch/temporaries.h"
 #include "apps/captions/text_forms.h"
 #include "apps/pipeline/sha256.h"
 #include "engine/core/io.h"
@@ -19,9 +21,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMaxPicture = std::size_t{1} << 30;
 constexpr std::size_t kMostDifferences = 8;
-constexpr double kLockSeconds = 10;  // others write job.json within milliseconds
+constexpr double kLockSeconds = 60;  // others hold it while they write job.json and the items
 
 // Held while job.json is read or made.
 AppendFile lock_state(const fs::path& path) {
@@ -34,20 +35,6 @@ AppendFile lock_state(const fs::path& path) {
     }
     ::usleep(10000);
   }
-}
-
-// Temporaries that nobody can be writing, because the caller holds the lock of their targets.
-std::uint64_t remove_temporaries(const fs::path& folder,
-                                 const std::function<bool(std::string_view)>& is_target) {
-  std::uint64_t removed = 0;
-  for (const fs::path& path : list_folder(folder)) {
-    const std::string name = path.filename().string();
-    const std::string_view target = target_of_temporary(name);
-    if (target.empty() || !is_target(target)) continue;
-    remove_durable(path);
-    ++removed;
-  }
-  return removed;
 }
 
 void add_item_differences(const std::vector<JobItem>& was, std::span<const SettledItem> is,
@@ -78,7 +65,8 @@ BatchStore::BatchStore(fs::path folder, std::span<const SettledItem> items, cons
     : folder_(std::move(folder)),
       state_(folder_ / kStateFolder),
       items_(items),
-      options_(store_options) {
+      options_(store_options),
+      log_(state_ / log_name(options_.shard.index, options_.shard.of)) {
   std::vector<const JobItem*> all;
   for (std::size_t i = 0; i < items.size(); ++i) {
     all.push_back(&items[i].item);
@@ -93,6 +81,7 @@ BatchStore::BatchStore(fs::path folder, std::span<const SettledItem> items, cons
                     {"items", {{"count", items.size()}, {"sha256", sha256_hex(text)}}},
                     {"options", options},
                     {"model", model}};
+  check_record_size();
   make_folders_durable(state_);
   begin_job(job, text);
   const Json header = {{"batch", sha256_hex(json_line(job) + "\n")},
@@ -100,38 +89,87 @@ BatchStore::BatchStore(fs::path folder, std::span<const SettledItem> items, cons
                        {"of", options_.shard.of}};
   journal_ = std::make_unique<Journal>(
       state_ / journal_name(options_.shard.index, options_.shard.of), header, options_.start,
-      options_.sync,
-      [this](const Json& fields) {
-        ItemRecord record;
-        const std::string id = record_of(fields, record);
-        if (own_.contains(id)) records_[id] = std::move(record);
-      },
-      JournalKind::kBatch);
+      options_.sync, [this](const Json& fields) { replay(fields); }, JournalKind::kBatch);
+  records_lost_ = records_lost_ || !journal_->mended().kept_as.empty();
   sweep();
+  recognise_outputs();
   check_done(options_.verify);
 }
 
+void BatchStore::replay(const Json& fields) {
+  if (fields.value("fsync", std::string()) == "off") unsynced_ = true;
+  if (fields.contains("mended")) records_lost_ = true;
+  if (fields.contains("recognised")) records_lost_ = false;
+  intents_.take(fields);
+  ItemRecord record;
+  const std::string id = record_of(fields, record);
+  if (!own_.contains(id)) return;
+  if (record.state == ItemState::kFailed) failed_[id] = std::max(failed_[id] + 1, record.tries);
+  if (record.state == ItemState::kDone) failed_[id] = record.tries - 1;
+  records_[id] = std::move(record);
+}
+
+// The longest names and the longest id in one record: an upper bound for all items.
+void BatchStore::check_record_size() const {
+  std::string id, name;
+  std::size_t shown = 0;
+  for (const auto& [own, index] : own_) {
+    if (own.size() > id.size()) id = own;
+    const std::size_t length = json_line(Json(items_[index].name)).size();
+    if (length <= shown) continue;
+    shown = length;
+    name = items_[index].name;
+  }
+  ItemRecord record{.state = ItemState::kDone, .seed = kMaxJobSeed};
+  record.tries = INT32_MAX;
+  std::vector<IntendedFile> intended;
+  const auto add = [&](const std::string& file) {
+    const std::string sum(64, 'f');
+    record.files.push_back({file, UINT32_MAX, sum, sum.substr(0, 16)});
+    intended.push_back({file, sum, sum});
+  };
+  for (const std::string& ending : options_.beside) add(fs::path(name).stem().string() + ending);
+  add(name);
+  const std::size_t longest = std::max(longest_line(record_fields(id, record, 1.0 / 3)),
+                                       longest_line(intent_fields(id, intended)));
+  if (longest <= kMaxRecordLine) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_RECORD_SIZE",
+               .file = folder_.string(),
+               .expected = "names and captions of which a record of " +
+                           std::to_string(kMaxRecordLine) + " bytes can speak",
+               .found = std::to_string(longest) + " bytes for " + name,
+               .hint = "a shorter --name or fewer captions of a picture"});
+}
+
+// The shards of a large job start together: under the lock nothing is parsed.
 void BatchStore::begin_job(const Json& job, const std::string& items) {
-  const AppendFile lock = lock_state(state_ / "lock");
+  const fs::path job_file = state_ / "job.json";
   const std::string text = json_line(job) + "\n";
-  remove_temporaries(state_, [](std::string_view target) {
-    return target == "job.json" || target == "items.jsonl";
-  });
-  const bool there = file_type(state_ / "job.json") != FileType::kMissing;
-  if (there && options_.start == Start::kResume) {
-    const std::optional<BegunJob> begun = read_begun_job(folder_);
-    if (begun->digest != sha256_hex(text)) refuse_changes(*begun, job);
-    return;
+  {
+    const AppendFile lock = lock_state(state_ / "lock");
+    remove_temporaries(state_, [](std::string_view target) {
+      return target == "job.json" || target == "items.jsonl";
+    });
+    const bool there = file_type(job_file) != FileType::kMissing;
+    // A job of other bytes, however many.
+    const bool same = there && InputFile(job_file, ErrorKind::kUsage).size() == text.size() &&
+                      read_file(job_file, text.size(), ErrorKind::kUsage) == text;
+    if (!there || (options_.start == Start::kAnew && !same)) {
+      // Without job.json the items mean nothing yet.
+      if (there) remove_durable(job_file);
+      write_file_atomic(state_ / "items.jsonl", items);
+      write_file_atomic(job_file, text);
+      return;
+    }
+    if (options_.start == Start::kAnew) return;
+    if (same) {
+      check_begun_items(folder_, items);
+      return;
+    }
   }
-  // Begun anew: a job of other bytes, however many, makes place.
-  if (there && InputFile(state_ / "job.json", ErrorKind::kUsage).size() == text.size() &&
-      read_file(state_ / "job.json", text.size(), ErrorKind::kUsage) == text) {
-    return;
-  }
-  // Without job.json the items mean nothing yet.
-  if (there) remove_durable(state_ / "job.json");
-  write_file_atomic(state_ / "items.jsonl", items);
-  write_file_atomic(state_ / "job.json", text);
+  const std::optional<BegunJob> begun = read_begun_job(folder_);
+  if (begun) refuse_changes(*begun, job);
 }
 
 void BatchStore::refuse_changes(const BegunJob& begun, const Json& job) const {
@@ -152,48 +190,6 @@ void BatchStore::refuse_changes(const BegunJob& begun, const Json& job) const {
                .expected = "the job that was begun here",
                .found = list,
                .hint = "--anew begins again, or choose another --output-dir"});
-}
-
-void BatchStore::sweep() {
-  std::unordered_map<std::string, bool> targets;
-  for (const auto& [id, index] : own_) {
-    const std::string& name = items_[index].name;
-    targets[name] = true;
-    for (const std::string& ending : options_.beside) {
-      targets[fs::path(name).stem().string() + ending] = true;
-    }
-  }
-  swept_ = remove_temporaries(
-      folder_, [&](std::string_view target) { return targets.contains(std::string(target)); });
-}
-
-std::string BatchStore::what_is_wrong(const RecordedFile& file, bool verify) const {
-  const fs::path path = folder_ / file.name;
-  if (file_type(path) != FileType::kFile) return file.name + " is gone";
-  const std::uint64_t size = InputFile(path, ErrorKind::kStorage).size();
-  if (size != file.bytes) {
-    return file.name + " has " + std::to_string(size) + " bytes of " + std::to_string(file.bytes);
-  }
-  if (verify && sha256_hex(read_file_no_link(path, kMaxPicture)) != file.sha256) {
-    return file.name + " has other bytes";
-  }
-  return {};
-}
-
-void BatchStore::check_done(bool verify) {
-  for (auto record = records_.begin(); record != records_.end();) {
-    std::string wrong;
-    for (const RecordedFile& file : record->second.files) {
-      if (wrong.empty()) wrong = what_is_wrong(file, verify);
-    }
-    if (wrong.empty()) {
-      ++record;
-      continue;
-    }
-    damaged_.emplace_back(record->first, wrong);
-    record = records_.erase(record);
-  }
-  std::sort(damaged_.begin(), damaged_.end());
 }
 
 std::vector<std::size_t> BatchStore::wanted(bool retry_failed) const {
@@ -220,67 +216,24 @@ BatchStore::Totals BatchStore::totals() const {
   return totals;
 }
 
-void BatchStore::publish(const OutputFile& file, const Ours& ours) {
-  const fs::path path = folder_ / file.name;
-  const auto write = [&](Publish mode) {
-    try {
-      return publish_file(path, file.bytes, mode, options_.sync);
-    } catch (const Error& error) {
-      // The pages of a failed sync may be marked clean: one more try, with another file.
-      if (error.info().where != "sync") throw;
-      return publish_file(path, file.bytes, mode, options_.sync);
-    }
-  };
-  if (write(options_.overwrite ? Publish::kReplace : Publish::kNew)) return;
-  const bool mine = file_type(path) == FileType::kFile && [&](const std::string& existing) {
-    return existing == file.bytes || ours(file, existing);
-  }(read_file_no_link(path, kMaxPicture));
-  if (mine) {
-    write(Publish::kReplace);  // even equal bytes: those that are there may not have been synced
-    return;
-  }
-  throw Error({.kind = ErrorKind::kGeneral,
-               .code = "E_OUTPUT_EXISTS",
-               .file = path.string(),
-               .expected = "no file of this name, or the picture of this item",
-               .found = "another file",
-               .hint = "--overwrite replaces it"});
-}
-
-ItemRecord BatchStore::commit(const SettledItem& item, std::span<const OutputFile> files,
-                              double seconds, const Ours& ours) {
-  expects(!files.empty() && own_.contains(item.item.id), "an item of this shard, with a picture");
-  ItemRecord record{.state = ItemState::kDone, .seed = item.item.seed.value()};
-  for (const OutputFile& file : files) {
-    publish(file, ours);
-    record.files.push_back({file.name, file.bytes.size(), sha256_hex(file.bytes)});
-  }
-  note_sync();
-  journal_->add(record_fields(item.item.id, record, seconds));
-  journal_->commit();
-  records_[item.item.id] = record;
-  return record;
-}
-
-// With the first record of the run: a run that finds nothing to do writes nothing.
-void BatchStore::note_sync() {
-  if (options_.sync == Sync::kOff && !std::exchange(sync_noted_, true)) {
-    journal_->add({{"fsync", "off"}});
-  }
-}
-
 void BatchStore::note_at_once(std::int64_t pictures) {
   journal_->add({{"at_once", pictures}});
   journal_->commit();
 }
 
+void BatchStore::note_try(const SettledItem& item) { ++failed_[item.item.id]; }
+
 void BatchStore::fail(const SettledItem& item, const ErrorInfo& error) {
   expects(own_.contains(item.item.id), "an item of this shard");
+  ItemRecord failed{.state = ItemState::kFailed};
+  failed.tries = ++failed_[item.item.id];
+  const Json fields = failed_fields(item.item.id, error, failed.tries);
+  if (fields.contains("cut")) log_.add(item.item.id, failed.tries, error);
   note_sync();
-  journal_->add_failure(item.item.id, "", error);
+  journal_->add(fields);
   journal_->commit();
-  ItemRecord& record = records_[item.item.id] = {};
-  record.state = ItemState::kFailed;
+  failed.error = json_line(fields.at("error"));
+  records_[item.item.id] = std::move(failed);
 }
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 // Where the pictures of a job go, so that no end of the process or of the power loses or doubles
-// one. Order of an item: its files one by one (temporary beside, sync, rename that replaces nobody,
+// one. Order of an item: where it has more than a picture, one record of what is about to be put
+// where, sync; its files one by one (temporary beside, sync, rename that replaces nobody,
 // sync of the folder), the picture last; then one record in the shard's journal, sync; only then is
 // the item called done. What a run finds is therefore: a record and the files it names, or files
 // without a record, which are painted again and turn out equal.
@@ -15,6 +16,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "apps/batch/failure_log.h"
+#include "apps/batch/intents.h"
 #include "apps/batch/records.h"
 #include "apps/batch/settle.h"
 #include "apps/captions/journal.h"
@@ -25,19 +28,24 @@ struct Shard {
   std::uint32_t index = 1, of = 1;  // index from 1
 };
 
+struct OutputFile {
+  std::string name;
+  std::string bytes;
+};
+
 struct StoreOptions {
   Shard shard;
   Start start = Start::kResume;
   bool overwrite = false;  // pictures of strangers too
   bool verify = false;     // hash what is done, beside its length
-  Sync sync = Sync::kOn;   // of pictures and records; off is recorded
+  Sync sync = Sync::kOn;   // of pictures and records; off is recorded, durably
   // Endings of files beside a picture, put after its stem.
   std::vector<std::string> beside = {".json"};
-};
-
-struct OutputFile {
-  std::string name;
-  std::string bytes;
+  // The files of an item as they stand in the folder, the picture last, if they prove by themselves
+  // that they are whole and of this item; else none. Asked when records were lost.
+  std::function<std::vector<OutputFile>(const SettledItem& item,
+                                        const std::filesystem::path& folder)>
+      recognise;
 };
 
 class BatchStore {
@@ -47,7 +55,8 @@ class BatchStore {
 
   // `options` and `model` are what makes a job another job beside its items. Errors: kStorage
   // (E_IO_WRITE; E_IO_LOCKED when another process has the shard), kUsage (E_JOB_CHANGED with up to
-  // 8 differences; E_JOB_STATE, E_JOURNAL for damaged or foreign files).
+  // 8 differences; E_JOB_STATE, E_JOURNAL for damaged or foreign files;
+  // E_RECORD_SIZE when names and ids are too long for a record).
   BatchStore(std::filesystem::path folder, std::span<const SettledItem> items, const Json& options,
              const Json& model, const StoreOptions& store_options);
 
@@ -55,11 +64,14 @@ class BatchStore {
   std::vector<std::size_t> wanted(bool retry_failed) const;
 
   // Makes the files durable and the item done. `files`: the picture last. Error kStorage; kGeneral,
-  // E_OUTPUT_EXISTS, when a stranger's file has one of the names and must not be replaced: the item
-  // is as before then. Returns the record.
+  // E_OUTPUT_EXISTS, when a stranger's file, or one that cannot be read, has one of the names and
+  // must not be replaced: all names are looked at before the first is taken, so the item is as
+  // before, but for files that came in between. Returns the record.
   ItemRecord commit(const SettledItem& item, std::span<const OutputFile> files, double seconds,
                     const Ours& ours);
   void fail(const SettledItem& item, const ErrorInfo& error);
+  // The item failed and is about to be tried again: it counts in the "try" of its record.
+  void note_try(const SettledItem& item);
   // Records that from here on so many pictures at once had to do, because memory did not last.
   void note_at_once(std::int64_t pictures);
 
@@ -73,14 +85,35 @@ class BatchStore {
   // Items that were done and whose files are not as they were: id and what is wrong. Pending again.
   const std::vector<std::pair<std::string, std::string>>& damaged() const { return damaged_; }
   std::uint64_t temporaries_removed() const { return swept_; }
+  const Journal::Mend& mended() const { return journal_->mended(); }
+  // Items whose records were lost and whose files were proven to be theirs.
+  std::uint64_t recognised() const { return recognised_; }
 
  private:
+  // What has the name of a file that is about to be put down.
+  struct Standing {
+    bool there = false;
+    std::string sum;  // sha256; empty if it is no file that can be read
+  };
+
+  void check_record_size() const;
   void begin_job(const Json& job, const std::string& items);
   void refuse_changes(const BegunJob& begun, const Json& job) const;
+  void replay(const Json& fields);
+
+  // recovery.cpp
   void sweep();
+  void recognise_outputs();
+  std::vector<OutputFile> intended_files(const SettledItem& item) const;
   void check_done(bool verify);
   std::string what_is_wrong(const RecordedFile& file, bool verify) const;
-  void publish(const OutputFile& file, const Ours& ours);
+
+  // placing.cpp
+  Standing look(const SettledItem& item, const OutputFile& file, const Ours& ours) const;
+  Standing look_at(const SettledItem& item, const OutputFile& file, const Ours& ours) const;
+  void announce(const SettledItem& item, std::span<const OutputFile> files,
+                std::span<const Standing> standing);
+  bool write(const OutputFile& file, Publish mode) const;
   void note_sync();
 
   std::filesystem::path folder_, state_;
@@ -89,9 +122,15 @@ class BatchStore {
   std::unordered_map<std::string, std::size_t> own_;  // items of this shard: id -> index
   std::unique_ptr<Journal> journal_;
   std::unordered_map<std::string, ItemRecord> records_;
+  std::unordered_map<std::string, ItemRecord> was_;       // records of damaged items
+  std::unordered_map<std::string, std::int64_t> failed_;  // tries that failed, by id
+  Intents intents_;
+  FailureLog log_;
   std::vector<std::pair<std::string, std::string>> damaged_;
-  std::uint64_t swept_ = 0;
+  std::uint64_t swept_ = 0, recognised_ = 0;
   bool sync_noted_ = false;
+  bool records_lost_ = false;  // the journal was mended, and outputs were not looked at since
+  bool unsynced_ = false;      // a run before this one did without syncs
 };
 
 }  // namespace tessera

@@ -3,17 +3,18 @@
 #include "apps/captions/journal.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "apps/captions/journal_lines.h"
 #include "apps/captions/text_forms.h"
+#include "engine/core/fault.h"
 #include "engine/core/io.h"
 
 namespace tessera {
 
 namespace fs = std::filesystem;
+using namespace journal_lines;
 
 namespace {
 
@@ -26,35 +27,6 @@ std::string title_of(JournalKind kind) {
   return kind == JournalKind::kBatch ? "the journal of a batch job"
                                      : "the journal of a captioning job";
 }
-// ,"crc":"xxxxxxxx"}
-constexpr std::string_view kSumStart = ",\"crc\":\"", kSumEnd = "\"}";
-constexpr std::size_t kSumBytes = 8 + 8 + 2;
-constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 20;  // the header holds all inputs
-
-std::string hex8(std::uint32_t value) {
-  char buffer[12];
-  std::snprintf(buffer, sizeof buffer, "%08x", value);
-  return buffer;
-}
-
-// The record of a line whose checksum and chain hold.
-std::optional<Json> open_line(std::string_view line, std::uint64_t count, std::uint32_t before,
-                              std::uint32_t& sum) {
-  if (line.size() < kSumBytes || !line.ends_with(kSumEnd)) return std::nullopt;
-  const std::string_view body = line.substr(0, line.size() - kSumBytes);
-  if (!line.substr(body.size()).starts_with(kSumStart)) return std::nullopt;
-  sum = crc32c(body);
-  if (line.substr(body.size() + kSumStart.size(), 8) != hex8(sum)) return std::nullopt;
-  try {
-    Json record = parse_json(line, "journal", {.max_bytes = kMaxRecordBytes, .max_depth = 16});
-    const bool chained = record.is_object() && record.value("n", std::uint64_t{0}) == count &&
-                         record.value("prev", std::string()) == hex8(before);
-    if (chained) return record;
-  } catch (const std::exception&) {  // a line of somebody else, whatever its checksum says
-  }
-  return std::nullopt;
-}
-
 void differences_at(const std::string& path, const Json& was, const Json& is,
                     std::vector<std::string>& out) {
   const auto name = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
@@ -89,38 +61,22 @@ void differences_at(const std::string& path, const Json& was, const Json& is,
   out.push_back(path + ": was " + text(was) + ", is " + text(is));
 }
 
-// Appends the next piece of the source; false at its end, or when a line is longer than any record.
-bool read_more(InputFile& source, std::string& buffer) {
-  static constexpr std::size_t kPiece = std::size_t{256} << 10;
-  if (buffer.size() > kMaxRecordBytes) return false;
-  const std::size_t before = buffer.size();
-  buffer.resize(before + kPiece);
-  buffer.resize(before + source.read(buffer.data() + before, kPiece));
-  return buffer.size() > before;
-}
-
-struct TakenLines {
-  std::uint64_t bytes = 0;  // of the lines, with their ends
-  std::string buffer;       // from the file's start while no line was taken
-};
-
-// Gives whole lines one by one until `take` refuses one.
-template <typename Take>
-TakenLines take_lines(InputFile& source, Take take) {
-  TakenLines out;
-  for (std::size_t at = 0;;) {
-    const std::size_t line_end = out.buffer.find('\n', at);
-    if (line_end == std::string::npos) {
-      out.buffer.erase(0, std::exchange(at, 0));
-      if (!read_more(source, out.buffer)) break;
-      continue;
+// Puts the text beside `path` under the first "NAME.bad-1", "NAME.bad-2" ... that is free; the last
+// of them serves if it holds these bytes. Durable when it returns.
+fs::path keep_copy(const fs::path& path, const std::string& text) {
+  const auto name = [&](std::uint64_t number) {
+    return fs::path(path.string() + ".bad-" + std::to_string(number));
+  };
+  for (std::uint64_t number = 1;; ++number) {
+    if (file_type(name(number)) == FileType::kMissing) {
+      if (publish_file(name(number), text, Publish::kNew)) return name(number);
+    } else if (file_type(name(number + 1)) == FileType::kMissing) {
+      const bool same = file_type(name(number)) == FileType::kFile &&
+                        InputFile(name(number), ErrorKind::kStorage).size() == text.size() &&
+                        read_file_no_link(name(number), text.size()) == text;
+      if (same) return name(number);
     }
-    const std::string_view line = std::string_view(out.buffer).substr(at, line_end - at);
-    if (!take(line)) break;
-    out.bytes += line.size() + 1;
-    at = line_end + 1;
   }
-  return out;
 }
 
 }  // namespace
@@ -138,19 +94,23 @@ std::vector<std::string> json_differences(const Json& was, const Json& is, std::
 
 Journal::Journal(const fs::path& path, const Json& job, Start start, Sync sync,
                  const Replay& replay, JournalKind kind)
-    : file_(path, AppendFile::Lock::kExclusive), sync_(sync), kind_(kind) {
+    : file_(std::make_unique<AppendFile>(path, AppendFile::Lock::kExclusive)),
+      sync_(sync),
+      kind_(kind) {
   if (start == Start::kResume) {
     read(job, replay);
   } else {
     forget();
   }
   if (!resumed_) begin(job);
+  // Records that a killed run wrote and did not sync are believed from here on.
+  if (resumed_ && sync_ == Sync::kOn) file_->sync();
 }
 
 void Journal::refuse(const char* code, std::string expected, std::string found) const {
   throw Error({.kind = ErrorKind::kUsage,
                .code = code,
-               .file = file_.path().string(),
+               .file = file_->path().string(),
                .expected = std::move(expected),
                .found = std::move(found),
                .hint = "begin anew, or choose another output"});
@@ -168,46 +128,105 @@ void Journal::refuse_file(std::string_view start) const {
 
 // Cuts away a journal, of whatever job and kind, and no other kind of file.
 void Journal::forget() {
-  if (file_.size() == 0) return;
-  InputFile source(file_.path(), ErrorKind::kStorage);
+  if (file_->size() == 0) return;
+  InputFile source(file_->path(), ErrorKind::kStorage);
   const std::string header = header_start(kind_);
   std::string start(header.size(), '\0');
   start.resize(source.read(start.data(), start.size()));
-  if (!header.starts_with(start) && !start.starts_with(kAnyHeader)) refuse_file(start);
+  const bool known = header.starts_with(start) || start.starts_with(kAnyHeader);
+  // A journal whose first line is damaged is told by its other lines, and kept.
+  if (!known && kind_ == JournalKind::kBatch && has_whole_line()) {
+    mend_.kept_as = keep_copy(file_->path(), read_all()).filename().string();
+  } else if (!known) {
+    refuse_file(start);
+  }
   replaced_ = start.size() == header.size();
-  file_.cut(0);
+  file_->cut(0);
 }
 
-// Replays the whole records of the file and cuts off what follows them.
+std::string Journal::read_all() const {
+  std::string text(static_cast<std::size_t>(file_->size()), '\0');
+  InputFile source(file_->path(), ErrorKind::kStorage);
+  text.resize(source.read(text.data(), text.size()));
+  return text;
+}
+
+bool Journal::has_whole_line() const {
+  InputFile source(file_->path(), ErrorKind::kStorage);
+  bool found = false;
+  take_lines(source, [&](std::string_view line) {
+    found = open_line(line).has_value();
+    return !found;
+  });
+  return found;
+}
+
+// Replays the whole records of the file. A torn end is cut off; damage with whole records behind it
+// is mended in the journal of a batch job.
 void Journal::read(const Json& job, const Replay& replay) {
-  InputFile source(file_.path(), ErrorKind::kStorage);
-  const auto [end, buffer] =
-      take_lines(source, [&](std::string_view line) { return take_line(line, job, replay); });
+  InputFile source(file_->path(), ErrorKind::kStorage);
+  std::uint64_t end = 0, next = 0;
+  bool damaged = false;
+  std::vector<Json> behind;
+  const std::string buffer = take_lines(source, [&](std::string_view line) {
+    if (!damaged && take_line(line, job, replay)) {
+      end += line.size() + 1;
+      next = count_;
+      return true;
+    }
+    if (count_ == 0 || kind_ != JournalKind::kBatch) return false;
+    damaged = true;
+    std::optional<OpenedLine> opened = open_line(line);
+    // Numbers that go up: nothing is believed twice, or in another order than it was written.
+    const bool before = opened && opened->number() < next && !plant("mend_twice");
+    if (!opened || before || !believe(*opened->record, replay)) return true;
+    next = opened->number() + 1;
+    behind.push_back(std::move(*opened->record));
+    return true;
+  });
   const std::string start = header_start(kind_).substr(0, buffer.size());
   if (count_ == 0 && !buffer.starts_with(start)) refuse_file(buffer);
-  cut_ = file_.size() - end;
-  file_.cut(end);
-  if (cut_ > 0 && sync_ == Sync::kOn) file_.sync();
+  if (!behind.empty()) return mend(end, behind);
+  cut_ = file_->size() - end;
+  file_->cut(end);
+  if (cut_ > 0 && (sync_ == Sync::kOn || kind_ == JournalKind::kBatch)) file_->sync();
+}
+
+// The journal as it is goes to a name of its own, durably; only then it is replaced, at once, by
+// one that holds what is whole in it. Ended at any point before that, this is done again.
+void Journal::mend(std::uint64_t end, const std::vector<Json>& behind) {
+  const fs::path path = file_->path();
+  std::string text = read_all();
+  mend_.kept_as = keep_copy(path, text).filename().string();
+  text.resize(static_cast<std::size_t>(end));
+  const auto add_line = [&](const Json& fields) { text += seal_line(fields, count_++, last_sum_); };
+  for (const Json& record : behind) add_line(record);
+  mend_.records = count_ - 1;  // but for the header
+  add_line({{"mended", mend_.kept_as}, {"records", mend_.records}});
+  write_file_atomic(path, text);
+  // The lock is the file's, not the name's. Who comes in between is met as one that was first.
+  file_ = std::make_unique<AppendFile>(path, AppendFile::Lock::kExclusive);
 }
 
 // False if the line is no whole record of this journal. Error if the journal is another job's.
 bool Journal::take_line(std::string_view line, const Json& job, const Replay& replay) {
-  std::uint32_t sum = 0;
-  const auto record = open_line(line, count_, last_sum_, sum);
+  const std::optional<OpenedLine> opened = open_line(line);
+  const bool whole = opened && opened->follows(count_, last_sum_);
   const bool ours = count_ > 0 || line.starts_with(header_start(kind_));
-  if (!record && count_ == 0 && ours) refuse("E_JOURNAL", title_of(kind_), "a damaged header");
-  if (!record || !ours) return false;
+  if (!whole && count_ == 0 && ours) refuse("E_JOURNAL", title_of(kind_), "a damaged header");
+  if (!whole || !ours) return false;
   if (count_ == 0) {
-    const auto changes = json_differences(record->value("job", Json()), job, 8);
+    const auto changes = json_differences(opened->record->value("job", Json()), job, 8);
     std::string list;
     for (const std::string& change : changes) list += (list.empty() ? "" : "; ") + change;
     if (!changes.empty()) refuse("E_JOB_CHANGED", "the job that was begun here", list);
     resumed_ = true;
-  } else if (!believe(*record, replay)) {
+    began_anew_ = opened->record->value("anew", false);
+  } else if (!believe(*opened->record, replay)) {
     return false;
   }
   ++count_;
-  last_sum_ = sum;
+  last_sum_ = opened->sum;
   return true;
 }
 
@@ -228,20 +247,11 @@ void Journal::begin(const Json& job) {
   header["tessera"] = journal_kind_name(kind_);
   header["version"] = 1;
   header["job"] = job;
+  if (replaced_) header["anew"] = true;
+  began_anew_ = replaced_;
   add(header);
-  commit();
-}
-
-// The line of a record: number first, chain and checksum last.
-std::string Journal::seal(const Json& fields) {
-  Json record = Json::object();
-  record["n"] = count_++;
-  for (const auto& [key, value] : fields.items()) record[key] = value;
-  record["prev"] = hex8(last_sum_);
-  std::string line = json_line(record);
-  line.pop_back();  // the closing brace
-  last_sum_ = crc32c(line);
-  return line + std::string(kSumStart) + hex8(last_sum_) + std::string(kSumEnd) + "\n";
+  // Of a batch job whatever follows is synced or not by itself, but never what it stands on.
+  commit(kind_ == JournalKind::kBatch ? Sync::kOn : sync_);
 }
 
 void Journal::note_state(const Json& record) {
@@ -262,14 +272,14 @@ void Journal::note_state(const Json& record) {
 
 void Journal::add(const Json& fields) {
   note_state(fields);
-  queue_ += seal(fields);
+  queue_ += seal_line(fields, count_++, last_sum_);
   ++queued_;
 }
 
-void Journal::commit() {
+void Journal::commit(std::optional<Sync> sync) {
   if (queued_ == 0) return;
-  file_.append(queue_);
-  if (sync_ == Sync::kOn) file_.sync();
+  file_->append(queue_);
+  if (sync.value_or(sync_) == Sync::kOn) file_->sync();
   queue_.clear();
   queued_ = 0;
 }
@@ -305,15 +315,15 @@ void Journal::add_failure(const std::string& id, const std::string& path, const 
   add(record);
 }
 
-Json failure_json(const std::string& id, const std::string& path, const ErrorInfo& info) {
-  static constexpr std::size_t kMost = 512;
+Json failure_json(const std::string& id, const std::string& path, const ErrorInfo& info,
+                  std::size_t most) {
   Json error = Json::object();
   error["code"] = info.code;
-  if (!info.file.empty()) error["file"] = escape_for_terminal(info.file, kMost);
-  error["where"] = escape_for_terminal(info.where, kMost);
-  error["expected"] = escape_for_terminal(info.expected, kMost);
-  error["found"] = escape_for_terminal(info.found, kMost);
-  if (!info.hint.empty()) error["hint"] = escape_for_terminal(info.hint, kMost);
+  if (!info.file.empty()) error["file"] = escape_for_terminal(info.file, most);
+  error["where"] = escape_for_terminal(info.where, most);
+  error["expected"] = escape_for_terminal(info.expected, most);
+  error["found"] = escape_for_terminal(info.found, most);
+  if (!info.hint.empty()) error["hint"] = escape_for_terminal(info.hint, most);
   Json out = Json::object();
   if (!path.empty()) out["path"] = path;
   if (const std::string shown = shown_id(id); shown != path) out["id"] = shown;
@@ -321,24 +331,32 @@ Json failure_json(const std::string& id, const std::string& path, const ErrorInf
   return out;
 }
 
-std::uint64_t read_journal(const fs::path& path, const Journal::Replay& replay) {
+JournalRest read_journal(const fs::path& path, const Journal::Replay& replay) {
   InputFile source(path, ErrorKind::kStorage);
-  std::uint64_t count = 0;
+  JournalRest rest;
+  std::uint64_t count = 0, end = 0;
   std::uint32_t last_sum = 0;
-  const std::uint64_t end = take_lines(source, [&](std::string_view line) {
-                              std::uint32_t sum = 0;
-                              const auto record = open_line(line, count, last_sum, sum);
-                              if (!record) return false;
-                              try {
-                                replay(*record);
-                              } catch (const nlohmann::json::exception&) {
-                                return false;  // a field of another type: not ours
-                              }
-                              ++count;
-                              last_sum = sum;
-                              return true;
-                            }).bytes;
-  return source.size() > end ? source.size() - end : 0;
+  bool damaged = false;
+  take_lines(source, [&](std::string_view line) {
+    const std::optional<OpenedLine> opened = open_line(line);
+    damaged = damaged || !opened || !opened->follows(count, last_sum);
+    if (damaged) {
+      if (opened && count > 0) ++rest.records;
+      return count > 0;
+    }
+    try {
+      replay(*opened->record);
+    } catch (const nlohmann::json::exception&) {
+      damaged = true;  // a field of another type: not ours
+      return count > 0;
+    }
+    ++count;
+    last_sum = opened->sum;
+    end += line.size() + 1;
+    return true;
+  });
+  if (source.size() > end) rest.bytes = source.size() - end;
+  return rest;
 }
 
 std::string_view journal_kind_name(JournalKind kind) {

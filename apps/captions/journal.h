@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -39,9 +40,10 @@ class Journal {
  public:
   // `job` describes options and inputs. kAnew forgets a journal, and nothing else. `replay` sees
   // every record that is whole, in order; what
-  // follows the first one that is not is cut off. Errors: kStorage E_IO_LOCKED, E_IO_WRITE; kUsage
-  // E_JOURNAL (another kind of file or of journal, or its header damaged) and E_JOB_CHANGED, which
-  // shows up to 8 differences.
+  // follows the first one that is not is cut off. Where whole records follow the damage, the
+  // journal of a batch job is mended instead: mended(). Errors: kStorage E_IO_LOCKED, E_IO_WRITE;
+  // kUsage E_JOURNAL (another kind of file or of journal, or its header damaged) and E_JOB_CHANGED,
+  // which shows up to 8 differences.
   using Replay = std::function<void(const Json& record)>;
   Journal(const std::filesystem::path& path, const Json& job, Start start, Sync sync,
           const Replay& replay, JournalKind kind = JournalKind::kCaptions);
@@ -57,19 +59,31 @@ class Journal {
   const std::map<std::string, Json>& failures() const { return failures_; }
   bool resumed() const { return resumed_; }         // the journal held this job before
   bool replaced() const { return replaced_; }       // kAnew, and a journal was there
+  bool began_anew() const { return began_anew_; }   // what it holds began with kAnew
   std::uint64_t cut_bytes() const { return cut_; }  // of a torn end, cut off at the start
+  // The journal was damaged in the middle: the name beside it under which it was kept, and how many
+  // of its records were taken over. Its new end is a record {"mended", "records"}.
+  struct Mend {
+    std::string kept_as;  // empty: it was not
+    std::uint64_t records = 0;
+  };
+  const Mend& mended() const { return mend_; }
 
   // Queues a record {"n", fields..., "prev", "crc"}; nothing is written before commit(). A record
   // with "id" and "st" changes the state of the item.
   void add(const Json& fields);
   std::size_t queued() const { return queued_; }
-  void commit();  // writes and syncs all that is queued
+  // Writes and syncs all that is queued; `sync` instead of that of the journal.
+  void commit(std::optional<Sync> sync = std::nullopt);
 
   // add() of {"id", "st": "failed", "path", "error"}.
   void add_failure(const std::string& id, const std::string& path, const ErrorInfo& info);
 
  private:
   void read(const Json& job, const Replay& replay);
+  void mend(std::uint64_t end, const std::vector<Json>& behind);
+  std::string read_all() const;
+  bool has_whole_line() const;
   void forget();
   bool take_line(std::string_view line, const Json& job, const Replay& replay);
   [[noreturn]] void refuse(const char* code, std::string expected, std::string found) const;
@@ -77,14 +91,14 @@ class Journal {
   bool believe(const Json& record, const Replay& replay);
   void begin(const Json& job);
   void note_state(const Json& record);
-  std::string seal(const Json& fields);
 
-  AppendFile file_;
+  std::unique_ptr<AppendFile> file_;
   Sync sync_;
   JournalKind kind_;
   std::uint64_t count_ = 0, cut_ = 0;
   std::uint32_t last_sum_ = 0;
-  bool resumed_ = false, replaced_ = false;
+  bool resumed_ = false, replaced_ = false, began_anew_ = false;
+  Mend mend_;
   std::string queue_;
   std::size_t queued_ = 0;
   std::unordered_map<std::string, ItemState> states_;
@@ -92,15 +106,20 @@ class Journal {
 };
 
 // {"path", "id" where it is another, "error": {code, file, where, expected, found, hint}}: a failed
-// item as users of JSON lines meet it. Each text is escaped and cut at 512 bytes.
-Json failure_json(const std::string& id, const std::string& path, const ErrorInfo& info);
+// item as users of JSON lines meet it. Each text is escaped and cut at `most` bytes.
+Json failure_json(const std::string& id, const std::string& path, const ErrorInfo& info,
+                  std::size_t most = 512);
 
 // What the header calls a journal of that kind: "captions", "batch".
 std::string_view journal_kind_name(JournalKind kind);
 
 // The whole records of a journal that somebody may be writing, the header first; nothing is locked
-// or changed. Returns the bytes behind the last whole record. Error kStorage, E_IO_OPEN, E_IO_READ.
-std::uint64_t read_journal(const std::filesystem::path& path, const Journal::Replay& replay);
+// or changed. Returns what lies behind the last of them. Error kStorage, E_IO_OPEN, E_IO_READ.
+struct JournalRest {
+  std::uint64_t bytes = 0;
+  std::uint64_t records = 0;  // whole by themselves: the journal is damaged in the middle
+};
+JournalRest read_journal(const std::filesystem::path& path, const Journal::Replay& replay);
 
 // Writes the failed items as JSON lines (write_file_atomic); removes the file if there are none.
 void write_failures(const std::filesystem::path& path, const Journal& journal);

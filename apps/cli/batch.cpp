@@ -5,9 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "apps/batch/item_files.h"
+#include "apps/batch/job_check.h"
 #include "apps/batch/painting.h"
-#include "apps/captions/text_forms.h"
 #include "apps/cli/batch_captions.h"
+#include "apps/cli/batch_reporter.h"
 #include "apps/cli/batch_reports.h"
 #include "apps/cli/batch_shard.h"
 #include "apps/cli/commands.h"
@@ -15,7 +17,6 @@
 #include "apps/cli/devices.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/preview_flags.h"
-#include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
 #include "engine/core/io.h"
 
@@ -83,73 +84,6 @@ std::vector<SettledItem> settled_job(const Session& session, const BatchFlags& f
   return settle_items(list.items, defaults, OutputTemplate(flags.name), file.string());
 }
 
-// Says on stdout what is done, on stderr what is going on.
-class BatchReporter final : public PaintListener {
- public:
-  // `endings`: of the texts beside each picture.
-  BatchReporter(const Session& session, fs::path folder, std::size_t wanted,
-                std::vector<std::string> endings)
-      : session_(session),
-        folder_(std::move(folder)),
-        endings_(std::move(endings)),
-        progress_(session, wanted) {}
-
-  bool stop_requested() override { return session_.stop_requested(); }
-  void on_progress(const GenerateProgress& progress) override { progress_.show(progress); }
-
-  void on_done(const SettledItem& item, const ItemRecord& record, const GeneratedPicture& picture,
-               const Described& described) override {
-    ++done_;
-    progress_.clear();
-    const PictureFacts& facts = picture.facts;
-    const std::string path = (folder_ / item.name).string();
-    if (!session_.json) {
-      char rest[120];
-      std::snprintf(rest, sizeof rest, "  seed %llu  %.2f s, %lld passes, %.2f tokens a pass",
-                    static_cast<unsigned long long>(facts.seed), picture.seconds,
-                    static_cast<long long>(facts.passes), facts.tokens_per_pass());
-      print_line(escape_for_terminal(path) + rest);
-      if (!described.texts.empty()) print_line("  " + escape_for_terminal(described.texts.front()));
-      return;
-    }
-    Json line =
-        picture_line(path, record.files.back().sha256, item.item.id, facts, picture.seconds);
-    for (std::size_t i = 0; i < endings_.size(); ++i) {
-      put_caption(line, endings_[i], described.texts[i]);
-    }
-    print_json_line(line);
-  }
-
-  void on_failed(const SettledItem& item, const ErrorInfo& error) override {
-    ++failed_;
-    progress_.clear();
-    if (session_.json) print_json_line(failure_json(item.item.id, "", error));
-    warn(session_, "item " + item.item.id + ": " + format_error(error));
-  }
-
-  void on_retry(const SettledItem& item, const ErrorInfo& error) override {
-    progress_.clear();
-    warn(session_, "item " + item.item.id + " is tried again: " + format_error(error));
-  }
-
-  void on_fewer(std::int64_t pictures) override {
-    progress_.clear();
-    warn(session_,
-         "memory did not last: " + std::to_string(pictures) + " pictures at once from here on");
-  }
-
-  void clear() { progress_.clear(); }
-  std::uint64_t done() const { return done_; }
-  std::uint64_t failed() const { return failed_; }
-
- private:
-  const Session& session_;
-  fs::path folder_;
-  std::vector<std::string> endings_;
-  ProgressReporter progress_;
-  std::uint64_t done_ = 0, failed_ = 0;
-};
-
 fs::path owner_file(const fs::path& folder, const Shard& shard) {
   return folder / kStateFolder / (journal_name(shard.index, shard.of) + ".owner");
 }
@@ -196,34 +130,57 @@ StoreOptions store_options(const BatchFlags& flags, const Shard& shard,
   return options;
 }
 
-// What a run holds; the captioner's part is also in the plan, as a part of the process.
+// Pictures that prove whose they are, for a store whose records were damaged.
+auto recogniser(const BatchFlags& flags, const GeneratePipeline& pipeline,
+                const std::vector<std::string>& endings) {
+  return [&pipeline, files = ItemFiles{.sidecar = flags.sidecar, .endings = endings}](
+             const SettledItem& item, const fs::path& folder) {
+    return proven_files(item, pipeline.prepare(request_of(item)).facts, files, folder);
+  };
+}
+
+// What a run holds; the captioner's part is also in the plan, as a part of the process, which is
+// the painter's.
 struct RunMemory {
   MemoryPlan plan;
-  std::size_t captioner = 0;
+  std::optional<CaptionMemoryPlan> captions;
+  std::size_t captioner() const { return captions ? captions->total() - captions->process : 0; }
 };
 
 RunMemory memory_of(const GeneratePipeline& pipeline, std::span<const PreparedRequest> worst,
                     const CaptionDescriber* describer) {
   RunMemory memory{.plan = pipeline.memory_plan(worst)};
   if (describer != nullptr) {
-    memory.captioner =
-        describer->bytes(pipeline.spec().image_width(), pipeline.spec().image_height());
+    memory.captions =
+        describer->plan(pipeline.spec().image_width(), pipeline.spec().image_height());
   }
-  memory.plan.process += memory.captioner;
+  memory.plan.process += memory.captioner();
   return memory;
 }
 
+Shard shard_of_call(const BatchFlags& flags) {
+  return flags.shard ? shard_from(*flags.shard, process_environment()) : Shard{};
+}
+
 int dry_run(const Session& session, const BatchFlags& flags, const GeneratePipeline& pipeline,
-            std::span<const SettledItem> items, const RunMemory& memory, const Shard& shard) {
+            const CaptionDescriber* describer, std::span<const SettledItem> items,
+            const RunMemory& memory) {
+  const Shard shard = shard_of_call(flags);
   const MemoryPlan& plan = memory.plan;
   DryRun run{.memory_bytes = plan.total(),
-             .captioner_bytes = memory.captioner,
+             .captioner_bytes = memory.captioner(),
              .weight_bytes = plan.weights,
              .tokens = pipeline.spec().model.image_tokens(),
              .batch_size = flags.batch_size,
              .threads = static_cast<int>(flags.device.threads)};
+  if (describer != nullptr) {
+    run.captions = {.look_bytes = memory.captions->tower,
+                    .pass_bytes = memory.captions->language,
+                    .methods = static_cast<std::int64_t>(describer->endings().size()),
+                    .most_tokens = describer->most_tokens()};
+  }
   ItemRecords known;
-  if (is_folder(fs::path(flags.output_dir) / kStateFolder)) {
+  if (file_exists(fs::path(flags.output_dir) / kStateFolder / "job.json")) {
     known = read_job_report(flags.output_dir).records;
   }
   for (const SettledItem& item : items) {
@@ -241,6 +198,11 @@ void tell_what_was_found(const Session& session, const BatchStore& store) {
   if (store.cut_bytes() > 0) {
     note(session, std::to_string(store.cut_bytes()) + " bytes of a torn record were cut off");
   }
+  if (const Journal::Mend& mended = store.mended(); !mended.kept_as.empty()) {
+    warn(session, "the journal was damaged in the middle: kept as " + mended.kept_as + "; " +
+                      std::to_string(mended.records) + " records taken over, " +
+                      std::to_string(store.recognised()) + " pictures recognised");
+  }
   if (store.temporaries_removed() > 0) {
     note(session, std::to_string(store.temporaries_removed()) + " unfinished files were removed");
   }
@@ -255,8 +217,14 @@ int exit_code_of(const BatchStore::Totals& totals) {
 }
 
 // The sheet is one more file of the folder, and must not take the name of a picture.
-void check_sheet(const std::string& sheet, std::span<const SettledItem> items) {
+void check_sheet(const BatchFlags& flags, const Shard& shard, std::span<const SettledItem> items) {
+  const std::string& sheet = *flags.sheet;
   OutputTemplate{sheet};
+  if (shard.of > 1) {
+    refuse("--sheet", "a job in one shard, or batch merge OUT --sheet " + sheet,
+           "one of " + std::to_string(shard.of) + " shards");
+  }
+  sheet_is_there(fs::path(flags.output_dir) / sheet, flags.overwrite);
   for (const SettledItem& item : items) {
     if (item.name == sheet) refuse("--sheet", "a name that no picture has", "\"" + sheet + "\"");
   }
@@ -285,7 +253,10 @@ PaintEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
     job.describer->load();
     endings = job.describer->endings();
   }
-  BatchReporter reporter(job.session, flags.output_dir, wanted.size(), endings);
+  BatchReporter reporter(job.session, {.folder = flags.output_dir,
+                                       .wanted = wanted.size(),
+                                       .total = job.store.totals().total,
+                                       .endings = endings});
   const PaintEnd end =
       paint_items(PaintTools(job.pipeline, job.describer), job.items, wanted, job.store,
                   {.batch_size = flags.batch_size,
@@ -296,6 +267,20 @@ PaintEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
   reporter.clear();
   if (const std::string why = job.pipeline.window_report(); !why.empty()) note(job.session, why);
   return end;
+}
+
+// When every item is over: after this run's pictures, or where an earlier run ended before it.
+void write_sheet(const OpenJob& job, bool painted) {
+  const fs::path sheet = fs::path(job.flags.output_dir) / *job.flags.sheet;
+  if (!painted && sheet_is_there(sheet, job.flags.overwrite)) return;
+  std::vector<std::string> pictures;
+  for (const SettledItem& item : job.items) {
+    const ItemRecord* record = job.store.record(item.item.id);
+    const bool done = record != nullptr && record->state == ItemState::kDone;
+    if (done) pictures.push_back(record->files.back().name);
+  }
+  write_batch_sheet(sheet, job.flags.overwrite, pictures);
+  if (!pictures.empty()) note(job.session, "sheet: " + sheet.string());
 }
 
 // What became of the job, and its exit code.
@@ -312,10 +297,7 @@ int end_job(const OpenJob& job, PaintEnd end, bool painted) {
   if (totals.failed > 0) {
     warn(job.session, std::to_string(totals.failed) + " failed; --retry-failed tries them again");
   }
-  if (job.flags.sheet && painted) {
-    write_batch_sheet(job.flags.output_dir, *job.flags.sheet, job.items, job.store);
-    note(job.session, "sheet: " + (fs::path(job.flags.output_dir) / *job.flags.sheet).string());
-  }
+  if (job.flags.sheet) write_sheet(job, painted);
   return exit_code_of(totals);
 }
 
@@ -323,9 +305,9 @@ int run_job(const Session& session, BatchFlags flags) {
   const fs::path file = flags.arguments.front();
   if (flags.output_dir.empty()) refuse("--output-dir", "a folder for the pictures", "none");
   settle_size(flags.size);
-  const Shard shard = flags.shard ? shard_from(*flags.shard, process_environment()) : Shard{};
+  const Shard shard = shard_of_call(flags);
   const std::vector<SettledItem> items = settled_job(session, flags, file);
-  if (flags.sheet) check_sheet(*flags.sheet, items);
+  if (flags.sheet) check_sheet(flags, shard, items);
 
   GeneratePipeline pipeline(pipeline_options(flags));
   show_elsewhere(session, flags.preview_to, pipeline);
@@ -335,20 +317,21 @@ int run_job(const Session& session, BatchFlags flags) {
       make_describer(session, flags.captions, flags.device, flags.batch_size);
   const std::vector<std::string> endings =
       describer ? describer->endings() : std::vector<std::string>();
-  check_text_names(items, endings);
+  check_text_names(items, endings, file.string());
   const RunMemory memory = memory_of(pipeline, check.worst, describer.get());
-  if (flags.dry_run) return dry_run(session, flags, pipeline, items, memory, shard);
+  if (flags.dry_run) return dry_run(session, flags, pipeline, describer.get(), items, memory);
   check_memory(memory.plan, pipeline.model_name());
+  StoreOptions options = store_options(flags, shard, endings);
+  options.recognise = recogniser(flags, pipeline, endings);
   BatchStore store = open_store(flags, items, job_options(flags, describer.get()),
                                 model_identity(pipeline, check.worst.front(),
                                                resolve_model(flags.model.value_or("")).open_name),
-                                store_options(flags, shard, endings));
+                                options);
   tell_what_was_found(session, store);
   const OpenJob job{session, flags, pipeline, describer.get(), items, store};
   const std::vector<std::size_t> wanted = store.wanted(flags.retry_failed);
   PaintEnd end = PaintEnd::kOver;
   if (!wanted.empty()) {
-    ensure_output_folder(flags.output_dir);
     write_owner(flags.output_dir, shard);
     end = paint_wanted(job, wanted, memory.plan);
   }
@@ -365,7 +348,8 @@ int run_batch(const Session& session, const BatchFlags& flags) {
   }
   if (first == "merge") {
     if (rest.empty()) refuse("batch merge", "output folders", "none");
-    return batch_merge(session, rest, flags.output_dir);
+    if (flags.sheet) OutputTemplate{*flags.sheet};
+    return batch_merge(session, rest, flags.output_dir, flags.sheet.value_or(""), flags.overwrite);
   }
   if (flags.arguments.size() != 1) {
     refuse("batch", "one job file (.txt, .jsonl, .csv), or status or merge with output folders",

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "apps/batch/item_files.h"
@@ -78,17 +79,20 @@ std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
       options, methods_of(flags), [&session](std::string_view text) { warn(session, text); });
 }
 
-void check_text_names(std::span<const SettledItem> items, const std::vector<std::string>& endings) {
-  std::set<std::string> taken;
+void check_text_names(std::span<const SettledItem> items, const std::vector<std::string>& endings,
+                      const std::string& file) {
+  std::map<std::string, std::uint64_t> lines;
   for (const SettledItem& item : items) {
     for (const std::string& ending : endings) {
       const std::string name = name_beside(item.name, ending);
-      if (taken.insert(name).second) continue;
+      const auto [taken, is_new] = lines.emplace(name, item.item.line);
+      if (is_new) continue;
       throw Error({.kind = ErrorKind::kUsage,
                    .code = "E_NAME_COLLISION",
-                   .where = "--captions",
+                   .file = file,
+                   .where = "line " + std::to_string(item.item.line) + ", column 1",
                    .expected = "a name for each text",
-                   .found = "\"" + name + "\" twice",
+                   .found = "\"" + name + "\", also of line " + std::to_string(taken->second),
                    .hint = "--name without dots, or other ids"});
     }
   }

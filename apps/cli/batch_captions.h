@@ -29,7 +29,9 @@ std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
                                                  const DeviceFlags& device,
                                                  std::int64_t batch_size);
 
-// Error kUsage, E_NAME_COLLISION, when texts of two pictures would have one name.
-void check_text_names(std::span<const SettledItem> items, const std::vector<std::string>& endings);
+// Error kUsage, E_NAME_COLLISION, with file and line, when texts of two pictures would have one
+// name.
+void check_text_names(std::span<const SettledItem> items, const std::vector<std::string>& endings,
+                      const std::string& file);
 
 }  // namespace tessera

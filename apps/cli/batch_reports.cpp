@@ -18,8 +18,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::int64_t kSheetGap = 4;      // pixels
-constexpr std::int64_t kSheetSide = 8192;  // pixels
+constexpr std::int64_t kSheetGap = 4;                     // pixels
+constexpr std::string_view kSheetMark = "tessera-sheet";  // a text chunk: how many pictures
+constexpr std::int64_t kSheetSide = 8192;                 // pixels
 constexpr std::size_t kProbeBytes = std::size_t{128} << 20;
 
 std::string counts_text(std::uint64_t total, std::uint64_t done, std::uint64_t failed) {
@@ -37,6 +38,10 @@ std::string notes_text(const ShardReport& shard) {
   if (!shard.synced) notes += ", painted with --fsync off";
   if (shard.at_once > 0) {
     notes += ", memory lasted for " + std::to_string(shard.at_once) + " at once";
+  }
+  if (shard.behind_damage > 0) {
+    notes += ", its journal is damaged: " + std::to_string(shard.behind_damage) +
+             " records are not counted until its next run";
   }
   return notes;
 }
@@ -56,6 +61,7 @@ int batch_status(const Session& session, const fs::path& folder) {
     line.update(counts_json(shard.total, shard.done, shard.failed));
     line["fsync"] = shard.synced ? "on" : "off";
     if (shard.at_once > 0) line["at_once"] = shard.at_once;
+    if (shard.behind_damage > 0) line["behind_damage"] = shard.behind_damage;
     synced = synced && shard.synced;
     shards.push_back(std::move(line));
     const std::string notes = notes_text(shard);
@@ -86,7 +92,7 @@ int batch_status(const Session& session, const fs::path& folder) {
 }
 
 int batch_merge(const Session& session, const std::vector<fs::path>& folders,
-                const fs::path& output) {
+                const fs::path& output, const std::string& sheet, bool overwrite) {
   if (output.empty() && folders.size() > 1) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_FLAG_MISSING",
@@ -94,7 +100,10 @@ int batch_merge(const Session& session, const std::vector<fs::path>& folders,
                  .expected = "a folder for what several folders hold",
                  .found = "none"});
   }
-  const MergeReport report = merge_folders(folders, output.empty() ? folders.front() : output);
+  const fs::path target = output.empty() ? folders.front() : output;
+  if (!sheet.empty()) sheet_is_there(target / sheet, overwrite);
+  const MergeReport report = merge_folders(folders, target);
+  if (!sheet.empty()) write_batch_sheet(target / sheet, overwrite, report.pictures);
   if (session.json) {
     Json out = {{"path", report.results.string()}};
     out.update(counts_json(report.total, report.done, report.failed));
@@ -112,9 +121,19 @@ int print_dry_run(const Session& session, const DryRun& run) {
   ThreadPool threads(run.threads);
   ReadProbe probe(threads, kProbeBytes);
   const double rate = probe.gigabytes_per_second() * 1e9;
-  const double picture = static_cast<double>(run.tokens) * static_cast<double>(run.weight_bytes) /
-                         rate / static_cast<double>(run.batch_size);
+  const auto seconds_of = [&](std::uint64_t bytes, std::int64_t reads) {
+    return static_cast<double>(bytes) * static_cast<double>(reads) / rate /
+           static_cast<double>(run.batch_size);
+  };
+  const double picture = seconds_of(run.weight_bytes, run.tokens);
   const double seconds = picture * static_cast<double>(run.wanted);
+  const DryCaptions& captions = run.captions;
+  const auto captions_of = [&](std::int64_t passes) {
+    return (seconds_of(captions.look_bytes, captions.methods) +
+            seconds_of(captions.pass_bytes, captions.methods * passes)) *
+           static_cast<double>(run.wanted);
+  };
+  const double least = captions_of(1), full = captions_of(captions.most_tokens);
   if (session.json) {
     Json line = {{"items", run.items},
                  {"wanted", run.wanted},
@@ -122,12 +141,16 @@ int print_dry_run(const Session& session, const DryRun& run) {
                  {"seconds_at_least", seconds},
                  {"seconds_a_picture_at_least", picture},
                  {"read_bytes_per_second", rate}};
-    if (run.captioner_bytes > 0) line["captioner_bytes"] = run.captioner_bytes;
+    if (captions.methods > 0) {
+      line["captioner_bytes"] = run.captioner_bytes;
+      line["caption_seconds_one_pass"] = least;
+      line["caption_seconds_full_length"] = full;
+    }
     print_json_line(line);
     return 0;
   }
   const std::string captioner =
-      run.captioner_bytes > 0 ? " (captioner " + format_bytes(run.captioner_bytes) + ")" : "";
+      captions.methods > 0 ? " (captioner " + format_bytes(run.captioner_bytes) + ")" : "";
   char text[320];
   std::snprintf(
       text, sizeof text,
@@ -137,32 +160,57 @@ int print_dry_run(const Session& session, const DryRun& run) {
       picture, static_cast<long long>(run.tokens), format_bytes(run.weight_bytes).c_str(),
       rate / 1e9, static_cast<long long>(run.batch_size));
   print_line(text);
+  if (captions.methods == 0) return 0;
+  std::snprintf(text, sizeof text,
+                "captions beside that: %.3g s (one pass a text) to %.3g s (%lld tokens a text, "
+                "plain), %lld texts a picture, %s of weights a pass",
+                least, full, static_cast<long long>(captions.most_tokens),
+                static_cast<long long>(captions.methods),
+                format_bytes(captions.pass_bytes).c_str());
+  print_line(text);
   return 0;
 }
 
-void write_batch_sheet(const fs::path& folder, const std::string& name,
-                       std::span<const SettledItem> items, const BatchStore& store) {
-  std::vector<const RecordedFile*> files;
-  for (const SettledItem& item : items) {
-    const ItemRecord* record = store.record(item.item.id);
-    if (record != nullptr && record->state == ItemState::kDone) {
-      files.push_back(&record->files.back());
+bool sheet_is_there(const fs::path& sheet, bool overwrite) {
+  const FileType type = file_type(sheet);
+  if (type == FileType::kMissing) return false;
+  if (type == FileType::kFile) {
+    try {
+      for (const PngText& text : read_png_texts(sheet).texts) {
+        if (text.keyword == kSheetMark) return true;
+      }
+    } catch (const Error&) {  // no picture: somebody's
     }
+    if (overwrite) return false;
   }
-  if (files.empty()) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_OUTPUT_EXISTS",
+               .file = sheet.string(),
+               .where = "--sheet",
+               .expected = "no file of this name, or a sheet of this program",
+               .found = type == FileType::kFile ? "another file" : "no plain file",
+               .hint = "--overwrite replaces a file"});
+}
+
+void write_batch_sheet(const fs::path& sheet, bool overwrite,
+                       std::span<const std::string> pictures) {
+  if (pictures.empty()) return;
   std::int64_t columns = 1;
-  while (columns * columns < static_cast<std::int64_t>(files.size())) ++columns;
-  std::vector<Image> pictures;
-  for (const RecordedFile* file : files) {
-    const Image whole = read_own_png(folder / file->name);
+  while (columns * columns < static_cast<std::int64_t>(pictures.size())) ++columns;
+  std::vector<Image> small;
+  for (const std::string& name : pictures) {
+    const Image whole = read_own_png(sheet.parent_path() / name);
     std::int64_t step = 1;
     while (columns * (std::max(whole.width, whole.height) / step + kSheetGap) > kSheetSide) ++step;
-    pictures.push_back(resize(whole, std::max<std::int64_t>(whole.width / step, 1),
-                              std::max<std::int64_t>(whole.height / step, 1),
-                              ResampleFilter::kBox));
+    small.push_back(resize(whole, std::max<std::int64_t>(whole.width / step, 1),
+                           std::max<std::int64_t>(whole.height / step, 1), ResampleFilter::kBox));
   }
-  save_png(folder / name, contact_sheet(pictures, columns, kSheetGap), {},
-           ai_media_xmp(program_version()));
+  const PngText mark[] = {{std::string(kSheetMark), std::to_string(pictures.size())}};
+  const std::string bytes =
+      encode_png(contact_sheet(small, columns, kSheetGap), mark, ai_media_xmp(program_version()));
+  const bool replace = sheet_is_there(sheet, overwrite) || overwrite;
+  if (publish_file(sheet, bytes, replace ? Publish::kReplace : Publish::kNew)) return;
+  sheet_is_there(sheet, overwrite);  // somebody's, that came meanwhile
 }
 
 }  // namespace tessera

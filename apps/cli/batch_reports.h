@@ -17,8 +17,17 @@ namespace tessera {
 // Exit codes: 0 all done, 3 some failed, 1 items are pending.
 int batch_status(const Session& session, const std::filesystem::path& folder);
 // 0 all done, 3 some failed. `output` empty = the first folder, which must be the only one.
+// `sheet`: the name of a sheet of all pictures by id, or empty.
 int batch_merge(const Session& session, const std::vector<std::filesystem::path>& folders,
-                const std::filesystem::path& output);
+                const std::filesystem::path& output, const std::string& sheet, bool overwrite);
+
+// What describing the pictures reads.
+struct DryCaptions {
+  std::uint64_t look_bytes = 0;  // weights of the picture encoder
+  std::uint64_t pass_bytes = 0;  // weights of the language model
+  std::int64_t methods = 0;      // texts of a picture; 0 = no captions
+  std::int64_t most_tokens = 0;  // of a text
+};
 
 struct DryRun {
   std::size_t items = 0, wanted = 0;  // of this shard
@@ -28,14 +37,21 @@ struct DryRun {
   std::int64_t tokens = 0;            // of a picture
   std::int64_t batch_size = 1;
   int threads = 0;
+  DryCaptions captions;
 };
-// Prints count, memory and a lower bound of the time: every token's pass reads the weights once for
-// the batch, at the rate measured now.
+// Prints count, memory and a lower bound of the time for painting: every token's pass reads the
+// weights once for the batch, at the rate measured now. For captions beside it: from one pass a
+// text to one for each of its most tokens.
 int print_dry_run(const Session& session, const DryRun& run);
 
-// The pictures of done items in job order, made smaller by whole steps until the sheet is at most
-// 8192 pixels a side. Error kStorage, kGeneral for a file that is no picture of ours.
-void write_batch_sheet(const std::filesystem::path& folder, const std::string& name,
-                       std::span<const SettledItem> items, const BatchStore& store);
+// Whether a sheet is already there. Error kUsage, E_OUTPUT_EXISTS, when a file that is no sheet has
+// its name and must not be replaced.
+bool sheet_is_there(const std::filesystem::path& sheet, bool overwrite);
+
+// Some pictures of a folder in their order, made smaller by whole steps until the sheet is at most
+// 8192 pixels a side. Errors of sheet_is_there(); kStorage; kGeneral for a file that is no picture
+// of ours.
+void write_batch_sheet(const std::filesystem::path& sheet, bool overwrite,
+                       std::span<const std::string> pictures);
 
 }  // namespace tessera

@@ -84,31 +84,39 @@ std::string ProgressReporter::describe(const GenerateProgress& progress) const {
 }
 
 // What is not known yet is null.
-std::string ProgressReporter::json_text(const GenerateProgress& progress) const {
+std::string ProgressReporter::json_text(const GenerateProgress& progress,
+                                        const std::optional<JobCounts>& job) const {
   const auto known = [](const std::optional<double>& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
   };
   const Figures figures = figures_of(progress);
   const ProcessUse use = process_use();
-  const nlohmann::ordered_json line = {{"progress",
-                                        {{"first", progress.first},
-                                         {"pictures", progress.pictures},
-                                         {"of", pictures_},
-                                         {"rows_done", progress.rows_done},
-                                         {"rows", progress.rows},
-                                         {"tokens_done", progress.tokens_done},
-                                         {"tokens", progress.tokens},
-                                         {"passes", progress.passes},
-                                         {"seconds", progress.seconds},
-                                         {"tokens_per_pass", figures.tokens_per_pass},
-                                         {"pictures_per_hour", known(figures.pictures_per_hour)},
-                                         {"eta_seconds", known(figures.eta_seconds)},
-                                         {"resident_bytes", use.resident_bytes},
-                                         {"descriptors", use.descriptors}}}};
+  nlohmann::ordered_json line = {{"progress",
+                                  {{"first", progress.first},
+                                   {"pictures", progress.pictures},
+                                   {"of", pictures_},
+                                   {"rows_done", progress.rows_done},
+                                   {"rows", progress.rows},
+                                   {"tokens_done", progress.tokens_done},
+                                   {"tokens", progress.tokens},
+                                   {"passes", progress.passes},
+                                   {"seconds", progress.seconds},
+                                   {"tokens_per_pass", figures.tokens_per_pass},
+                                   {"pictures_per_hour", known(figures.pictures_per_hour)},
+                                   {"eta_seconds", known(figures.eta_seconds)},
+                                   {"resident_bytes", use.resident_bytes},
+                                   {"descriptors", use.descriptors}}}};
+  if (job) {
+    line["progress"].update(nlohmann::ordered_json{{"done", job->done},
+                                                   {"failed", job->failed},
+                                                   {"skipped", job->skipped},
+                                                   {"pending", job->pending},
+                                                   {"total", job->total}});
+  }
   return line.dump();
 }
 
-void ProgressReporter::show(const GenerateProgress& progress) {
+void ProgressReporter::show(const GenerateProgress& progress, const std::optional<JobCounts>& job) {
   if (style_ == ProgressStyle::kNone) return;
   const double now = monotonic_seconds();
   const bool last = progress.tokens_done == progress.tokens;
@@ -116,7 +124,7 @@ void ProgressReporter::show(const GenerateProgress& progress) {
   if (now - last_shown_ < interval && !(last && style_ == ProgressStyle::kJson)) return;
   last_shown_ = now;
   if (style_ == ProgressStyle::kJson) {
-    std::fprintf(stderr, "%s\n", json_text(progress).c_str());
+    std::fprintf(stderr, "%s\n", json_text(progress, job).c_str());
     return;
   }
   if (style_ == ProgressStyle::kLines) {

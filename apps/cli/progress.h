@@ -12,10 +12,17 @@ namespace tessera {
 
 enum class ProgressStyle : std::uint8_t { kNone, kBar, kLines, kJson };
 
+// Items of a job: done + failed + skipped + pending = total at any moment. Of this run but for
+// `skipped`, what earlier runs have settled.
+struct JobCounts {
+  std::uint64_t done = 0, failed = 0, skipped = 0, pending = 0, total = 0;
+};
+
 class ProgressReporter {
  public:
   ProgressReporter(const Session& session, std::size_t pictures);
-  void show(const GenerateProgress& progress);
+  // `job`: told beside it where lines are JSON.
+  void show(const GenerateProgress& progress, const std::optional<JobCounts>& job = {});
   // Clears the bar, so that other lines stand by themselves.
   void clear();
 
@@ -26,7 +33,8 @@ class ProgressReporter {
   };
   Figures figures_of(const GenerateProgress& progress) const;
   std::string describe(const GenerateProgress& progress) const;
-  std::string json_text(const GenerateProgress& progress) const;
+  std::string json_text(const GenerateProgress& progress,
+                        const std::optional<JobCounts>& job) const;
 
   const Session& session_;
   ProgressStyle style_ = ProgressStyle::kNone;

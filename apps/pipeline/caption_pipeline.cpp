@@ -117,6 +117,7 @@ struct CaptionPipeline::State final : TextListener {
   bool has_room(const Work& work) const;
   bool make_loop(const TextLimits& limits, std::int64_t draft_rows);
   void fit_loop(std::int64_t rows, std::int64_t draft_rows);
+  void forget_texts();
   void make_room(std::int64_t rows);
   void arrive(PictureQueue& queue, bool wait);
   void look_at_arrived();
@@ -255,9 +256,18 @@ void CaptionPipeline::State::fit_loop(std::int64_t rows, std::int64_t draft_rows
     }
   }
   if (limits.items == batch) return;
-  listener->on_notice("not enough memory for " + std::to_string(batch) +
-                      " texts at once: " + std::to_string(limits.items) + " from here on");
+  listener->on_fewer(batch, limits.items);
   batch = limits.items;
+}
+
+// All that a run holds but the times of its loops.
+void CaptionPipeline::State::forget_texts() {
+  if (loop != nullptr) past = sum_of(past, loop->times());
+  loop.reset();
+  if (draft) parts->set_drafter(nullptr);
+  at_work.clear();
+  waiting.clear();
+  arrived.clear();
 }
 
 // Room for the text that waits, or its failure.
@@ -462,6 +472,11 @@ void CaptionPipeline::State::on_done(std::size_t slot, TextResult&& result) {
   listener->on_caption(std::move(caption));
 }
 
+void CaptionListener::on_fewer(std::int64_t had, std::int64_t have) {
+  on_notice("not enough memory for " + std::to_string(had) +
+            " texts at once: " + std::to_string(have) + " from here on");
+}
+
 CaptionPipeline::CaptionPipeline(const CaptionOptions& options)
     : state_(std::make_unique<State>(
           options,
@@ -494,15 +509,19 @@ void CaptionPipeline::set_pruning(const PruneChoice& prune) {
   state_->check_settings();
 }
 
+void CaptionPipeline::set_texts_at_once(std::int64_t texts) {
+  expects(texts >= 1, "texts are written one at a time at least");
+  state_->options.batch_size = texts;
+}
+
+void CaptionPipeline::give_back() { state_->forget_texts(); }
+
 bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& next,
                           CaptionListener& listener) {
   State& state = *state_;
   load();
   state.listener = &listener;
-  state.loop.reset();
-  state.at_work.clear();
-  state.waiting.clear();
-  state.arrived.clear();
+  state.forget_texts();
   state.arrivals = 0;
   state.past = {};
   state.batch = state.options.batch_size;

@@ -92,8 +92,10 @@ class CaptionListener {
   // More of a text; called as tokens come to stand.
   virtual void on_text(const std::string& /*id*/, std::string_view /*more*/) {}
   virtual void on_caption(Caption&& caption) = 0;
-  // What the run's owner should hear of, once: fewer texts at once than asked for.
+  // What the run's owner should hear of, once.
   virtual void on_notice(std::string_view /*text*/) {}
+  // Memory did not last for `had` texts at once: `have` for the rest of the run.
+  virtual void on_fewer(std::int64_t had, std::int64_t have);
   // Asked between passes. kStop: no new pictures, texts at work are finished.
   virtual Flow on_pass() { return Flow::kContinue; }
 };
@@ -121,6 +123,12 @@ class CaptionPipeline {
 
   // Another pruner, from the next run on. Error kUsage as of the constructor.
   void set_pruning(const PruneChoice& prune);
+
+  // Texts at once, from the next run on, in the place of options.batch_size.
+  void set_texts_at_once(std::int64_t texts);
+
+  // Gives back what the last run held beside weights: cache, buffers, encoded pictures.
+  void give_back();
 
   // Takes requests until `next` gives none; captions come in the order in which texts end. Returns
   // false when the listener stopped it.

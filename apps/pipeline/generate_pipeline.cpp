@@ -182,7 +182,7 @@ void GeneratePipeline::State::fit_drafter(const DraftLimits& limits) {
 
 void GeneratePipeline::State::forget_loop() {
   loop.reset();
-  if (!draft) return;
+  if (!draft || parts == nullptr) return;
   drafter = nullptr;
   parts->set_drafter(nullptr);
 }
@@ -450,6 +450,8 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
   undo.state = nullptr;
   return finished;
 }
+
+void GeneratePipeline::give_back() { state_->forget_loop(); }
 
 Image GeneratePipeline::decode_codes(std::span<const std::int32_t> codes) const {
   expects(state_->vq != nullptr, "decode_codes needs a loaded pipeline");

@@ -160,6 +160,9 @@ class GeneratePipeline {
   // stopped it.
   bool run(std::span<const PreparedRequest> requests, GenerateListener& listener);
 
+  // Gives back what the last run held beside weights: cache and buffers. The next one makes its own.
+  void give_back();
+
   // Code rows and columns to pixels, for instance of a picture decoded elsewhere. Needs load().
   Image decode_codes(std::span<const std::int32_t> codes) const;
 

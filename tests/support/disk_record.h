@@ -40,6 +40,12 @@ struct DiskStep {
 };
 using DiskTrace = std::vector<DiskStep>;
 
+// Whether a step changes what the disk shows; syncs and what is told do not.
+inline bool is_change(const DiskStep& step) {
+  using Kind = DiskStep::Kind;
+  return step.kind != Kind::kSyncFile && step.kind != Kind::kSyncFolder && step.kind != Kind::kTold;
+}
+
 // Files by path and the folders; what a mounted disk shows.
 struct DiskImage {
   std::map<std::string, std::string> files;

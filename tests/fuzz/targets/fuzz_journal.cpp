@@ -1,5 +1,6 @@
 // Journals and the records in them. Oracle: of a journal that was changed anywhere, what is
-// believed is a beginning of what was written; a record that says "done" names plain files with
+// believed is a beginning of what was written, and what a mended one holds was written, in its
+// order, and is whole; a record that says "done" names plain files with
 // whole digests, whatever its JSON; records join the same way in every order, or are a conflict in
 // every order.
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/batch/intents.h"
 #include "apps/batch/records.h"
 #include "engine/core/error.h"
 #include "tests/fuzz/targets/fuzz_support.h"
@@ -55,6 +57,40 @@ std::vector<std::string> believed(const std::string& journal) {
   return records;
 }
 
+// Opened as a run opens it: cut or mended, and whole from then on.
+void check_mended(const std::string& journal, const std::vector<std::string>& truth) {
+  const fs::path kept = scratch().string() + ".bad-1";
+  fs::remove(kept);
+  put_file(scratch(), journal);
+  std::vector<std::string> replayed;
+  const auto plain = [](Json fields) {
+    for (const char* key : {"n", "prev", "crc"}) fields.erase(key);
+    return fields.dump();
+  };
+  try {
+    const Journal opened(
+        scratch(), {{"batch", "x"}}, Start::kResume, Sync::kOff,
+        [&](const Json& fields) { replayed.push_back(plain(fields)); }, JournalKind::kBatch);
+    const bool mended = !opened.mended().kept_as.empty();
+    require(mended == fs::exists(kept), "what is mended is kept");
+    require(!mended || get_file(kept) == journal, "as it was");
+    require(!mended || opened.cut_bytes() == 0, "nothing is cut beside that");
+  } catch (const Error&) {  // its header is damaged, or another job's
+    require(get_file(scratch()) == journal, "what is refused stays");
+    return;
+  }
+  std::size_t at = 0;
+  for (const std::string& record : replayed) {
+    while (at < truth.size() && plain(Json::parse(truth[at])) != record) ++at;
+    require(at++ < truth.size(), "what is believed was written, in that order");
+  }
+  std::size_t left = 0;
+  const JournalRest rest = read_journal(scratch(), [&](const Json& fields) {
+    if (!fields.contains("tessera") && !fields.contains("mended")) ++left;
+  });
+  require(rest.bytes == 0 && left == replayed.size(), "the journal is whole afterwards");
+}
+
 // The input as changes: byte pairs (where, what), then whole lines dropped, doubled or swapped.
 void check_changed_journal(std::string_view input) {
   static const std::vector<std::string> truth = believed(whole_journal());
@@ -83,6 +119,7 @@ void check_changed_journal(std::string_view input) {
   for (std::size_t i = 0; i < records.size(); ++i) {
     require(records[i] == truth[i], "what is believed is a beginning of what was written");
   }
+  check_mended(journal, truth);
 }
 
 // Any JSON as a record.
@@ -133,6 +170,19 @@ void check_merge(const std::vector<ItemRecords>& sets) {
   }
 }
 
+// Any JSON as an intent: names that it speaks of lie in the folder.
+void check_intent(const Json& fields) {
+  Intents intents;
+  try {
+    intents.take(fields);
+    if (!fields.contains("intent")) return;
+    for (const IntendedFile& file : intents.last(fields.at("intent").get<std::string>())) {
+      require(is_plain_name(file.name), "files lie in the folder");
+    }
+  } catch (const nlohmann::json::exception&) {
+  }
+}
+
 // Three sets of records, two bits a record.
 void check_sets(std::string_view input) {
   std::vector<ItemRecords> sets(3);
@@ -154,7 +204,11 @@ void check_sets(std::string_view input) {
 
 std::vector<std::string> seeds() {
   std::string done = record_fields("a", done_record("a.png", 'c'), 1).dump();
-  return {std::string("E\0\x10\0", 4), std::string("E\1\x20\1\0\x30\x41", 7), "J" + done,
+  return {std::string("E\0\x10\0", 4),
+          std::string("E\1\x20\1\0\x30\x41", 7),
+          "J" + done,
+          "J" + intent_fields("a", std::vector<IntendedFile>{{"a.png", "n", "o"}}).dump(),
+          std::string("E\1\x20\x55\2\x30\2", 7),
           "J{\"id\":\"x\",\"st\":\"failed\",\"error\":{\"code\":\"E\"}}",
           "M\1\2\3\4\5\6\7\x48\x50"};
 }
@@ -176,6 +230,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Json fields = Json::parse(rest.begin(), rest.end(), nullptr, false);
     std::string id;
     if (fields.is_object()) fuzz::check_record(fields, id);
+    if (fields.is_object()) fuzz::check_intent(fields);
   } else if (data[0] == 'M') {
     fuzz::check_sets(rest);
   } else {

@@ -1,5 +1,7 @@
 // Pictures that are described as they are painted: the text that `tessera caption` writes about the
 // file, beside it, in the lines, in the merged list, however the job was split or disturbed.
+#include <set>
+
 #include "tests/integration/batch/batch_program.h"
 
 namespace tessera {
@@ -123,6 +125,31 @@ TEST_F(BatchCaptions, SeveralMethodsWriteATextEach) {
   EXPECT_NE(other.err.find("options.captions.methods"), std::string::npos) << other.err;
 }
 
+// The text by a method is the one that `tessera caption --prune METHOD` writes about the file.
+TEST_F(BatchCaptions, TextsOfMethodsAreThoseOfTheCaptioner) {
+  const std::string job = put_job(3);
+  const ProgramResult result = batch(job, "out",
+                                     {"--captioner", "test:tiny", "--name", "{id}.png",
+                                      "--batch-size", "2", "--captions", "uniform", "divprune"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::map<std::string, std::set<std::string>> texts;  // of a method
+  for (const std::string method : {"uniform", "divprune"}) {
+    const ProgramResult captions =
+        run({"caption", "-m", "test:tiny", "-t", "1", "--json", "-o", method + ".jsonl", "--prune",
+             method, "out/p1.png", "out/p2.png", "out/p3.png"});
+    ASSERT_EQ(captions.exit_code, 0) << captions.err;
+    const auto lines = captions.json_lines();
+    ASSERT_EQ(lines.size(), 3u);
+    for (const auto& line : lines) {
+      const std::string stem = std::filesystem::path(line["path"].get<std::string>()).stem();
+      const std::string ending = method == "uniform" ? ".txt" : ".divprune.txt";
+      EXPECT_EQ(line["caption"], content("out/" + stem + ending)) << method;
+      texts[method].insert(line["caption"].get<std::string>());
+    }
+  }
+  EXPECT_NE(texts["uniform"], texts["divprune"]) << "or one method could stand for the other";
+}
+
 TEST_F(BatchCaptions, FlagsAndDryRun) {
   const std::string job = put_job(2);
   const auto refused = [&](const std::vector<std::string>& more, const char* part) {
@@ -141,6 +168,7 @@ TEST_F(BatchCaptions, FlagsAndDryRun) {
             {"--name", "{id}.png", "--captioner", "test:tiny", "--captions", "none", "random"});
   EXPECT_EQ(clash.exit_code, 2);
   EXPECT_NE(clash.err.find("a.random.txt"), std::string::npos) << clash.err;
+  EXPECT_NE(clash.err.find("dots.jsonl: line 2, column 1"), std::string::npos) << clash.err;
   const auto bytes = [&](const std::vector<std::string>& more) {
     const ProgramResult dry = batch(job, "out", more);
     EXPECT_EQ(dry.exit_code, 0) << dry.err;
@@ -153,6 +181,20 @@ TEST_F(BatchCaptions, FlagsAndDryRun) {
   EXPECT_GT(captioner, 100'000);
   EXPECT_EQ(whole["memory_bytes"].get<std::int64_t>(),
             bare["memory_bytes"].get<std::int64_t>() + captioner);
+  // Time as bytes that are read, as the rate is measured anew by each run.
+  const auto read = [](const auto& line, const char* what) {
+    return line[what].template get<double>() * line["read_bytes_per_second"].template get<double>();
+  };
+  EXPECT_FALSE(bare.contains("caption_seconds_one_pass"));
+  const double one = read(whole, "caption_seconds_one_pass");
+  const double full = read(whole, "caption_seconds_full_length");
+  EXPECT_GT(one, 1e5);
+  EXPECT_GT(full, 100 * one);
+  const auto methods =
+      bytes({"--dry-run", "--json", "--captioner", "test:tiny", "--captions", "none", "uniform"});
+  EXPECT_NEAR(read(methods, "caption_seconds_full_length"), 2 * full, 1e-6 * full);
+  const auto pairs = bytes(described({"--dry-run", "--json", "--batch-size", "2"}));
+  EXPECT_NEAR(read(pairs, "caption_seconds_one_pass"), one / 2, 1e-6 * one);
 }
 
 }  // namespace

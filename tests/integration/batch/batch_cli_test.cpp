@@ -127,11 +127,39 @@ TEST_F(BatchCli, SidecarsSheetAndDryRun) {
   }
 }
 
+// One sheet with all pictures, whoever ends the job; a stranger's file stays.
+TEST_F(BatchCli, SheetsAreWholeAndReplaceNobody) {
+  const std::string job = put_job(5);
+  ASSERT_EQ(batch(job, "out").exit_code, 0);
+  ASSERT_EQ(batch(job, "out", {"--sheet", "sheet.png"}).exit_code, 0) << "of a finished job";
+  const std::string whole = content("out/sheet.png");
+  std::filesystem::remove(folder_ / "out/sheet.png");
+  ASSERT_EQ(batch(job, "out", {"--sheet", "sheet.png"}).exit_code, 0) << "ended before the sheet";
+  EXPECT_EQ(content("out/sheet.png"), whole);
+
+  put_file(folder_ / "out/mine.png", "not a sheet");
+  const auto refused = batch(job, "out", {"--sheet", "mine.png"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("mine.png"), std::string::npos) << refused.err;
+  EXPECT_EQ(content("out/mine.png"), "not a sheet");
+  ASSERT_EQ(batch(job, "out", {"--sheet", "mine.png", "--overwrite"}).exit_code, 0);
+  EXPECT_EQ(content("out/mine.png"), whole);
+
+  EXPECT_EQ(batch(job, "parts", {"--shard", "1/2", "--sheet", "sheet.png"}).exit_code, 2);
+  for (const char* shard : {"1/2", "2/2"}) {
+    ASSERT_EQ(batch(job, "parts", {"--shard", shard}).exit_code, 0);
+  }
+  ASSERT_EQ(run({"batch", "merge", "parts", "--sheet", "sheet.png"}).exit_code, 0);
+  const Image sheet = read_own_png(folder_ / "parts/sheet.png");
+  EXPECT_EQ(sheet.width, 3 * 32 + 4 * 4);
+  EXPECT_EQ(sheet.height, 2 * 32 + 3 * 4);
+}
+
 // Without syncs the pictures are the same, and whoever asks is told.
 TEST_F(BatchCli, WithoutSyncs) {
   const std::string job = put_job(3);
   ASSERT_EQ(batch(job, "truth").exit_code, 0);
-  ASSERT_EQ(batch(job, "out", {"--fsync", "off", "--max-retries", "2"}).exit_code, 0);
+  ASSERT_EQ(batch(job, "out", {"--fsync", "off"}).exit_code, 0);
   EXPECT_EQ(pictures("out"), pictures("truth"));
   const auto fsync = [&](const char* out) {
     return run({"batch", "status", out, "--json"}).json_lines().at(0)["fsync"];

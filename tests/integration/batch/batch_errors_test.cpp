@@ -100,6 +100,30 @@ TEST_F(BatchErrors, FilesAndLinksInTheWay) {
   EXPECT_FALSE(std::filesystem::exists(elsewhere));
 }
 
+// Damage in the middle of the journal is told by all who read it, and costs no picture.
+TEST_F(BatchErrors, ADamagedJournalIsMendedAndTold) {
+  const std::string job = put_job(5);
+  ASSERT_EQ(batch(job, "out").exit_code, 0);
+  const auto painted = pictures("out");
+  const std::string journal = "out/.tessera/shard-00001-of-00001.jnl";
+  std::string text = content(journal);
+  for (const char* id : {"\"id\":\"p2\"", "\"id\":\"p4\""}) text[text.find(id) + 7] ^= 1;
+  put_file(folder_ / journal, text);
+  const ProgramResult status = run({"batch", "status", "out"});
+  EXPECT_EQ(status.exit_code, 1);
+  EXPECT_NE(status.out.find("its journal is damaged: 2 records"), std::string::npos) << status.out;
+  expect_refused(run({"batch", "merge", "out"}), 1, "damage with 2 records behind it");
+  const ProgramResult result = batch(job, "out");
+  expect_refused(result, 0,
+                 "the journal was damaged in the middle: kept as shard-00001-of-00001.jnl.bad-1; "
+                 "3 records taken over, 2 pictures recognised");
+  EXPECT_EQ(result.out, "") << "nothing was painted";
+  EXPECT_EQ(content(journal + ".bad-1"), text);
+  EXPECT_EQ(pictures("out"), painted);
+  EXPECT_EQ(run({"batch", "status", "out"}).exit_code, 0);
+  EXPECT_EQ(batch(job, "out", {"--verify"}).exit_code, 0);
+}
+
 // A line of a hundred megabytes is refused while it is read, not held.
 TEST_F(BatchErrors, AnEndlessLineCostsNothing) {
   put_file(folder_ / "small.jsonl", "{\"prompt\":1}\n");

@@ -34,6 +34,52 @@ TEST_F(BatchProgress, JsonLines) {
   EXPECT_GT(last["pictures_per_hour"], 0);
 }
 
+// At every line: what is done, failed, skipped and pending are all items, and those of a batch that
+// is still to be described are pending.
+TEST_F(BatchProgress, EveryLineCountsEveryItem) {
+  const std::string job = put_job(8);
+  std::filesystem::create_directory(folder_ / "out");
+  put_file(folder_ / "out/p2.png", "mine");
+  const auto lines_of = [&](const std::vector<std::string>& more, int exit_code) {
+    std::vector<std::string> flags = {"--batch-size", "2",         "--progress", "json",
+                                      "--name",       "{id}.png",  "--json",     "--captioner",
+                                      "test:tiny",    "--captions"};
+    flags.insert(flags.begin(), more.begin(), more.end());
+    const ProgramResult result = batch(job, "out", flags);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    std::vector<nlohmann::ordered_json> lines;
+    std::istringstream in(result.err);
+    for (std::string text; std::getline(in, text);) {
+      if (text.starts_with("{")) lines.push_back(nlohmann::ordered_json::parse(text)["progress"]);
+    }
+    for (const auto& line : lines) {
+      EXPECT_EQ(line["done"].get<int>() + line["failed"].get<int>() + line["skipped"].get<int>() +
+                    line["pending"].get<int>(),
+                8)
+          << line;
+      EXPECT_EQ(line["total"], 8);
+      EXPECT_EQ(line["first"].get<int>(), line["done"].get<int>() + line["failed"].get<int>());
+      EXPECT_EQ(line["of"].get<int>(), 8 - line["skipped"].get<int>());
+      EXPECT_EQ(line["first"].get<int>() % 2, 0) << "items of a batch end together";
+    }
+    return lines;
+  };
+  const auto first = lines_of({}, 3);
+  ASSERT_GE(first.size(), 4u) << "one a batch at least";
+  EXPECT_EQ(first.front()["pending"], 8);
+  EXPECT_EQ(first.back()["done"], 5);
+  EXPECT_EQ(first.back()["failed"], 1);
+  EXPECT_EQ(first.back()["pending"], 2);
+  for (const char* name : {"p1.png", "p5.txt", "p7.png"}) {
+    std::filesystem::remove(folder_ / "out" / name);
+  }
+  const auto second = lines_of({"--retry-failed", "--overwrite"}, 0);
+  ASSERT_GE(second.size(), 2u);
+  EXPECT_EQ(second.front()["skipped"], 4);
+  EXPECT_EQ(second.front()["pending"], 4);
+  EXPECT_EQ(second.back()["done"], 2);
+}
+
 // A terminal of our own: what is drawn between the program's start and its end.
 TEST_F(BatchProgress, BarOnATerminal) {
   const std::string job = put_job(40);

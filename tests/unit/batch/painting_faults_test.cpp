@@ -3,98 +3,11 @@
 #include <cstdio>
 #include <new>
 
-#include "apps/batch/painting.h"
-#include "tests/unit/batch/store_job.h"
+#include "tests/unit/batch/painting_run.h"
 #include "tests/unit/captioning/scarce_memory.h"
 
 namespace tessera {
 namespace {
-
-struct Heard final : PaintListener {
-  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedPicture&,
-               const Described& described) override {
-    done += item.item.id;
-    for (const std::string& text : described.texts) texts[item.item.id] += text;
-  }
-  void on_failed(const SettledItem& item, const ErrorInfo& error) override {
-    failed += item.item.id;
-    codes.push_back(error.code);
-  }
-  void on_retry(const SettledItem& item, const ErrorInfo&) override { retried += item.item.id; }
-  void on_fewer(std::int64_t pictures) override { fewer.push_back(pictures); }
-  std::string done, failed, retried;
-  std::vector<std::string> codes;
-  std::vector<std::int64_t> fewer;
-  std::map<std::string, std::string> texts;
-};
-
-// Pictures of all requests but the first.
-struct Shifted final : GenerateListener {
-  GenerateListener* to = nullptr;
-  void on_picture(GeneratedPicture&& picture) override {
-    ++picture.index;
-    to->on_picture(std::move(picture));
-  }
-};
-
-[[noreturn]] void run_out_of_memory() {
-  throw Error({.kind = ErrorKind::kMemory, .code = "E_TEST_MEMORY", .found = "none"});
-}
-
-class PaintingFaults : public ::testing::Test {
- protected:
-  PaintingFaults() : pipeline_(options()) {
-    pipeline_.load();
-    paint(PaintTools(pipeline_), truth_heard_);
-    truth_ = folder_.outputs();
-    folder_.clear();
-  }
-  static PipelineOptions options() {
-    PipelineOptions out;
-    out.model = "test:tiny";
-    out.device = "cpu";
-    out.threads = 1;
-    out.batch_size = 8;
-    return out;
-  }
-  void paint(const PaintTools& tools, Heard& heard, int max_retries = 0,
-             bool retry_failed = false) {
-    BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
-    paint_items(tools, items_, store.wanted(retry_failed), store,
-                {.batch_size = 8, .max_retries = max_retries}, heard);
-  }
-  // Tools that ask `spoil` first: what it throws, the painter throws; the error that it returns is
-  // that of the first picture.
-  using Spoil = std::function<std::optional<ErrorInfo>(std::span<const PreparedRequest>)>;
-  PaintTools spoiled(Spoil spoil) {
-    PaintTools tools(pipeline_);
-    tools.paint = [this, spoil = std::move(spoil)](std::span<const PreparedRequest> requests,
-                                                   GenerateListener& listener) {
-      const std::optional<ErrorInfo> error = spoil(requests);
-      if (!error) {
-        pipeline_.run(requests, listener);
-        return;
-      }
-      GeneratedPicture failed;
-      failed.status = PictureStatus::kFailed;
-      failed.error = *error;
-      listener.on_picture(std::move(failed));
-      Shifted rest;
-      rest.to = &listener;
-      if (requests.size() > 1) pipeline_.run(requests.subspan(1), rest);
-    };
-    return tools;
-  }
-  static bool is_item(const PreparedRequest& request, const char* id) {
-    return request.facts.prompt == std::string("picture ") + id;
-  }
-
-  StoreFolder folder_;
-  std::vector<SettledItem> items_ = small_job(8);
-  GeneratePipeline pipeline_;
-  Heard truth_heard_;
-  std::map<std::string, std::string> truth_;
-};
 
 TEST_F(PaintingFaults, WhereMemoryDoesNotLastHalfIsTried) {
   ASSERT_EQ(truth_.size(), 8u);
@@ -223,18 +136,89 @@ TEST_F(PaintingFaults, FiveAlikeInARowEndTheRun) {
   EXPECT_EQ(folder_.outputs(), truth_);
 }
 
-TEST_F(PaintingFaults, FourAlikeOrFiveOfTwoKindsDoNot) {
-  int calls = 0;
+// One by one, each as the letter of its item in `fates` says: "." is done, others are their code.
+TEST_F(PaintingFaults, WhatIsNoRowOfFive) {
+  const auto failed_with = [this](const std::string& fates) {
+    folder_.clear();
+    Heard heard;
+    try {
+      paint(spoiled([&](auto requests) -> std::optional<ErrorInfo> {
+              if (requests.size() > 1) run_out_of_memory();
+              const auto at = static_cast<std::size_t>(requests.front().facts.prompt.back() - 'a');
+              if (fates[at] == '.') return std::nullopt;
+              return ErrorInfo{.code = std::string("E_") + fates[at]};
+            }),
+            heard);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().code, "E_BATCH_FAILING");
+      heard.failed += "!";
+    }
+    return heard.failed;
+  };
+  EXPECT_EQ(failed_with("AAAA.AAA"), "abcdfgh") << "a success in between";
+  EXPECT_EQ(failed_with("ABABABAB"), "abcdefgh") << "two kinds";
+  EXPECT_EQ(failed_with("AAAABAAA"), "abcdefgh") << "another kind in between";
+  EXPECT_EQ(failed_with("AAABBBBB"), "abcdefgh!");
+  EXPECT_EQ(failed_with("BAAAAA.."), "abcdef!");
+}
+
+// Files of strangers are no failure of the job: any number of them, nor do they make a row.
+TEST_F(PaintingFaults, StrangersFilesAreNotCounted) {
+  const auto occupy = [this](const std::string& ids) {
+    folder_.clear();
+    std::filesystem::create_directories(folder_.out());
+    for (const char id : ids) put_file(folder_.out() / (std::string(1, id) + ".png"), "mine");
+  };
+  occupy("abcdefg");
+  Heard seven;
+  paint(PaintTools(pipeline_), seven);
+  EXPECT_EQ(seven.failed, "abcdefg");
+  EXPECT_EQ(seven.codes, std::vector<std::string>(7, "E_OUTPUT_EXISTS"));
+  EXPECT_EQ(seven.done, "h");
+  // Nor do they end a row: none of it is done.
+  occupy("cd");
+  Heard row;
+  const PaintTools tools = spoiled([](auto requests) -> std::optional<ErrorInfo> {
+    if (requests.size() > 1) run_out_of_memory();
+    if (is_item(requests.front(), "c") || is_item(requests.front(), "d")) return std::nullopt;
+    return ErrorInfo{.code = "E_LOGITS"};
+  });
+  EXPECT_THROW(paint(tools, row), Error);
+  EXPECT_EQ(row.failed, "abcdefg") << "the fifth of a, b, e, f, g";
+}
+
+// The journal has a record a level, and the next run tries all at once again.
+TEST_F(PaintingFaults, FewerAtOnceIsRecordedOnceALevel) {
+  std::vector<std::size_t> tried;
+  const auto lasts_for = [&](std::size_t pictures) {
+    return spoiled([&tried, pictures](auto requests) -> std::optional<ErrorInfo> {
+      tried.push_back(requests.size());
+      if (requests.size() > pictures) run_out_of_memory();
+      return std::nullopt;
+    });
+  };
   Heard heard;
-  paint(spoiled([&](auto requests) -> std::optional<ErrorInfo> {
-          if (requests.size() > 1) run_out_of_memory();
-          ++calls;
-          if (calls == 5) return std::nullopt;
-          return ErrorInfo{.code = calls < 5 ? "E_ONE" : calls % 2 == 0 ? "E_TWO" : "E_THREE"};
-        }),
-        heard);
-  EXPECT_EQ(heard.done, "e");
-  EXPECT_EQ(heard.failed, "abcdfgh");
+  paint(lasts_for(2), heard);
+  EXPECT_EQ(tried, (std::vector<std::size_t>{8, 4, 2, 2, 2, 2}));
+  const std::string journal = get_file(folder_.out() / ".tessera" / "shard-00001-of-00001.jnl");
+  const auto count = [&](const std::string& what) {
+    std::size_t found = 0;
+    for (auto at = journal.find(what); at != std::string::npos; at = journal.find(what, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(count("\"at_once\":4"), 1u);
+  EXPECT_EQ(count("\"at_once\":2"), 1u);
+  EXPECT_EQ(count("\"at_once\""), 2u);
+  for (const char* name : {"a.png", "b.png", "c.png", "d.png"}) {
+    std::filesystem::remove(folder_.out() / name);
+  }
+  tried.clear();
+  Heard resumed;
+  paint(lasts_for(8), resumed);
+  EXPECT_EQ(tried, (std::vector<std::size_t>{4})) << "all that is left at once";
+  EXPECT_EQ(folder_.outputs(), truth_);
 }
 
 TEST_F(PaintingFaults, ItemsAreTriedAgainAsOftenAsAsked) {
@@ -268,55 +252,6 @@ TEST_F(PaintingFaults, ItemsAreTriedAgainAsOftenAsAsked) {
   paint(PaintTools(pipeline_), stranger, 5);
   EXPECT_EQ(stranger.retried, "");
   EXPECT_EQ(stranger.failed, "b");
-}
-
-// A describer that fails for one picture.
-class Words final : public Describer {
- public:
-  const std::vector<std::string>& endings() const override { return endings_; }
-  std::vector<Described> describe(std::span<const ToDescribe> pictures) override {
-    std::vector<Described> out;
-    for (const ToDescribe& picture : pictures) {
-      Described& one = out.emplace_back();
-      one.texts = {"a picture of " + std::to_string(picture.image->width), "the same, pruned"};
-      if (picture.id == bad) one.error = ErrorInfo{.code = "E_WORDS", .found = "none"};
-    }
-    ++runs;
-    return out;
-  }
-  std::string bad;
-  int runs = 0;
-
- private:
-  std::vector<std::string> endings_ = {".txt", ".fastv.txt"};
-};
-
-TEST_F(PaintingFaults, TextsArePutDownWithTheirPicture) {
-  Words words;
-  words.bad = "d";
-  Heard heard;
-  paint(PaintTools(pipeline_, &words), heard);
-  EXPECT_EQ(words.runs, 1) << "a batch is described at once";
-  EXPECT_EQ(heard.failed, "d");
-  EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_WORDS"}));
-  const auto outputs = folder_.outputs();
-  EXPECT_EQ(outputs.size(), 3u * 7);
-  EXPECT_EQ(outputs.at("a.txt"), "a picture of 32");
-  EXPECT_EQ(outputs.at("a.fastv.txt"), "the same, pruned");
-  EXPECT_EQ(outputs.at("a.png"), truth_.at("a.png")) << "texts change no picture";
-  EXPECT_FALSE(outputs.contains("d.txt"));
-  const JobReport report = read_job_report(folder_.out());
-  const std::vector<RecordedFile>& files = report.records.at("b").files;
-  ASSERT_EQ(files.size(), 3u);
-  EXPECT_EQ(files[0].name, "b.txt");
-  EXPECT_EQ(files[2].name, "b.png") << "the picture last";
-  // One that is gone makes the item pending.
-  std::filesystem::remove(folder_.out() / "b.txt");
-  words.bad.clear();
-  Heard again;
-  paint(PaintTools(pipeline_, &words), again, 0, true);
-  EXPECT_EQ(again.done, "bd");
-  EXPECT_EQ(folder_.outputs().size(), 3u * 8);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <csignal>
 #include <cstdio>
 
+#include "apps/batch/item_files.h"
+#include "apps/batch/job_check.h"
 #include "apps/batch/painting.h"
 #include "apps/pipeline/metadata.h"
 #include "tests/support/killer.h"
@@ -136,6 +138,79 @@ TEST_F(Painting, PicturesAreKnownByWhatTheySay) {
   EXPECT_EQ(again.code, "E_OUTPUT_EXISTS");
   EXPECT_EQ(get_file(folder_.out() / "b.png"), truth.at("b.png"));
   EXPECT_EQ(get_file(folder_.out() / "a.png"), of_c);
+}
+
+// After records were lost: a picture is taken for its item's if its bytes are exactly what this
+// program writes for such pixels and facts.
+TEST_F(Painting, PicturesThatProveThemselvesAreNotPaintedAgain) {
+  const auto run = [&](Told& told, bool sidecar) {
+    StoreOptions options;
+    options.recognise = [&, sidecar](const SettledItem& item, const fs::path& folder) {
+      return proven_files(item, pipeline_.prepare(request_of(item)).facts, {.sidecar = sidecar},
+                          folder);
+    };
+    BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, options);
+    paint_items(PaintTools(pipeline_), items_, store.wanted(false), store,
+                {.batch_size = 2, .sidecar = sidecar}, told);
+    return store.recognised();
+  };
+  const fs::path journal = folder_.out() / kStateFolder / journal_name(1, 1);
+  Told first;
+  run(first, false);
+  const auto truth = folder_.outputs();
+  damage_line(journal, "\"id\":\"a\"");
+  damage_line(journal, "\"id\":\"b\"");
+  const std::string damaged = get_file(journal);
+  const auto again = [&](const std::string& name, const std::string& bytes) {
+    put_file(journal, damaged);
+    put_file(folder_.out() / name, bytes);
+    Told told;
+    const std::uint64_t recognised = run(told, false);
+    EXPECT_EQ(recognised + told.ids.size() + told.failed.size(), 2u);
+    put_file(folder_.out() / name, truth.at(name));
+    return told.ids + "/" + told.failed;
+  };
+  EXPECT_EQ(again("a.png", truth.at("a.png")), "/");
+  EXPECT_EQ(again("a.png", truth.at("b.png")), "/a") << "another item's";
+  std::string flipped = truth.at("a.png");
+  flipped[flipped.size() - 40] ^= 1;
+  EXPECT_EQ(again("a.png", flipped), "/a");
+  EXPECT_EQ(again("a.png", truth.at("a.png").substr(0, flipped.size() - 12)), "/a") << "no end";
+  EXPECT_EQ(again("a.png", truth.at("a.png") + "x"), "a/") << "its facts, and something else";
+  items_[0].item.prompt = "another";
+  EXPECT_TRUE(
+      proven_files(items_[0], pipeline_.prepare(request_of(items_[0])).facts, {}, folder_.out())
+          .empty())
+      << "another prompt";
+  items_[0].item.prompt = "picture a";
+  EXPECT_TRUE(proven_files(items_[0], pipeline_.prepare(request_of(items_[0])).facts,
+                           {.endings = {".txt"}}, folder_.out())
+                  .empty())
+      << "texts prove nothing";
+}
+
+TEST_F(Painting, APictureIsProvenByTheFactsBesideIt) {
+  Told told;
+  StoreOptions options;
+  {
+    BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, options);
+    paint_items(PaintTools(pipeline_), items_, store.wanted(false), store,
+                {.batch_size = 2, .record = RecordFacts::kOnlyAiMark, .sidecar = true}, told);
+  }
+  const auto proven = [&] {
+    return proven_files(items_[1], pipeline_.prepare(request_of(items_[1])).facts,
+                        {.sidecar = true}, folder_.out())
+        .size();
+  };
+  EXPECT_EQ(proven(), 2u);
+  const std::string facts = get_file(folder_.out() / "b.json");
+  put_file(folder_.out() / "b.json", get_file(folder_.out() / "a.json"));
+  EXPECT_EQ(proven(), 0u);
+  put_file(folder_.out() / "b.json", facts);
+  std::string bytes = get_file(folder_.out() / "b.png");
+  bytes[bytes.size() / 2] ^= 1;
+  put_file(folder_.out() / "b.png", bytes);
+  EXPECT_EQ(proven(), 0u);
 }
 
 TEST_F(Painting, PromptsAreCheckedBeforeAnyIsPainted) {

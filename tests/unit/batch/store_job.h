@@ -72,21 +72,47 @@ inline const Json kStoreOptions = {{"decode", "plain"}};
 inline const Json kStoreModel = {{"name", "test"}};
 inline const BatchStore::Ours kNobodys = [](const OutputFile&, std::string_view) { return false; };
 
+using MadeFiles = std::function<std::vector<OutputFile>(const SettledItem&)>;
+
 // One run over what is wanted. `told` hears of every item that may be called done.
 inline int run_store(const std::filesystem::path& out, const std::vector<SettledItem>& items,
                      const std::function<void(const std::string&)>& told = nullptr,
-                     StoreOptions options = {}, bool retry_failed = false) {
+                     StoreOptions options = {}, bool retry_failed = false,
+                     const MadeFiles& made = files_of) {
   options.beside = {".json", ".txt"};
   BatchStore store(out, items, kStoreOptions, kStoreModel, options);
   int painted = 0;
   for (const std::size_t index : store.wanted(retry_failed)) {
     const SettledItem& item = items[index];
-    const std::vector<OutputFile> files = files_of(item);
+    const std::vector<OutputFile> files = made(item);
     store.commit(item, files, 0.5, kNobodys);
     if (told) told(item.item.id);
     ++painted;
   }
   return painted;
+}
+
+// Lines of a file, with their ends.
+inline std::vector<std::string> lines_of(const std::filesystem::path& path) {
+  const std::string text = get_file(path);
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+    lines.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return lines;
+}
+
+// Flips a bit in the middle of the line that holds `part`; what the file is then.
+inline std::string damage_line(const std::filesystem::path& path, const std::string& part) {
+  std::string text;
+  for (std::string& line : lines_of(path)) {
+    if (line.find(part) != std::string::npos) line[line.size() / 2] ^= 1;
+    text += line;
+  }
+  put_file(path, text);
+  return text;
 }
 
 }  // namespace tessera

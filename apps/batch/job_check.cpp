@@ -1,0 +1,106 @@
+// Items against the model, and what makes the model what it is.
+#include "apps/batch/job_check.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/pipeline/sha256.h"
+#include "engine/core/file_stream.h"
+#include "engine/core/io.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string ends_of_file(const fs::path& path) {
+  static constexpr std::size_t kEnd = std::size_t{64} << 10;
+  InputFile file(path, ErrorKind::kModel);
+  std::string head(kEnd, '\0');
+  head.resize(file.read(head.data(), kEnd));
+  return std::to_string(file.size()) + " " + sha256_hex(head);
+}
+
+// Weight files by name, length and first bytes; made-up models have none.
+Json file_sums(const std::string& open_name) {
+  Json out = Json::object();
+  const fs::path path(open_name);
+  const auto add = [&](const fs::path& file) {
+    out[file.filename().string()] = ends_of_file(file);
+  };
+  if (file_type(path) == FileType::kFile) add(path);
+  if (!is_folder(path)) return out;
+  for (const fs::path& file : list_folder(path)) {
+    const std::string ending = file.extension().string();
+    static constexpr std::string_view kRead[] = {".safetensors", ".bin", ".pt", ".pth", ".json"};
+    const bool read = std::find(std::begin(kRead), std::end(kRead), ending) != std::end(kRead);
+    if (read && !is_folder(file)) add(file);
+  }
+  return out;
+}
+
+}  // namespace
+
+GenerateRequest request_of(const SettledItem& item) {
+  const JobItem& own = item.item;
+  GenerateRequest request{.prompt = own.prompt, .negative_prompt = own.negative_prompt};
+  request.sampling = {.guidance = own.guidance,
+                      .temperature = own.temperature,
+                      .top_p = own.top_p,
+                      .min_p = own.min_p,
+                      .typical = own.typical,
+                      .top_k = own.top_k};
+  request.seed = static_cast<std::uint64_t>(own.seed.value());
+  return request;
+}
+
+JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledItem> items,
+                     std::int64_t batch_size, const std::string& file) {
+  JobCheck check;
+  const auto length = [](const PreparedRequest& request) {
+    return std::max(request.item.prompt.size(), request.item.unconditional.size());
+  };
+  std::optional<PreparedRequest> longest, guided;
+  for (const SettledItem& item : items) {
+    try {
+      PreparedRequest request = pipeline.prepare(request_of(item));
+      if (request.item.law.guided() && (!guided || length(request) > length(*guided))) {
+        guided = request;
+      }
+      if (!longest || length(request) > length(*longest)) longest = std::move(request);
+    } catch (const Error& error) {
+      if (error.info().kind != ErrorKind::kUsage) throw;
+      ErrorInfo info = error.info();
+      info.hint = info.where.empty() ? info.hint : "at " + info.where;
+      info.file = file;
+      info.where = "line " + std::to_string(item.item.line) + ", column 1";
+      check.errors.push_back(std::move(info));
+      if (check.errors.size() == kMaxJobErrors) return check;
+    }
+  }
+  if (longest) {
+    check.worst.assign(static_cast<std::size_t>(batch_size), *longest);
+    check.worst.resize(std::min(check.worst.size(), items.size()), *longest);
+    if (guided) check.worst.back() = *guided;
+  }
+  return check;
+}
+
+Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any,
+                    const std::string& open_name) {
+  Json out = facts_json(any.facts);
+  for (const char* key : {"prompt", "negative_prompt", "seed", "temp", "top_k", "top_p", "min_p",
+                          "typical", "cfg_scale", "tokens", "passes", "tokens_per_pass"}) {
+    out.erase(key);
+  }
+  const LawSettings law = settle_sampling({}, pipeline.spec().sampling);
+  out["preset"] = {{"temp", law.temperature},
+                   {"top_k", law.top_k},
+                   {"top_p", law.top_p},
+                   {"cfg_scale", law.guidance}};
+  out["files"] = file_sums(open_name);
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,33 @@
+// What a job asks of its model, before weights are read: prompts encoded, the largest batch, and
+// what tells this model from another one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/batch/settle.h"
+#include "apps/pipeline/generate_pipeline.h"
+#include "engine/core/json.h"
+
+namespace tessera {
+
+// What the pipeline will be asked for this item.
+GenerateRequest request_of(const SettledItem& item);
+
+struct JobCheck {
+  std::vector<ErrorInfo> errors;       // at most kMaxJobErrors, with file and line
+  std::vector<PreparedRequest> worst;  // a batch as large as any of this job
+};
+// Encodes every prompt, before weights are read: too long for the model, no class of it, a negative
+// prompt where there is none.
+JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledItem> items,
+                     std::int64_t batch_size, const std::string& file);
+
+// What makes the pictures of a model what they are, beside items: name, family, storage, backend,
+// method, program, preset, and sums over its files' lengths, heads and tails.
+Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any,
+                    const std::string& open_name);
+
+}  // namespace tessera

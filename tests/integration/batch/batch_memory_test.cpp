@@ -1,0 +1,131 @@
+// The real program while the system refuses it memory: more tries, fewer pictures and texts at
+// once, the same bytes in the end.
+#include "tests/integration/batch/batch_program.h"
+#include "tests/unit/studio/studio_run.h"
+#include "vision/image/png.h"
+
+namespace tessera {
+namespace {
+
+constexpr const char* kAlways = "1000000000";
+
+class BatchMemory : public BatchTest {
+ protected:
+  void SetUp() override {
+    const ProgramResult probe = run({"--version"}, refusing(std::size_t{1} << 40, kAlways));
+    if (probe.exit_code != 0) GTEST_SKIP() << "nothing may be loaded in front of this program";
+  }
+  static std::map<std::string, std::string> refusing(std::size_t from, const std::string& times) {
+    return {{"LD_PRELOAD", TESSERA_REFUSE_MEMORY},
+            {"REFUSE_FROM", std::to_string(from)},
+            {"REFUSE_TIMES", times}};
+  }
+  // Prompts so long that the cache of the pictures is larger than any other block.
+  std::string put_long_job(int count) {
+    std::string text;
+    for (int i = 1; i <= count; ++i) {
+      text += "{\"id\":\"p" + std::to_string(i) + "\",\"prompt\":\"" + std::string(900, 'a') +
+              std::to_string(i) + "\"}\n";
+    }
+    put_file(folder_ / "long.jsonl", text);
+    return "long.jsonl";
+  }
+  // The largest size of blocks, of a falling row, whose refusal the program speaks of.
+  std::size_t size_that_matters(const std::string& job, const std::vector<std::string>& flags,
+                                const std::string& times, const std::string& told) {
+    for (std::size_t from = std::size_t{1} << 22; from > 50'000; from = from / 4 * 3) {
+      std::filesystem::remove_all(folder_ / "out");
+      if (run(words(job, "out", flags), refusing(from, times)).err.find(told) !=
+          std::string::npos) {
+        return from;
+      }
+    }
+    return 0;
+  }
+  std::map<std::string, std::string> tree(const std::string& out) const {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / out)) {
+      if (entry.is_regular_file()) all[entry.path().filename().string()] = get_file(entry.path());
+    }
+    return all;
+  }
+  static std::size_t count(const std::string& text, const std::string& what) {
+    std::size_t found = 0;
+    for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;
+    return found;
+  }
+};
+
+TEST_F(BatchMemory, FailedItemsAreTriedAgainAsOftenAsAsked) {
+  const std::string job = put_long_job(3);
+  ASSERT_EQ(batch(job, "truth").exit_code, 0);
+  const std::size_t from = size_that_matters(job, {"--max-retries", "2"}, "2", "is tried again");
+  ASSERT_GT(from, 0u);
+  const auto paint = [&](const std::vector<std::string>& flags, const char* times) {
+    std::filesystem::remove_all(folder_ / "out");
+    return run(words(job, "out", flags), refusing(from, times));
+  };
+  const ProgramResult twice = paint({"--max-retries", "2"}, "2");
+  EXPECT_EQ(twice.exit_code, 0) << twice.err;
+  EXPECT_EQ(count(twice.err, "item p1 is tried again"), 2u) << twice.err;
+  EXPECT_TRUE(tree("out") == tree("truth"));
+  const ProgramResult thrice = paint({"--max-retries", "2"}, "3");
+  EXPECT_EQ(thrice.exit_code, 3) << thrice.err;
+  EXPECT_EQ(count(thrice.err, "is tried again"), 2u) << thrice.err;
+  EXPECT_EQ(pictures("out").size(), 2u);
+  const ProgramResult never = paint({}, "2");
+  EXPECT_EQ(never.exit_code, 3) << never.err;
+  EXPECT_EQ(count(never.err, "is tried again"), 0u) << never.err;
+  EXPECT_EQ(pictures("out").size(), 1u) << "two tries, two items";
+  EXPECT_EQ(batch(job, "out", {"--retry-failed"}).exit_code, 0);
+  EXPECT_TRUE(tree("out") == tree("truth"));
+}
+
+TEST_F(BatchMemory, AViewerSeesThePicturesOfASmallerBatch) {
+  const std::string job = put_long_job(4);
+  ASSERT_EQ(batch(job, "truth").exit_code, 0);
+  const std::vector<std::string> four = {"--batch-size", "4", "--name", "{id}.png"};
+  const std::size_t from = size_that_matters(job, four, kAlways, "pictures at once from here on");
+  ASSERT_GT(from, 0u);
+  std::filesystem::remove_all(folder_ / "out");
+  StudioRun studio({.listen = std::uint16_t{0}});
+  studio.until([](const Snapshot& now) { return !now.status.listening.empty(); });
+  std::vector<std::string> flags = four;
+  flags.insert(flags.end(), {"--preview-to", studio.studio.snapshot().status.listening});
+  const ProgramResult result = run(words(job, "out", flags), refusing(from, kAlways));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(count(result.err, "2 pictures at once from here on"), 1u) << result.err;
+  std::map<std::uint64_t, std::vector<std::uint8_t>> shown;  // by seed
+  studio.until([&](const Snapshot& now) {
+    shown.clear();
+    for (const Painting& one : now.paintings) {
+      if (one.state == PaintState::kDone) shown[one.settings.seed] = one.image->rgb;
+    }
+    return shown.size() == 4;
+  });
+  for (const auto& [name, bytes] : pictures("truth")) {
+    const auto at = name.find('_');
+    const std::uint64_t seed = std::stoull(name.substr(at + 1));
+    EXPECT_EQ(content("out/" + name.substr(0, at) + ".png"), bytes);
+    EXPECT_EQ(shown[seed], read_own_png(folder_ / "truth" / name).rgb) << name;
+  }
+}
+
+TEST_F(BatchMemory, FewerTextsAtOnceAreTheSameTexts) {
+  const std::string job = put_job(24);
+  const std::vector<std::string> flags = {"--batch-size", "8", "--captioner", "test:tiny",
+                                          "--captions"};
+  ASSERT_EQ(batch(job, "truth", flags).exit_code, 0);
+  const std::size_t from = size_that_matters(job, flags, kAlways, "texts at once from here on");
+  ASSERT_GT(from, 0u);
+  std::filesystem::remove_all(folder_ / "out");
+  const ProgramResult result = run(words(job, "out", flags), refusing(from, kAlways));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(tree("out") == tree("truth"));
+  EXPECT_EQ(count(result.err, "one after the other"), 1u) << result.err;
+  EXPECT_EQ(count(result.err, "texts at once"), 1u) << "told once, not for each batch\n"
+                                                    << result.err;
+}
+
+}  // namespace
+}  // namespace tessera
