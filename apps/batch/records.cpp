@@ -109,15 +109,23 @@ ItemRecord merge_records(const std::string& id, const ItemRecord& a, const ItemR
     return a.error <= b.error || plant("merge_by_order") ? a : b;
   }
   if (a == b) return a;
-  const auto shown = [](const ItemRecord& record) {
-    const RecordedFile& picture = record.files.back();
-    return picture.name + " with sha256 " + picture.sha256.substr(0, 12);
+  // The first file that the other has not alike; one of them at least has such a file or another
+  // seed.
+  const auto shown = [](const ItemRecord& record, const ItemRecord& other) {
+    const auto differs = [&](const RecordedFile& file) {
+      return std::find(other.files.begin(), other.files.end(), file) == other.files.end();
+    };
+    const auto file = std::find_if(record.files.begin(), record.files.end(), differs);
+    const bool alike = file == record.files.end();
+    const RecordedFile& told = alike ? record.files.back() : *file;
+    return told.name + " with sha256 " + told.sha256.substr(0, 12) +
+           (alike ? " of seed " + std::to_string(record.seed) : "");
   };
   throw Error({.kind = ErrorKind::kGeneral,
                .code = "E_MERGE_CONFLICT",
                .where = "item " + id,
                .expected = "one picture",
-               .found = shown(a) + " and " + shown(b)});
+               .found = shown(a, b) + " and " + shown(b, a)});
 }
 
 ItemRecords merge_records(const ItemRecords& a, const ItemRecords& b) {

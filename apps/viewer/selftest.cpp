@@ -169,7 +169,8 @@ bool SelfTest::run_line(const ScriptLine& line, const Snapshot& snapshot, Window
       return use_keys(line);
     case Order::kCompare:
       return post_(compare_methods(state.settings, method_named(line.words[0]),
-                                   method_named(line.words[1])));
+                                   method_named(line.words[1]))) ||
+             wait(line, snapshot);
     case Order::kStopAfterRows:
       return stop_after_rows(line, snapshot);
     case Order::kForget:

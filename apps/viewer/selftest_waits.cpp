@@ -75,6 +75,9 @@ bool SelfTest::wait(const ScriptLine& line, const Snapshot& snapshot) {
     case Order::kStopAfterRows:
       found = "rows or the end did not come";
       break;
+    case Order::kCompare:
+      found = "the queue stays full";
+      break;
     default:
       expects(false, "every order of a script is carried out somewhere");
   }

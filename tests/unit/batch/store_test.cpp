@@ -427,5 +427,26 @@ TEST(Merge, ConflictsNameBoth) {
   }
 }
 
+TEST(Merge, ConflictsNameWhatDiffers) {
+  ItemRecord a, b;
+  a.state = b.state = ItemState::kDone;
+  a.files = {{"x.txt", 2, std::string(64, 'c')}, {"x.png", 5, std::string(64, 'a')}};
+  b.files = {{"x.txt", 2, std::string(64, 'd')}, {"x.png", 5, std::string(64, 'a')}};
+  const auto told = [&] {
+    try {
+      merge_records("x", a, b);
+    } catch (const Error& error) {
+      return error.info().found;
+    }
+    return std::string("nothing");
+  };
+  EXPECT_EQ(told(), "x.txt with sha256 cccccccccccc and x.txt with sha256 dddddddddddd");
+  b.files = a.files;
+  b.seed = 7;
+  EXPECT_EQ(
+      told(),
+      "x.png with sha256 aaaaaaaaaaaa of seed 0 and x.png with sha256 aaaaaaaaaaaa of seed 7");
+}
+
 }  // namespace
 }  // namespace tessera
