@@ -11,9 +11,10 @@
 namespace {
 std::atomic<std::size_t> limit{SIZE_MAX};
 std::atomic<std::int64_t> refusals{0}, spared{0};
+thread_local bool exempt = false;
 
 bool refuse(std::size_t bytes) {
-  if (bytes < limit.load() || spared.fetch_sub(1) > 0) return false;
+  if (bytes < limit.load() || exempt || spared.fetch_sub(1) > 0) return false;
   ++refusals;
   errno = ENOMEM;
   return true;
@@ -34,12 +35,16 @@ void* mmap(void* address, std::size_t bytes, int protection, int flags, int file
 
 namespace tessera {
 
-ScarceMemory::ScarceMemory(std::size_t bytes, std::int64_t spare) {
+ScarceMemory::ScarceMemory(std::size_t bytes, std::int64_t spare, Threads threads) {
+  exempt = threads == Threads::kOthers;
   refusals = 0;
   spared = spare;
   limit = bytes;
 }
-ScarceMemory::~ScarceMemory() { limit = SIZE_MAX; }
+ScarceMemory::~ScarceMemory() {
+  limit = SIZE_MAX;
+  exempt = false;
+}
 std::int64_t ScarceMemory::refused() const { return refusals.load(); }
 
 }  // namespace tessera

@@ -9,8 +9,10 @@ namespace tessera {
 
 class ScarceMemory {
  public:
+  enum class Threads { kAll, kOthers };  // kOthers: not the one that makes this
   // Blocks of at least so many bytes are refused, but for the first `spare` ones.
-  explicit ScarceMemory(std::size_t bytes, std::int64_t spare = 0);
+  explicit ScarceMemory(std::size_t bytes, std::int64_t spare = 0,
+                        Threads threads = Threads::kAll);
   ~ScarceMemory();
   ScarceMemory(const ScarceMemory&) = delete;
   ScarceMemory& operator=(const ScarceMemory&) = delete;

@@ -229,7 +229,7 @@ TEST(StudioPaint, AModelThatWasHalfLoadedIsLoadedAnew) {
     run.studio.post(PaintCommand{other});
     ASSERT_EQ(run.finished(++number).state, PaintState::kDone) << spare;
     {
-      const ScarceMemory scarce(std::size_t{1} << 15, spare);
+      const ScarceMemory scarce(std::size_t{1} << 15, spare, ScarceMemory::Threads::kOthers);
       run.studio.post(PaintCommand{settings});
       const Painting one = run.finished(++number);
       if (one.state == PaintState::kDone) break;
