@@ -47,9 +47,9 @@ void key_map_window(Ui& ui) {
     ImGui::TableNextColumn();
     groups(ui, {"Painting", "Captions", "Window"});
     ImGui::TableNextColumn();
-    groups(ui, {"Pictures", "Comparing"});
+    groups(ui, {"Pictures", "Clips"});
     ImGui::TableNextColumn();
-    groups(ui, {"Tokens", "Panels"});
+    groups(ui, {"Comparing", "Tokens", "Panels"});
     ImGui::EndTable();
     ImGui::Dummy(ImVec2(0, em() * 0.3f));
     ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);
