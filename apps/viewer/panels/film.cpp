@@ -183,52 +183,64 @@ void choose_speed(Ui& ui, const Film& film, float width) {
   hint("speed (S slower, F faster)");
 }
 
-// What does not fit in is left out: first the frames, then the length.
-void where(const Ui& ui, const Film& film, float room) {
+float text_width(const std::string& text) { return ImGui::CalcTextSize(text.c_str()).x; }
+
+// What does not fit in is left out: first the length, then the number of the frame.
+void where(const Film& film, float room) {
   const std::string now = clock_text(time_of(film, film.frame));
   const std::string whole = " / " + clock_text(film.seconds);
   const std::string frame =
       "frame " + std::to_string(film.frame + 1) + " of " + std::to_string(film.frames());
-  const auto width = [](const std::string& text) { return ImGui::CalcTextSize(text.c_str()).x; };
+  const float gap = em() * 0.7f, both = text_width(now) + gap + text_width(frame);
   ImGui::AlignTextToFramePadding();
-  float used = width(now);
-  if (used > room) return;
+  if (text_width(now) > room) return;
   text_line(now);
-  if (used + width(whole) > room) return;
-  ImGui::SameLine(0, 0);
-  text_dim(whole);
-  used += width(whole) + em();
-  if (used + width(frame) > room) return;
-  ImGui::SameLine(0, em());
+  if (both > room) return;
+  if (both + text_width(whole) <= room) {
+    ImGui::SameLine(0, 0);
+    text_dim(whole);
+  }
+  ImGui::SameLine(0, gap);
   text_dim(frame);
-  (void)ui;
 }
 
+void failure(Ui& ui, const Film& film) {
+  const std::string text = format_error(film.error);
+  ImGui::AlignTextToFramePadding();
+  ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().bad);
+  text_elided(text, ImGui::GetContentRegionAvail().x - ImGui::GetFrameHeight() - em() * 0.6f);
+  ImGui::PopStyleColor();
+  hint(text);
+}
+
+// In a narrow window the speed gives way first, then the loop; both have keys.
 void controls(Ui& ui, const Film& film) {
+  const float gap = em() * 0.3f, side = ImGui::GetFrameHeight();
+  const float loop = text_width("Loop") + 2 * ImGui::GetStyle().FramePadding.x + gap;
+  const float speed = em() * 4.2f + gap;
   if (film.state == FilmState::kFailed) {
-    ImGui::AlignTextToFramePadding();
-    const float rest = ImGui::GetFrameHeight() + em() * 0.6f;
-    ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().bad);
-    text_elided(format_error(film.error), ImGui::GetContentRegionAvail().x - rest);
-    ImGui::PopStyleColor();
-    hint(format_error(film.error));
-    ImGui::SameLine(ImGui::GetContentRegionMax().x - ImGui::GetFrameHeight());
+    failure(ui, film);
+    ImGui::SameLine(ImGui::GetContentRegionMax().x - side);
   } else {
     transport(ui, film);
-    const ImGuiStyle& style = ImGui::GetStyle();
-    const float speed = em() * 4.2f, gap = em() * 0.3f;
-    const float loop = ImGui::CalcTextSize("Loop").x + 2 * style.FramePadding.x;
-    const float right = loop + speed + ImGui::GetFrameHeight() + 2 * gap;
+    float room = ImGui::GetContentRegionAvail().x - side - gap;
+    const bool with_loop = room >= loop, with_speed = room >= loop + speed;
+    room -= (with_loop ? loop : 0) + (with_speed ? speed : 0);
     ImGui::SameLine(0, em() * 0.6f);
-    where(ui, film, ImGui::GetContentRegionAvail().x - right - em());
-    ImGui::SameLine(std::max(ImGui::GetContentRegionMax().x - right, em() * 10));
-    if (toggle_button("Loop", film.loop)) ui.act(Action::kFilmLoop);
-    hint("round and round, or once (L)");
-    ImGui::SameLine(0, gap);
-    choose_speed(ui, film, speed);
-    ImGui::SameLine(0, gap);
+    where(film, room - em() * 0.9f);
+    ImGui::SameLine(ImGui::GetContentRegionMax().x - side - (with_loop ? loop : 0) -
+                    (with_speed ? speed : 0));
+    if (with_loop) {
+      if (toggle_button("Loop", film.loop)) ui.act(Action::kFilmLoop);
+      hint("round and round, or once (L)");
+      ImGui::SameLine(0, gap);
+    }
+    if (with_speed) {
+      choose_speed(ui, film, speed - gap);
+      ImGui::SameLine(0, gap);
+    }
   }
-  if (sign_button("##close", Sign::kClose, ImGui::GetFrameHeight())) ui.act(Action::kFilmClose);
+  if (sign_button("##close", Sign::kClose, side)) ui.act(Action::kFilmClose);
   hint("close the clip (X)");
 }
 
@@ -255,8 +267,7 @@ void film_facts(const Film& film) {
   if (film.frames() > 0) {
     fact("Frames", std::to_string(film.frames()));
     fact("Length", clock_text(film.seconds));
-    fact("Rate", number_text(static_cast<double>(film.frames()) / film.seconds, 2) +
-                     " frames a second on average");
+    fact("Rate", number_text(static_cast<double>(film.frames()) / film.seconds, 2) + " a second");
     fact("Kept", bytes_text(film.kept_bytes) + " of decoded frames");
   }
   for (const std::string& note : film.notes) fact("Note", note);
