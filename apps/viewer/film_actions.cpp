@@ -81,6 +81,10 @@ bool use_film(Action action, UiState& state, const Snapshot& snapshot, const Pos
     close_film(state, snapshot, post);
     return true;
   }
+  if (!whole && snapshot.film->state == FilmState::kFailed) {
+    state.notice = "this clip cannot be played on; open it anew to see what is before the damage";
+    return true;
+  }
   // Whoever uses the clip sees it.
   if (whole || !film_in_sight(state, snapshot)) look_at_film(state, snapshot);
   if (!whole && !post(*film_command(action, *snapshot.film))) state.notice = "the queue is full";

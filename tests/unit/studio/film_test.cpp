@@ -247,6 +247,47 @@ TEST(Film, AnotherOneStopsTheOneThatPlaysAtOnce) {
   EXPECT_TRUE(run.studio.post(CloseFilmCommand{}));
 }
 
+// Whatever is asked for in whatever order: a frame is always the one that its number says.
+TEST(Film, AThousandOrdersInAnyOrder) {
+  FilmRun run;
+  const fs::path clips[] = {run.clip("a.mkv", 40, 1), run.clip("b.mkv", 3, 2),
+                            run.clip("c.mkv", 120, 1)};
+  std::uint32_t lot = 12345;
+  const auto draw = [&lot](std::uint32_t most) {
+    lot = lot * 1664525u + 1013904223u;
+    return (lot >> 16) % most;
+  };
+  int frames = 0;
+  const Image* seen = nullptr;
+  for (int i = 0; i < 1000; ++i) {
+    const auto one = draw(40);
+    if (one == 0) {
+      run.studio.post(OpenFilmCommand{clips[draw(3)]});
+    } else if (one == 1) {
+      run.studio.post(CloseFilmCommand{});
+    } else if (one < 12) {
+      run.studio.post(FilmSeekCommand{draw(130)});
+    } else if (one < 22) {
+      run.studio.post(FilmStepCommand{static_cast<std::int64_t>(draw(9)) - 4});
+    } else if (one < 34) {
+      run.studio.post(FilmPlayCommand{});
+    } else if (one < 37) {
+      run.studio.post(FilmSpeedCommand{draw(2) == 0 ? 4.0 : 0.5});
+    } else {
+      run.studio.post(FilmLoopCommand{});
+    }
+    if (draw(3) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(draw(12)));
+    const Snapshot& now = run.studio.update();
+    if (!now.film || now.film->image == nullptr || now.film->image.get() == seen) continue;
+    seen = now.film->image.get();
+    ASSERT_TRUE(is_frame(*now.film, now.film->frame)) << now.film->path << now.film->frame;
+    ++frames;
+  }
+  EXPECT_GT(frames, 50);
+  EXPECT_TRUE(run.studio.snapshot().problems.empty());
+  run.open(clips[2]);
+}
+
 TEST(Film, BrokenFilesAreProblemsThatNameThem) {
   FilmRun run;
   put_file(run.folder / "text.mp4", "no clip at all, whatever its name says");

@@ -79,6 +79,9 @@ TEST_F(FilmFrames, OpeningAndFailingSayWhat) {
   snapshot.film = film(FilmState::kFailed);
   EXPECT_GT(frame(snapshot), 500);
   EXPECT_TRUE(viewer_.state().report.picture) << "the last good frame stays";
+  for (const char key : std::string("P,.JKbELSF")) type(snapshot, key);
+  EXPECT_TRUE(posted_.empty()) << "it hears nothing";
+  EXPECT_FALSE(viewer_.state().notice.empty());
 }
 
 TEST_F(FilmFrames, EveryKeyOfAClipIsHeard) {
@@ -198,6 +201,14 @@ TEST_F(FilmFrames, AClipThatIsTurnedAwayFromPausesOnce) {
   ASSERT_EQ(posted_.size(), 1u);
   EXPECT_TRUE(std::holds_alternative<KeepCommand>(posted_[0]));
   EXPECT_TRUE(viewer_.state().report.right);
+  // Their difference comes and goes with the frames.
+  snapshot.opened.push_back({"a.png", std::make_shared<const Image>(64, 48), ""});
+  viewer_.state().side_a = {0, "a.png"};
+  viewer_.state().difference = true;
+  frame(snapshot);
+  ASSERT_TRUE(viewer_.state().report.picture);
+  EXPECT_EQ(textures_.moved.size(), 1u);
+  EXPECT_TRUE(textures_.asked.empty());
   // V looks at it again; a side whose clip is closed is empty.
   type(snapshot, 'V');
   frame(snapshot);
