@@ -41,6 +41,12 @@ bool stands(const Snapshot& snapshot) {
          });
 }
 
+// Without the frame around the picture, which is drawn over one that fills it.
+Rect inner_part(Rect area) {
+  const double edge = ImGui::GetStyle().ChildRounding + 1.0;
+  return {area.left + edge, area.top + edge, area.right - edge, area.bottom - edge};
+}
+
 }  // namespace
 
 bool SelfTest::use_film(const ScriptLine& line, const Snapshot& snapshot) {
@@ -83,8 +89,8 @@ void SelfTest::watch_film(const Snapshot& snapshot, const Window& window) {
   const StageReport& report = viewer_.state().report;
   if (!report.picture || report.picture->zoom < 1) return;
   ++film_shown_;
-  const PixelCheck check =
-      check_pixels(window.read_pixels(), *snapshot.film->image, *report.picture, report.area);
+  const PixelCheck check = check_pixels(window.read_pixels(), *snapshot.film->image,
+                                        *report.picture, inner_part(report.area));
   film_wrong_ += check.good() ? 0 : 1;
 }
 
@@ -125,7 +131,7 @@ SelfTest::Verdict SelfTest::check_film_frame(const Film& film, std::int64_t want
   if (!frame) return {false, expected, "the file has fewer"};
   const Image image(frame->width, frame->height, std::move(frame->rgb));
   const PixelCheck check =
-      check_pixels(window.read_pixels(), image, *placed, viewer_.state().report.area);
+      check_pixels(window.read_pixels(), image, *placed, inner_part(viewer_.state().report.area));
   return {
       check.good(), expected,
       std::to_string(check.different) + " of " + std::to_string(check.compared) + " pixels differ"};
