@@ -19,7 +19,8 @@ constexpr std::int64_t kRun = 16;  // frames that are rather decoded than jumped
 constexpr std::int64_t kBackRun = 8;
 // Seconds by which a frame may come late before the clip is played slower instead.
 constexpr double kMostLag = 0.3;
-constexpr double kLongest = 3600;  // of one sleep, seconds
+constexpr double kCountSeconds = 5;  // for the frames of a file that cannot be looked through
+constexpr double kLongest = 3600;    // of one sleep, seconds
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::int64_t number_of(const std::vector<std::int64_t>& ticks, std::int64_t at) {
@@ -36,6 +37,11 @@ double last_stay(const VideoInfo& info, const std::vector<double>& times) {
     stay = 1 / info.rate.value();
   }
   return std::clamp(stay, 0.001, 10.0);
+}
+
+// Whether the frames before are whole; all else ends the clip.
+bool is_damage(const ErrorInfo& info) {
+  return info.code == "E_VIDEO_DATA" || info.code == "E_VIDEO_CUT";
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const char* code, std::string expected,
@@ -118,16 +124,20 @@ void FilmSession::tell() {
 }
 
 void FilmSession::open() {
-  reader_ = std::make_unique<FrameReader>(
-      film_.path, film_reader_options(options_.program, options_.deadline_seconds));
+  reopen();
   info_ = reader_->info();
   film_.width = info_.width;
   film_.height = info_.height;
   film_.container = info_.container;
   film_.codec = info_.codec;
   film_.notes = info_.notes;
-  ticks_ = reader_->scan();
-  next_ = 0;
+  try {
+    ticks_ = reader_->scan();
+    next_ = 0;
+  } catch (const Error& error) {
+    if (!is_damage(error.info())) throw;
+    count_frames(error.info());
+  }
   if (ticks_.empty()) refuse(film_.path, "E_FILM_EMPTY", "a frame at least", "none");
   if (ticks_.size() > static_cast<std::size_t>(kMostFilmFrames)) {
     refuse(film_.path, "E_FILM_LONG", "at most " + std::to_string(kMostFilmFrames) + " frames",
@@ -145,6 +155,49 @@ void FilmSession::open() {
     strip_plan_.ticks.push_back(ticks_[static_cast<std::size_t>(frame)]);
   }
   strip_ = std::thread([this] { read_strip(); });
+}
+
+void FilmSession::reopen() {
+  next_ = -1;
+  reader_.reset();  // before the new one: each is a process
+  reader_ = std::make_unique<FrameReader>(
+      film_.path, film_reader_options(options_.program, options_.deadline_seconds));
+}
+
+// A file that is cut does not tell the times of its frames; those that are whole do.
+void FilmSession::count_frames(ErrorInfo why) {
+  reopen();
+  const double until = monotonic_seconds() + kCountSeconds;
+  try {
+    while (!ending_ && monotonic_seconds() < until) {
+      const std::optional<VideoFrame> frame = reader_->next();
+      if (!frame) break;
+      if (ticks_.empty() || frame->ticks > ticks_.back()) ticks_.push_back(frame->ticks);
+    }
+  } catch (const Error& error) {
+    if (!is_damage(error.info())) throw;
+    why = error.info();
+  }
+  if (ticks_.empty()) throw Error(why);
+  tell_damage(std::move(why));
+  reopen();
+}
+
+void FilmSession::tell_damage(ErrorInfo info) {
+  if (info.file.empty()) info.file = film_.path.string();
+  if (film_.error.code.empty() && !ending_) events_.push(ProblemEvent{info});
+  film_.error = std::move(info);
+}
+
+// The clip ends before a frame that cannot be decoded.
+void FilmSession::end_before(std::int64_t frame, const ErrorInfo& info) {
+  if (frame == 0 || !is_damage(info)) throw Error(info);
+  film_.state = FilmState::kPaused;
+  tell_damage(info);
+  reopen();
+  ahead_error_.reset();
+  leave_out(frame, film_.frames());
+  if (film_.frame == film_.wanted) tell();
 }
 
 void FilmSession::set_times() {
@@ -271,7 +324,10 @@ void FilmSession::show(std::shared_ptr<const Image> image) {
 void FilmSession::fetch() {
   if (std::shared_ptr<const Image> kept = ring_.get(film_.wanted)) return show(std::move(kept));
   const std::int64_t wanted = film_.wanted;
-  if (ahead_error_ && wanted >= ahead_error_->frame) throw Error(ahead_error_->info);
+  if (ahead_error_ && wanted >= ahead_error_->frame) {
+    const Damage damage = *ahead_error_;
+    return end_before(damage.frame, damage.info);
+  }
   std::int64_t from = wanted;
   if (next_ >= 0 && next_ <= wanted && wanted - next_ <= kRun) {
     from = next_;
@@ -279,7 +335,11 @@ void FilmSession::fetch() {
     // Whoever steps back goes on to do so: the frames before are read on the way.
     from = std::max<std::int64_t>(0, wanted - std::min(window().behind, kBackRun));
   }
-  read(from);
+  try {
+    read(from);
+  } catch (const Error& error) {
+    end_before(from, error.info());
+  }
 }
 
 // Reads a frame of the file and keeps it.
@@ -295,7 +355,7 @@ void FilmSession::read(std::int64_t from) {
 }
 
 // Frames from `from` to before `to` stand in the container, and the decoder does not give them: the
-// others are counted anew.
+// others are counted anew. One of them that is shown gives way to the wanted one.
 void FilmSession::leave_out(std::int64_t from, std::int64_t to) {
   ticks_.erase(ticks_.begin() + from, ticks_.begin() + to);
   if (ticks_.empty()) refuse(film_.path, "E_FILM_EMPTY", "a frame at least", "none");
@@ -304,7 +364,8 @@ void FilmSession::leave_out(std::int64_t from, std::int64_t to) {
   const auto moved = [&](std::int64_t frame) {
     return std::min(frame < from ? frame : std::max(from, frame - (to - from)), last());
   };
-  if (film_.frame >= 0) film_.frame = moved(film_.frame);
+  const bool gone = film_.frame >= from && film_.frame < to;
+  if (film_.frame >= 0) film_.frame = gone ? -1 : moved(film_.frame);
   film_.wanted = moved(film_.wanted);
 }
 

@@ -71,6 +71,10 @@ class FilmSession {
  private:
   void work();
   void open();
+  void reopen();
+  void count_frames(ErrorInfo why);
+  void tell_damage(ErrorInfo info);
+  void end_before(std::int64_t frame, const ErrorInfo& info);
   bool take_orders();
   double idle_until() const;
   void obey(const FilmPlayCommand& order);

@@ -117,7 +117,8 @@ struct Film {
   double speed = 1;              // of kFilmSpeeds
   std::uint64_t kept_bytes = 0;  // decoded frames that are kept around the shown one
   std::vector<FilmThumbnail> strip;
-  ErrorInfo error;  // kFailed; the last good frame stays
+  // kFailed: the last good frame stays. In another state: of the damage that the clip ends before.
+  ErrorInfo error;
 
   std::int64_t frames() const {
     return times == nullptr ? 0 : static_cast<std::int64_t>(times->size());

@@ -82,7 +82,7 @@ bool use_film(Action action, UiState& state, const Snapshot& snapshot, const Pos
     return true;
   }
   if (!whole && snapshot.film->state == FilmState::kFailed) {
-    state.notice = "this clip cannot be played on; open it anew to see what is before the damage";
+    state.notice = "this clip cannot be played; see the problems";
     return true;
   }
   // Whoever uses the clip sees it.

@@ -101,6 +101,11 @@ void draw_line(const Ui& ui, const Film& film, const Rect& line, bool hot) {
       film.wanted + 1 < film.frames() ? time_of(film, film.wanted + 1) : film.seconds;
   bar(line.left, here, ui.colours().accent);
   bar(here, std::max(x_of(film, line, next), here + 1), ImGui::GetColorU32(ImGuiCol_Text));
+  if (!film.error.code.empty()) {  // more is in the file, and damaged
+    const double high = em() * 0.4;
+    list.AddRectFilled(point(line.right - 3, middle - high), point(line.right, middle + high),
+                       ui.colours().bad);
+  }
   list.AddCircleFilled(point(here, middle), em() * (hot ? 0.46f : 0.38f), ui.colours().accent, 24);
   list.AddCircleFilled(point(here, middle), em() * 0.16f, ImGui::GetColorU32(ImGuiCol_ChildBg), 16);
 }
@@ -142,6 +147,7 @@ void scrub(Ui& ui, const Film& film, bool with_strip) {
   for (const FilmThumbnail& one : film.strip) {
     if (one.frame == under && !one.problem.empty()) lines.push_back(one.problem);
   }
+  if (!film.error.code.empty()) lines.push_back(format_error(film.error));
   spot_tooltip(lines);
 }
 
@@ -271,7 +277,9 @@ void film_facts(const Film& film) {
     fact("Kept", bytes_text(film.kept_bytes) + " of decoded frames");
   }
   for (const std::string& note : film.notes) fact("Note", note);
-  if (film.state == FilmState::kFailed) fact("Failed", format_error(film.error));
+  if (!film.error.code.empty()) {
+    fact(film.state == FilmState::kFailed ? "Failed" : "Damaged", format_error(film.error));
+  }
 }
 
 }  // namespace tessera

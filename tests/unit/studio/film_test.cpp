@@ -260,7 +260,7 @@ TEST(Film, BrokenFilesAreProblemsThatNameThem) {
   put_file(run.folder / "text.mp4", "no clip at all, whatever its name says");
   put_file(run.folder / "empty.mkv", "");
   run.clip("cut.mkv", 40, 4);
-  fs::resize_file(run.folder / "cut.mkv", fs::file_size(run.folder / "cut.mkv") / 3);
+  fs::resize_file(run.folder / "cut.mkv", 300);
   std::size_t problems = 0;
   for (const char* name : {"text.mp4", "empty.mkv", "cut.mkv", "missing.webm"}) {
     run.studio.post(OpenFilmCommand{run.folder / name});
@@ -277,8 +277,8 @@ TEST(Film, BrokenFilesAreProblemsThatNameThem) {
   EXPECT_TRUE(is_frame(run.film(), 0));
 }
 
-// The frames before the damage are whole: they play, and the last of them stays.
-TEST(Film, DamageEndsTheClipWhereItIsReached) {
+// The frames before the damage are whole: they play, and can be gone through after it was met.
+TEST(Film, AClipEndsBeforeItsDamage) {
   FilmRun run;
   const fs::path path = run.clip("a.mkv", 60, 3);
   std::string bytes = get_file(path);
@@ -286,14 +286,46 @@ TEST(Film, DamageEndsTheClipWhereItIsReached) {
   for (std::size_t i = 0; i < 40; ++i) bytes[at + i] = static_cast<char>(~bytes[at + i]);
   put_file(path, bytes);
   run.open(path);
+  EXPECT_EQ(run.film().frames(), 60);
   run.studio.post(FilmLoopCommand{false});
   run.studio.post(FilmPlayCommand{true});
-  run.until([](const Snapshot& now) { return now.film->state == FilmState::kFailed; });
-  EXPECT_GT(run.film().frame, 10) << format_error(run.film().error);
-  EXPECT_LT(run.film().frame, 59);
-  EXPECT_TRUE(is_frame(run.film(), run.film().frame)) << run.film().frame;
-  run.until([](const Snapshot& now) { return !now.problems.empty(); });
+  run.until([](const Snapshot& now) {
+    return now.film->state == FilmState::kPaused && !now.problems.empty();
+  });
+  EXPECT_FALSE(run.film().error.code.empty());
+  const std::int64_t last = run.film().frames() - 1;
+  EXPECT_GT(last, 10) << format_error(run.film().error);
+  EXPECT_LT(last, 59);
+  EXPECT_EQ(run.film().frame, last);
+  for (const std::int64_t frame : {last, last - 1, std::int64_t{0}, last}) {
+    run.studio.post(FilmSeekCommand{frame});
+    run.until([&](const Snapshot& now) { return shows(now, frame); });
+    EXPECT_TRUE(is_frame(run.film(), frame)) << frame;
+  }
+  run.studio.post(FilmStepCommand{1});
+  run.studio.post(FilmPlayCommand{true});
+  run.until([](const Snapshot& now) { return now.film->state == FilmState::kPlaying; });
+  run.until([](const Snapshot& now) { return now.film->state == FilmState::kPaused; });
+  ASSERT_EQ(run.studio.snapshot().problems.size(), 1u) << "told once";
   EXPECT_EQ(run.studio.snapshot().problems[0].file, path.string());
+}
+
+TEST(Film, ACutFileShowsTheFramesThatAreWhole) {
+  FilmRun run;
+  const fs::path path = run.clip("cut.mkv", 60, 3);
+  fs::resize_file(path, fs::file_size(path) / 2);
+  run.open(path);
+  EXPECT_EQ(run.film().error.code, "E_VIDEO_CUT");
+  ASSERT_EQ(run.studio.snapshot().problems.size(), 1u);
+  EXPECT_EQ(run.studio.snapshot().problems[0].file, path.string());
+  const std::int64_t last = run.film().frames() - 1;
+  EXPECT_GT(last, 10);
+  EXPECT_LT(last, 50);
+  for (const std::int64_t frame : {last, std::int64_t{3}}) {
+    run.studio.post(FilmSeekCommand{frame});
+    run.until([&](const Snapshot& now) { return shows(now, frame); });
+    EXPECT_TRUE(is_frame(run.film(), frame)) << frame;
+  }
 }
 
 // The file stays readable while it is open; opened anew it is a problem.

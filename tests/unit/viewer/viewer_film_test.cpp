@@ -13,7 +13,9 @@ Film film(FilmState state) {
   out.number = 3;
   out.path = kPath;
   out.state = state;
-  out.error = {.code = "E_X", .file = kPath, .expected = "%s", .found = "%n"};
+  if (state == FilmState::kFailed || state == FilmState::kPlaying) {
+    out.error = {.code = "E_X", .file = kPath, .expected = "%s", .found = "%n"};
+  }
   if (state == FilmState::kOpening) return out;
   out.width = 64;
   out.height = 48;
