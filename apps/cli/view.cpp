@@ -97,7 +97,7 @@ void add_view(CLI::App& root, Session& session) {
   choice_flag(*app, "--theme", flags->theme, {"dark", "light"}, "colours");
   number_flag(*app, "--scale", flags->scale, kMinViewerScale, kMaxViewerScale,
               "size of texts and spaces; else the screen's own");
-  app->add_option("files", flags->files, "pictures to open")->type_name("FILE");
+  app->add_option("files", flags->files, "pictures and clips to open")->type_name("FILE");
   add_common_flags(*app, session);
   app->callback([&session, flags] { session.run = [flags] { return run_view(*flags); }; });
 }

@@ -132,6 +132,21 @@ struct Fold {
     to.problems.push_back(std::move(event.error));
     drop_oldest(to.problems, kKeptProblems, [](const ErrorInfo&) { return true; });
   }
+  void operator()(FilmOpenedEvent&& event) const { to.film = std::move(event.film); }
+  void operator()(FilmEvent&& event) const {
+    if (!to.film || to.film->number != event.film.number) return;
+    event.film.strip = std::move(to.film->strip);
+    to.film = std::move(event.film);
+  }
+  void operator()(FilmThumbnailEvent&& event) const {
+    if (!to.film || to.film->number != event.film || event.cell >= event.cells ||
+        event.cells > kFilmThumbnails) {
+      return;
+    }
+    to.film->strip.resize(event.cells);
+    to.film->strip[event.cell] = std::move(event.thumbnail);
+  }
+  void operator()(FilmClosedEvent&&) const { to.film.reset(); }
 
  private:
   bool compared(std::uint64_t number) const {

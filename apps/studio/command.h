@@ -90,10 +90,37 @@ struct SaveCaptionCommand {
 };
 // The same for all texts that were written and not saved; files that are there already stay.
 struct SaveAllCaptionsCommand {};
+// Opens a clip in place of the one that is open, which stops at once; shows its first frame.
+struct OpenFilmCommand {
+  std::filesystem::path path;
+};
+// What the open clip is told; nothing happens where none is open. Without a value it turns round.
+// Playing from the last frame begins at the first.
+struct FilmPlayCommand {
+  std::optional<bool> on;
+};
+struct FilmLoopCommand {
+  std::optional<bool> on;
+};
+// Shows a frame by its number, kept within the clip; playing goes on from there.
+struct FilmSeekCommand {
+  std::int64_t frame = 0;
+};
+// So many frames on (or back) from the one that was asked for last; playing ends.
+struct FilmStepCommand {
+  std::int64_t by = 0;
+};
+// One of kFilmSpeeds; another one becomes the nearest.
+struct FilmSpeedCommand {
+  double speed = 1;
+};
+struct CloseFilmCommand {};
 
-using Command = std::variant<PaintCommand, CompareCommand, CompareExistingCommand, StopCommand,
-                             DropPaintingCommand, OpenCommand, KeepCommand, FolderCommand,
-                             CaptionCommand, CaptionFolderCommand, StopCaptionsCommand,
-                             SaveAllCaptionsCommand, SaveCaptionCommand>;
+using Command =
+    std::variant<PaintCommand, CompareCommand, CompareExistingCommand, StopCommand,
+                 DropPaintingCommand, OpenCommand, KeepCommand, FolderCommand, CaptionCommand,
+                 CaptionFolderCommand, StopCaptionsCommand, SaveAllCaptionsCommand,
+                 SaveCaptionCommand, OpenFilmCommand, FilmPlayCommand, FilmLoopCommand,
+                 FilmSeekCommand, FilmStepCommand, FilmSpeedCommand, CloseFilmCommand>;
 
 }  // namespace tessera

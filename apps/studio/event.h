@@ -87,12 +87,27 @@ struct ListeningEvent {
 struct ProblemEvent {
   ErrorInfo error;
 };
+// Another clip takes the open one's place.
+struct FilmOpenedEvent {
+  Film film;
+};
+// The open clip as it is now, but for its strip; of another opening than the newest: nothing.
+struct FilmEvent {
+  Film film;
+};
+struct FilmThumbnailEvent {
+  std::uint64_t film = 0;           // its number
+  std::size_t cell = 0, cells = 0;  // which of how many
+  FilmThumbnail thumbnail;
+};
+struct FilmClosedEvent {};
 
 using Event =
     std::variant<PaintingEvent, PaintingDroppedEvent, CompareEvent, ModelsEvent, FolderEvent,
                  GalleryEvent, GalleryEntryEvent, OpenedEvent, KeepEvent, FolderPicturesEvent,
                  FolderCaptionsEvent, CaptionEvent, CaptionsStoppedEvent, CaptionGoneEvent,
-                 CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent>;
+                 CaptionSavedEvent, PainterEvent, MemoryEvent, ListeningEvent, ProblemEvent,
+                 FilmOpenedEvent, FilmEvent, FilmThumbnailEvent, FilmClosedEvent>;
 
 inline constexpr std::size_t kKeptPaintings = 64;  // finished ones that stay, of each origin
 // Of the images of other programs' finished pictures, in the list and on their way to it; beyond

@@ -6,13 +6,21 @@ namespace tessera {
 
 namespace {
 
-// Whether a newer event of its kind says all that this one does.
+// Whether a newer event of its kind says all that this one does, and one is sure to come.
 bool passes_by(const Event& event) {
   if (const auto* paint = std::get_if<PaintingEvent>(&event)) {
     return !is_final(paint->painting.state);
   }
   if (const auto* text = std::get_if<CaptionEvent>(&event)) return !is_final(text->entry.state);
+  if (const auto* film = std::get_if<FilmEvent>(&event)) {
+    return film->film.state == FilmState::kPlaying;
+  }
   return std::holds_alternative<MemoryEvent>(event);
+}
+
+// Whether a newer event of its subject may take its place.
+bool gives_way(const Event& event) {
+  return passes_by(event) || std::holds_alternative<FilmEvent>(event);
 }
 
 bool same_subject(const Event& a, const Event& b) {
@@ -22,6 +30,9 @@ bool same_subject(const Event& a, const Event& b) {
   }
   if (const auto* text = std::get_if<CaptionEvent>(&a)) {
     return text->entry.path == std::get<CaptionEvent>(b).entry.path;
+  }
+  if (const auto* film = std::get_if<FilmEvent>(&a)) {
+    return film->film.number == std::get<FilmEvent>(b).film.number;
   }
   return std::holds_alternative<MemoryEvent>(a);
 }
@@ -51,7 +62,7 @@ bool EventQueue::push(Event event) {
   std::unique_lock lock(mutex_);
   if (closed_) return false;
   const auto older = std::find_if(events_.begin(), events_.end(), [&](const Event& one) {
-    return passes_by(one) && same_subject(one, event);
+    return gives_way(one) && same_subject(one, event);
   });
   if (older != events_.end()) {
     *older = std::move(event);

@@ -1,7 +1,7 @@
 // The bounded queue between workers and the drawing thread. What is on its way (a picture that
 // grows, a text, the memory's size) takes the place of its own older event, and is left out when
 // there is no room: a slow reader costs a worker nothing. What is final waits for room and is never
-// lost before the queue is closed. Other programs' finished pictures take a quarter of the room, so
+// lost before the queue is closed. Of a clip one event waits at most. Other programs' finished pictures take a quarter of the room, so
 // that they keep nobody's progress from being told.
 #pragma once
 

@@ -6,6 +6,7 @@
 #include "apps/pipeline/metadata.h"
 #include "apps/pipeline/model_catalog.h"
 #include "apps/studio/boundary.h"
+#include "apps/studio/film_session.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
@@ -17,11 +18,12 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double kLookSeconds = 1;
+constexpr double kPatience = 10;  // seconds for an answer; the next file waits that long at most
 
 PictureReaderOptions reader_options(const fs::path& helper) {
   PictureReaderOptions options;
   options.helper = helper;
-  options.deadline_seconds = 10;  // the next picture waits that long at most
+  options.deadline_seconds = kPatience;
   return options;
 }
 
@@ -44,9 +46,10 @@ std::uint64_t resident_bytes() {
 
 }  // namespace
 
-FolderWorker::FolderWorker(fs::path folder, fs::path helper, EventQueue& events)
+FolderWorker::FolderWorker(fs::path folder, const FolderHelpers& helpers, EventQueue& events)
     : events_(events),
-      reader_(reader_options(helper)),
+      readers_{PictureReader(reader_options(helpers.pictures)),
+               film_reader_options(helpers.clips, kPatience)},
       gallery_(std::move(folder)),
       thread_([this] { work(); }) {}
 
@@ -99,7 +102,7 @@ void FolderWorker::work() {
       idle = false;
       std::visit([this](const auto& command) { carry_out(command); }, task);
       if (monotonic_seconds() >= next_look_) look();
-      std::optional<GalleryEntry> read = gallery_.read_next(reader_);
+      std::optional<GalleryEntry> read = gallery_.read_next(readers_);
       idle = !read;
       if (read) events_.push(GalleryEntryEvent{gallery_.folder(), std::move(*read)});
     } catch (const std::exception& error) {  // the boundary of one task, one look, one picture
@@ -134,7 +137,7 @@ void FolderWorker::carry_out(const OpenCommand& command) {
   if (command.path.empty()) return;
   OpenedEvent event;
   event.request = command.recall;
-  event.picture = open_picture(command.path, reader_);
+  event.picture = open_picture(command.path, readers_.pictures);
   try {
     const PictureMetadata metadata = read_metadata(command.path);
     if (metadata.facts) event.recalled = settings_of(*metadata.facts);

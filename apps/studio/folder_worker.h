@@ -14,12 +14,17 @@
 
 namespace tessera {
 
+// The programs that read strangers' files; empty: beside this one.
+struct FolderHelpers {
+  std::filesystem::path pictures, clips;
+};
+
 class FolderWorker {
  public:
   static constexpr std::size_t kMostWaiting = 64;
 
   // The queue of events is borrowed and must be closed before the worker ends.
-  FolderWorker(std::filesystem::path folder, std::filesystem::path helper, EventQueue& events);
+  FolderWorker(std::filesystem::path folder, const FolderHelpers& helpers, EventQueue& events);
   ~FolderWorker();
   // Ends after the task at hand; does not wait.
   void end();
@@ -50,7 +55,7 @@ class FolderWorker {
   std::deque<Task> tasks_;
   bool ending_ = false;
   // Of the thread alone.
-  PictureReader reader_;
+  GalleryReaders readers_;
   Gallery gallery_;
   double next_look_ = 0;  // seconds of the monotonic clock
   std::thread thread_;

@@ -1,8 +1,8 @@
 #include "apps/studio/gallery.h"
 
 #include <algorithm>
-#include <array>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "apps/pipeline/metadata.h"
@@ -37,12 +37,13 @@ std::optional<PictureFacts> facts_of(const fs::path& path) {
 using Dated = std::pair<FileStamp, fs::path>;
 
 // A folder that is gone, or not ours to read, has nothing to show.
-std::vector<Dated> pictures_of(const fs::path& folder) {
+template <typename Wanted>
+std::vector<Dated> files_of(const fs::path& folder, const Wanted& wanted) {
   std::vector<Dated> found;
   try {
     if (!is_folder(folder)) return found;
     for (fs::path& path : list_folder(folder)) {
-      if (!is_picture_name(path) || is_folder(path)) continue;
+      if (!wanted(path) || is_folder(path)) continue;
       if (const auto stamp = file_stamp(path)) found.emplace_back(*stamp, std::move(path));
     }
   } catch (const Error&) {
@@ -56,7 +57,39 @@ bool newer(const Dated& a, const Dated& b) {
                                               : a.second < b.second;
 }
 
-void read_entry(GalleryEntry& entry, PictureReader& reader) {
+bool is_shown(const fs::path& path) { return is_picture_name(path) || is_clip_name(path); }
+
+bool has_ending(const fs::path& path, std::initializer_list<std::string_view> endings) {
+  const std::string name = path.filename().string();
+  if (name.empty() || name.front() == '.') return false;
+  const std::string ending = lower(path.extension().string());
+  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
+
+void read_clip_entry(GalleryEntry& entry, const FrameReaderOptions& options) {
+  entry.thumbnail = nullptr;
+  entry.problem.clear();
+  try {
+    FrameReader reader(entry.path, options);
+    entry.width = reader.info().width;
+    entry.height = reader.info().height;
+    std::optional<VideoFrame> first = reader.next();
+    if (!first) {
+      entry.problem = "a clip without frames";
+      return;
+    }
+    const Image image(first->width, first->height, std::move(first->rgb));
+    entry.thumbnail = std::make_shared<const Image>(thumbnail_of(image));
+  } catch (const Error& error) {  // one bad file
+    ErrorInfo info = error.info();
+    info.file.clear();  // shown beside the path
+    entry.problem = format_error(info);
+  } catch (const std::bad_alloc&) {
+    entry.problem = "no memory for this clip";
+  }
+}
+
+void read_picture_entry(GalleryEntry& entry, PictureReader& reader) {
   const OpenedPicture opened = open_picture(entry.path, reader);
   entry.thumbnail = nullptr;
   entry.problem = opened.problem;
@@ -70,11 +103,11 @@ void read_entry(GalleryEntry& entry, PictureReader& reader) {
 }  // namespace
 
 bool is_picture_name(const fs::path& path) {
-  constexpr std::array kEndings = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"};
-  const std::string name = path.filename().string();
-  if (name.empty() || name.front() == '.') return false;
-  const std::string ending = lower(path.extension().string());
-  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
+  return has_ending(path, {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"});
+}
+
+bool is_clip_name(const fs::path& path) {
+  return has_ending(path, {".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi"});
 }
 
 fs::path caption_file_of(const fs::path& picture) {
@@ -93,7 +126,7 @@ std::string read_caption_file(const fs::path& picture) {
 }
 
 Undescribed undescribed_pictures(const fs::path& folder) {
-  std::vector<Dated> found = pictures_of(folder);
+  std::vector<Dated> found = files_of(folder, is_picture_name);
   std::sort(found.begin(), found.end(), newer);
   Undescribed out;
   for (auto& [stamp, path] : found) {
@@ -143,7 +176,7 @@ bool Gallery::poll() {
 
 bool Gallery::list() {
   std::vector<Dated> found;
-  if (folder_stamp_) found = pictures_of(folder_);
+  if (folder_stamp_) found = files_of(folder_, is_shown);
   const std::size_t shown = std::min(found.size(), kMostShown);
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), found.end(),
                     newer);
@@ -155,6 +188,7 @@ bool Gallery::list() {
     const auto old = known_.find(path);
     Known one = old != known_.end() ? std::move(old->second) : Known{};
     one.entry.path = path;
+    one.entry.clip = is_clip_name(path);
     if (one.stamp != stamp) one.read = false;
     one.stamp = stamp;
     names.push_back(path);
@@ -194,12 +228,16 @@ std::vector<GalleryEntry> Gallery::entries() const {
   return out;
 }
 
-std::optional<GalleryEntry> Gallery::read_next(PictureReader& reader) {
+std::optional<GalleryEntry> Gallery::read_next(GalleryReaders& readers) {
   for (const fs::path& path : shown_) {
     Known& one = known_.at(path);
     if (one.read) continue;
     one.read = true;
-    read_entry(one.entry, reader);
+    if (is_clip_name(path)) {
+      read_clip_entry(one.entry, readers.clips);
+    } else {
+      read_picture_entry(one.entry, readers.pictures);
+    }
     return one.entry;
   }
   return std::nullopt;

@@ -1,5 +1,5 @@
-// The pictures of one folder as the gallery shows them: found newest first, noticed when they
-// change, read one at a time by the confined reader. No thread of its own.
+// The pictures and clips of one folder as the gallery shows them: found newest first, noticed when
+// they change, read one at a time by the confined readers. No thread of its own.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "apps/studio/snapshot.h"
 #include "engine/core/file_stamp.h"
+#include "video/frame_reader.h"
 #include "vision/image/picture_reader.h"
 
 namespace tessera {
@@ -18,6 +19,8 @@ inline constexpr std::size_t kMaxCaptionBytes = std::size_t{64} << 10;
 
 // PNG, JPEG, WebP, GIF, BMP by the ending of the name; nothing hidden.
 bool is_picture_name(const std::filesystem::path& path);
+// MP4, MOV, Matroska, WebM, AVI likewise.
+bool is_clip_name(const std::filesystem::path& path);
 std::filesystem::path caption_file_of(const std::filesystem::path& picture);
 // The text beside a picture; empty where there is none, or none of UTF-8 and at most 64 KiB.
 std::string read_caption_file(const std::filesystem::path& picture);
@@ -35,6 +38,12 @@ OpenedPicture open_picture(const std::filesystem::path& path, PictureReader& rea
 // At most kThumbnailSide a side, never larger than the picture.
 Image thumbnail_of(const Image& image);
 
+// What reads the files of a folder: of clips a process each.
+struct GalleryReaders {
+  PictureReader pictures;
+  FrameReaderOptions clips;
+};
+
 class Gallery {
  public:
   static constexpr std::size_t kMostShown = 500;
@@ -48,8 +57,9 @@ class Gallery {
   std::vector<GalleryEntry> entries() const;
   std::int64_t left_out() const { return left_out_; }
 
-  // Reads the next picture that is not known, newest first; none when all are.
-  std::optional<GalleryEntry> read_next(PictureReader& reader);
+  // Reads the next picture, or the first frame of the next clip, that is not known, newest first;
+  // none when all are.
+  std::optional<GalleryEntry> read_next(GalleryReaders& readers);
 
  private:
   struct Known {

@@ -3,6 +3,7 @@
 // pipeline and no file. Everything large is shared and const, so a Snapshot is cheap to copy.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -48,9 +49,10 @@ struct Painting {
   ErrorInfo error;             // kFailed
 };
 
-// A picture of the output folder. thumbnail null and problem empty: not read yet.
+// A picture or a clip of the output folder. thumbnail null and problem empty: not read yet.
 struct GalleryEntry {
   std::filesystem::path path;
+  bool clip = false;                       // the thumbnail is its first frame
   std::shared_ptr<const Image> thumbnail;  // at most kThumbnailSide a side
   std::int64_t width = 0, height = 0;      // pixels of the file
   std::optional<PictureFacts> facts;       // what it records of its making
@@ -86,6 +88,48 @@ struct OpenedPicture {
   std::shared_ptr<const Image> image;  // null: problem says why
   std::string problem;
 };
+
+// One of the small pictures along a clip.
+struct FilmThumbnail {
+  std::int64_t frame = -1;             // number of the frame it shows; -1 = not read yet
+  std::shared_ptr<const Image> image;  // at most kThumbnailSide a side; null: problem says why
+  std::string problem;
+};
+inline constexpr std::size_t kFilmThumbnails = 24;  // at most, evenly over the whole length
+
+enum class FilmState : std::uint8_t { kOpening, kPaused, kPlaying, kFailed };
+
+// The clip that is watched. Frames are counted from 0, in order of time.
+struct Film {
+  std::uint64_t number = 0;  // counts up: every opening has its own
+  std::filesystem::path path;
+  FilmState state = FilmState::kOpening;
+  std::int64_t width = 0, height = 0;  // pixels, upright
+  std::string container, codec;
+  std::vector<std::string> notes;  // what was left out or replaced in reading it
+  // When each frame comes on the screen, seconds from the first; growing. Null until it is open.
+  std::shared_ptr<const std::vector<double>> times;
+  double seconds = 0;                  // when the last frame leaves it
+  std::int64_t frame = -1;             // the one that image is
+  std::int64_t wanted = -1;            // asked for last; not `frame` while it is still decoded
+  std::shared_ptr<const Image> image;  // whole; null before the first
+  bool loop = true;
+  double speed = 1;              // of kFilmSpeeds
+  std::uint64_t kept_bytes = 0;  // decoded frames that are kept around the shown one
+  std::vector<FilmThumbnail> strip;
+  // kFailed: the last good frame stays. In another state: of the damage that the clip ends before.
+  ErrorInfo error;
+
+  std::int64_t frames() const {
+    return times == nullptr ? 0 : static_cast<std::int64_t>(times->size());
+  }
+  // The frame on the screen at a time: the last that does not come later. Expects frames.
+  std::int64_t frame_at(double at) const {
+    const auto after = std::upper_bound(times->begin(), times->end(), at);
+    return std::max<std::int64_t>(after - times->begin(), 1) - 1;
+  }
+};
+inline constexpr double kFilmSpeeds[] = {0.25, 0.5, 1, 2, 4};
 
 // The answer to the newest OpenCommand that asked for settings.
 struct Recalled {
@@ -129,6 +173,7 @@ struct Snapshot {
   std::vector<OpenedPicture> opened;  // by OpenCommand, newest last, a few
   KeepCommand kept;                   // what neither more paintings nor more opened ones push out
   std::optional<Recalled> recalled;
+  std::optional<Film> film;  // by OpenFilmCommand
   StatusFacts status;
   std::vector<ErrorInfo> problems;  // what went wrong outside any picture, newest last
 

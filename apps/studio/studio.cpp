@@ -9,6 +9,7 @@
 
 #include "apps/studio/caption_worker.h"
 #include "apps/studio/event_queue.h"
+#include "apps/studio/film_worker.h"
 #include "apps/studio/folder_worker.h"
 #include "apps/studio/paint_worker.h"
 #include "apps/studio/preview_receiver.h"
@@ -41,7 +42,8 @@ struct Studio::State {
         receiver(given.listen ? std::make_unique<PreviewReceiver>(
                                     PreviewReceiverOptions{.port = *given.listen}, events)
                               : nullptr),
-        files(given.folder, given.helper, events),
+        files(given.folder, {given.helper, given.clip_helper}, events),
+        films({.program = given.clip_helper}, events),
         painter(painter_options(given), events),
         captioner(captioner_options(given), events) {
     apply(snapshot, FolderEvent{given.folder});
@@ -52,6 +54,7 @@ struct Studio::State {
     captioner.end();
     painter.end();
     files.end();
+    films.end();
   }
 
   bool take(const PaintCommand& command);
@@ -67,6 +70,13 @@ struct Studio::State {
   bool take(const CaptionFolderCommand& command);
   bool take(const StopCaptionsCommand& command);
   bool take(const SaveAllCaptionsCommand& command);
+  bool take(const OpenFilmCommand& command);
+  bool take(const FilmLoopCommand& command);
+  bool take(const FilmPlayCommand& command) { return films.post(command); }
+  bool take(const FilmSeekCommand& command) { return films.post(command); }
+  bool take(const FilmStepCommand& command) { return films.post(command); }
+  bool take(const FilmSpeedCommand& command) { return films.post(command); }
+  bool take(const CloseFilmCommand& command);
 
   bool queue(const std::vector<PaintSettings>& pictures);
   void begin_folder(FolderPicturesEvent&& found);
@@ -76,6 +86,8 @@ struct Studio::State {
   StudioOptions options;
   Snapshot snapshot;
   std::uint64_t last_number = 0;
+  std::uint64_t last_film = 0;
+  bool loop_films = true;          // as it was wanted last
   std::uint64_t folder_order = 0;  // the newest; a stop ends it
   CaptionCommand folder_how;
   std::deque<std::filesystem::path> folder_waiting;
@@ -83,6 +95,7 @@ struct Studio::State {
   EventQueue events;
   std::unique_ptr<PreviewReceiver> receiver;  // null: nobody listens
   FolderWorker files;
+  FilmWorker films;
   PaintWorker painter;
   CaptionWorker captioner;
 };
@@ -233,6 +246,30 @@ bool Studio::State::take(const StopCaptionsCommand&) {
   apply(snapshot, FolderCaptionsEvent{});
   captioner.stop();
   apply(snapshot, CaptionsStoppedEvent{});
+  return true;
+}
+
+// What the one before still tells is not listened to from here on.
+bool Studio::State::take(const OpenFilmCommand& command) {
+  Film film;
+  film.number = last_film + 1;
+  film.path = command.path;
+  film.loop = loop_films;
+  if (!films.open(film)) return false;
+  ++last_film;
+  apply(snapshot, FilmOpenedEvent{std::move(film)});
+  return true;
+}
+
+bool Studio::State::take(const FilmLoopCommand& command) {
+  if (!films.post(command)) return false;
+  if (snapshot.film) loop_films = command.on.value_or(!loop_films);
+  return true;
+}
+
+bool Studio::State::take(const CloseFilmCommand&) {
+  films.close();
+  apply(snapshot, FilmClosedEvent{});
   return true;
 }
 

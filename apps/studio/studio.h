@@ -1,5 +1,5 @@
-// The viewer without a window: workers that paint, describe, read pictures and listen, a bounded
-// queue of what they tell, and the Snapshot that the drawing thread folds it into.
+// The viewer without a window: workers that paint, describe, read pictures, play clips and listen,
+// a bounded queue of what they tell, and the Snapshot that the drawing thread folds it into.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct StudioOptions {
   std::filesystem::path folder = "out";  // made when the first picture is saved
   std::optional<std::uint16_t>
       listen;  // port of 127.0.0.1 for pictures of other programs; 0 = any free one
-  std::filesystem::path helper;  // the picture reader; empty = beside the program
+  std::filesystem::path helper;       // the picture reader; empty = beside the program
+  std::filesystem::path clip_helper;  // the same for clips
 };
 
 class Studio {

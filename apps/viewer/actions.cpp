@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "apps/studio/gallery.h"
 #include "apps/studio/settings.h"
+#include "apps/viewer/film_actions.h"
 
 namespace tessera {
 
@@ -44,6 +46,18 @@ constexpr KeyRow kKeys[] = {
     {Action::kTokenRight, "l", "Tokens", "token to the right", true},
     {Action::kDescribe, "c", "Captions", "describe the shown picture"},
     {Action::kCaptions, "C", "Captions", "captions, or details"},
+    {Action::kFilmPlay, "P", "Clips", "play, or pause"},
+    {Action::kFilmBack, ",", "Clips", "one frame back", true},
+    {Action::kFilmOn, ".", "Clips", "one frame on", true},
+    {Action::kFilmJumpBack, "J", "Clips", "a 24th of the clip back", true},
+    {Action::kFilmJumpOn, "K", "Clips", "a 24th of the clip on", true},
+    {Action::kFilmStart, "b", "Clips", "first frame"},
+    {Action::kFilmEnd, "E", "Clips", "last frame"},
+    {Action::kFilmLoop, "L", "Clips", "round and round, or once"},
+    {Action::kFilmSlower, "S", "Clips", "slower"},
+    {Action::kFilmFaster, "F", "Clips", "faster"},
+    {Action::kFilmView, "V", "Clips", "look at the open clip"},
+    {Action::kFilmClose, "X", "Clips", "close the clip"},
     {Action::kLeftNarrower, "(", "Panels", "left side narrower", true},
     {Action::kLeftWider, ")", "Panels", "left side wider", true},
     {Action::kRightNarrower, "{", "Panels", "right side narrower", true},
@@ -139,7 +153,9 @@ void look_at(const std::filesystem::path& path, UiState& state) {
 void recall(UiState& state, const Snapshot& snapshot, const Poster& post) {
   const PictureRef ref = shown_ref(state, snapshot);
   const StagePicture picture = look_up(snapshot, ref);
-  if (picture.painting != nullptr) {
+  if (picture.film != nullptr) {
+    state.notice = "a clip records no settings";
+  } else if (picture.painting != nullptr) {
     take_settings(state, picture.painting->settings);
     state.notice = "settings recalled from the picture";
   } else if (!picture.file.empty()) {
@@ -152,6 +168,10 @@ void recall(UiState& state, const Snapshot& snapshot, const Poster& post) {
 void describe(UiState& state, const Snapshot& snapshot, const Poster& post) {
   const StagePicture picture = look_up(snapshot, shown_ref(state, snapshot));
   state.tab = SideTab::kCaptions;
+  if (is_clip_name(picture.file)) {
+    state.notice = "the captioner describes pictures; a text for a clip can be written";
+    return;
+  }
   if (picture.file.empty()) {
     state.notice = "a picture can be described once it is a file";
     return;
@@ -307,7 +327,8 @@ const KeyRow* row_of_character(char32_t character) {
 }
 
 void show_file(const std::filesystem::path& path, UiState& state, const Poster& post) {
-  if (!post(OpenCommand{path})) {
+  const Command open = is_clip_name(path) ? Command(OpenFilmCommand{path}) : OpenCommand{path};
+  if (!post(open)) {
     state.notice = "the queue is full";
     return;
   }
@@ -316,11 +337,13 @@ void show_file(const std::filesystem::path& path, UiState& state, const Poster& 
 }
 
 void open_file(const std::filesystem::path& path, UiState& state, const Poster& post) {
+  if (is_clip_name(path)) return show_file(path, state, post);
   if (ask_settings(path, state, post)) look_at(path, state);
 }
 
 void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& post) {
   if (look(action, state, snapshot) || size_panels(action, state.sizes)) return;
+  if (use_film(action, state, snapshot, post)) return;
   switch (action) {
     case Action::kPaint:
       paint(state, post);

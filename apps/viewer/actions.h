@@ -50,6 +50,18 @@ enum class Action : std::uint8_t {
   kTokenUp,
   kTokenRight,
   kCaptions,
+  kFilmPlay,
+  kFilmBack,
+  kFilmOn,
+  kFilmJumpBack,
+  kFilmJumpOn,
+  kFilmStart,
+  kFilmEnd,
+  kFilmLoop,
+  kFilmSlower,
+  kFilmFaster,
+  kFilmView,
+  kFilmClose,
   kLeftNarrower,
   kLeftWider,
   kRightNarrower,
@@ -80,9 +92,10 @@ const KeyRow* row_of_character(char32_t character);
 
 void act(Action action, UiState& state, const Snapshot& snapshot, const Poster& post);
 
-// Opens a file and looks at it; the settings stay as they are.
+// Opens a picture or a clip and looks at it; the settings stay as they are.
 void show_file(const std::filesystem::path& path, UiState& state, const Poster& post);
-// A file that was dropped on the window, or named: opens it; its settings fill the fields.
+// A file that was dropped on the window, or named: opens it; the settings of a picture fill the
+// fields. What is a clip is told by its name.
 void open_file(const std::filesystem::path& path, UiState& state, const Poster& post);
 
 }  // namespace tessera

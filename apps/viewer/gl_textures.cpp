@@ -56,16 +56,32 @@ ImTextureID GlTextures::texture(const std::shared_ptr<const Image>& image) {
   if (image == nullptr || image->rgb.empty()) return nullptr;
   auto found = entries_.find(image.get());
   if (found == entries_.end()) {
-    const bool fits = std::max(image->width, image->height) <= limit_;
-    Entry entry{image, fits ? Texture(*image) : Texture(thinned(*image, limit_)), frame_};
+    Entry entry{image, made_of(*image), frame_};
     found = entries_.emplace(image.get(), std::move(entry)).first;
   }
   found->second.used = frame_;
   return reinterpret_cast<ImTextureID>(static_cast<std::uintptr_t>(found->second.texture.name()));
 }
 
+Texture GlTextures::made_of(const Image& image) const {
+  const bool fits = std::max(image.width, image.height) <= limit_;
+  return fits ? Texture(image) : Texture(thinned(image, limit_));
+}
+
+// The frame before is let go at once: it was drawn already.
+ImTextureID GlTextures::moving(const std::shared_ptr<const Image>& frame) {
+  if (frame == nullptr || frame->rgb.empty()) return nullptr;
+  if (!moving_ || moving_->image != frame) {
+    moving_.reset();
+    moving_.emplace(Entry{frame, made_of(*frame), frame_});
+  }
+  moving_->used = frame_;
+  return reinterpret_cast<ImTextureID>(static_cast<std::uintptr_t>(moving_->texture.name()));
+}
+
 void GlTextures::end_frame() {
   ++frame_;
+  if (moving_ && frame_ > moving_->used + 1) moving_.reset();
   std::erase_if(entries_,
                 [this](const auto& entry) { return frame_ > entry.second.used + kKeptFrames; });
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "apps/viewer/widgets.h"
 
@@ -28,6 +29,7 @@ class GlTextures final : public TextureSource {
  public:
   GlTextures();
   ImTextureID texture(const std::shared_ptr<const Image>& image) override;
+  ImTextureID moving(const std::shared_ptr<const Image>& frame) override;
   // Once a frame: lets textures go that no frame used for a while.
   void end_frame();
   std::size_t size() const { return entries_.size(); }
@@ -38,7 +40,10 @@ class GlTextures final : public TextureSource {
     Texture texture;
     std::uint64_t used = 0;  // frame
   };
+  Texture made_of(const Image& image) const;
+
   std::map<const Image*, Entry> entries_;
+  std::optional<Entry> moving_;
   std::uint64_t frame_ = 0;
   std::int64_t limit_ = 0;  // pixels a side
 };

@@ -17,7 +17,7 @@
 namespace tessera {
 namespace {
 
-constexpr double kPaintingWait = 1.0 / 30, kIdleWait = 0.1,
+constexpr double kPlayingWait = 1.0 / 120, kPaintingWait = 1.0 / 30, kIdleWait = 0.1,
                  kTestWait = 1.0 / 100;  // seconds between looks at the workers
 constexpr double kBlink = 0.4;           // redraws a field's cursor
 constexpr std::size_t kMaxScript = std::size_t{1} << 20;
@@ -51,7 +51,8 @@ class Program {
   bool run() {
     while (!over()) {
       const bool soon = at_work(studio_.snapshot()) || viewer_.unsettled();
-      const double patience = soon ? kPaintingWait : kIdleWait;
+      const double pace = plays(studio_.snapshot()) ? kPlayingWait : kPaintingWait;
+      const double patience = soon ? pace : kIdleWait;
       const bool lively = window_.wait(test_ ? kTestWait : patience);
       viewer_.drop(window_.take_dropped());
       const Snapshot& snapshot = studio_.update();
@@ -62,7 +63,7 @@ class Program {
       if (!lively && !news && !blink && !hovers && !test_) continue;
       if (test_ && !test_->wants_frame(snapshot)) continue;
       // While pictures are painted, the processors are the painter's.
-      if (!lively && !test_ && now - drawn_ < kPaintingWait) continue;
+      if (!lively && !test_ && now - drawn_ < pace) continue;
       seen_ = snapshot.revision;
       drawn_ = now;
       frame(snapshot);

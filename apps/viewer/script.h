@@ -53,6 +53,13 @@ enum class Order : std::uint8_t {
   kType,
   kPress,
   kTab,
+  kFilm,
+  kFilmStep,
+  kFilmSeek,
+  kFilmPlay,
+  kFilmLoop,
+  kFilmClose,
+  kWaitFilm,
   kScreenshot,
   kExpect
 };

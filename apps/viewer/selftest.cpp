@@ -124,6 +124,7 @@ void SelfTest::after_frame(const Snapshot& snapshot, const Window& window) {
   ImGuiIO& io = ImGui::GetIO();
   for (const int key : std::exchange(held_, {})) io.KeysDown[key] = io.KeyCtrl = false;
   watch_painting(snapshot, window);
+  watch_film(snapshot, window);
   if (!std::exchange(look_due_, false)) return;
   const ScriptLine& line = script_[at_++];
   line_new_ = true;
@@ -159,6 +160,7 @@ void SelfTest::watch_painting(const Snapshot& snapshot, const Window& window) {
 bool SelfTest::run_line(const ScriptLine& line, const Snapshot& snapshot, Window& window) {
   UiState& state = viewer_.state();
   if (set_field(line) || change_view(line, window)) return true;
+  if (line.order >= Order::kFilm && line.order <= Order::kWaitFilm) return use_film(line, snapshot);
   switch (line.order) {
     case Order::kPaint:
       act(Action::kPaint, state, snapshot, post_);

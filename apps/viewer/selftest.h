@@ -45,6 +45,9 @@ class SelfTest {
   bool use_gallery(const ScriptLine& line, const Snapshot& snapshot);
   bool captions(const ScriptLine& line, const Snapshot& snapshot);
   bool use_keys(const ScriptLine& line);
+  bool use_film(const ScriptLine& line, const Snapshot& snapshot);
+  bool wait_film(const ScriptLine& line, const Snapshot& snapshot);
+  void watch_film(const Snapshot& snapshot, const Window& window);
   void watch_painting(const Snapshot& snapshot, const Window& window);
 
   Verdict check(const ScriptLine& line, const Snapshot& snapshot, const Window& window) const;
@@ -57,6 +60,9 @@ class SelfTest {
   Verdict check_settings(const Snapshot& snapshot, bool equal) const;
   Verdict check_caption(const ScriptLine& line, const Snapshot& snapshot,
                         const Window& window) const;
+  Verdict check_film(const ScriptLine& line, const Snapshot& snapshot, const Window& window) const;
+  Verdict check_film_frame(const Film& film, std::int64_t wanted, const Window& window) const;
+  Verdict check_film_strip(const Film& film, double at_least, const Window& window) const;
   void tell(const ScriptLine& line, const Verdict& verdict);
   void fail(const ScriptLine& line, std::string expected, std::string found);
 
@@ -68,11 +74,13 @@ class SelfTest {
   double line_started_ = 0;
   bool line_new_ = true, stop_posted_ = false, look_due_ = false;
   int told_ = 0, failed_ = 0, frames_ = 0;
-  PaintSettings wanted_;                       // before `forget`
-  std::vector<int> held_;                      // keys that are down in this frame
-  double frame_drawn_ = 0;                     // seconds of the monotonic clock
-  std::uint64_t watched_ = 0;                  // the painting that runs, or ran last
-  GrowthWatch growth_;                         // of it
+  PaintSettings wanted_;       // before `forget`
+  std::vector<int> held_;      // keys that are down in this frame
+  double frame_drawn_ = 0;     // seconds of the monotonic clock
+  std::uint64_t watched_ = 0;  // the painting that runs, or ran last
+  GrowthWatch growth_;         // of it
+  // Frames of clips that changed on the screen while one played, and those with other pixels.
+  std::int64_t film_number_ = -1, film_shown_ = 0, film_wrong_ = 0;
   std::vector<double> build_, submit_, swap_;  // milliseconds, of frames while painting
 };
 

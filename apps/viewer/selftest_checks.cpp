@@ -112,6 +112,7 @@ SelfTest::Verdict SelfTest::check(const ScriptLine& line, const Snapshot& snapsh
     return {snapshot.problems.empty(), "no problems",
             snapshot.problems.empty() ? "none" : format_error(snapshot.problems.back())};
   }
+  if (what.starts_with("film")) return check_film(line, snapshot, window);
   if (what.starts_with("caption") || what == "tokens_pruned") {
     return check_caption(line, snapshot, window);
   }

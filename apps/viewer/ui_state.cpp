@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "apps/studio/gallery.h"
+
 namespace tessera {
 
 namespace {
@@ -72,6 +74,12 @@ void follow_snapshot(UiState& state, const Snapshot& snapshot) {
   const auto gone = [&snapshot](const PictureRef& ref) {
     return ref.painting != 0 && snapshot.painting(ref.painting) == nullptr;
   };
+  // Of clips the open one alone has frames to compare.
+  const auto closed = [&snapshot](const PictureRef& ref) {
+    return is_clip_name(ref.file) && (!snapshot.film || snapshot.film->path != ref.file);
+  };
+  if (closed(state.side_a)) state.side_a = {};
+  if (closed(state.side_b)) state.side_b = {};
   if (gone(state.shown)) state.shown = {};
   if (gone(state.side_a)) state.side_a = {};
   if (gone(state.side_b)) state.side_b = {};
@@ -121,6 +129,11 @@ StagePicture look_up(const Snapshot& snapshot, const PictureRef& ref) {
     }
   } else if (!ref.file.empty()) {
     out.file = ref.file;
+    if (snapshot.film && snapshot.film->path.native() == ref.file.native()) {
+      out.film = &*snapshot.film;
+      out.image = out.film->image;
+      return out;
+    }
     for (const OpenedPicture& one : snapshot.opened) {
       if (one.path == ref.file) out.opened = &one;
     }
@@ -133,7 +146,21 @@ StagePicture look_up(const Snapshot& snapshot, const PictureRef& ref) {
   return out;
 }
 
+bool film_in_sight(const UiState& state, const Snapshot& snapshot) {
+  const auto shows = [&](const PictureRef& ref) { return look_up(snapshot, ref).film != nullptr; };
+  if (state.mode == StageMode::kPicture) return shows(shown_ref(state, snapshot));
+  return shows(state.side_a) || shows(state.side_b);
+}
+
+bool plays(const Snapshot& snapshot) {
+  return snapshot.film && snapshot.film->state == FilmState::kPlaying;
+}
+
 bool at_work(const Snapshot& snapshot) {
+  const bool film = snapshot.film && (snapshot.film->state == FilmState::kOpening ||
+                                      snapshot.film->state == FilmState::kPlaying ||
+                                      snapshot.film->frame != snapshot.film->wanted);
+  if (film) return true;
   return std::any_of(snapshot.paintings.begin(), snapshot.paintings.end(),
                      [](const Painting& one) {
                        return one.state == PaintState::kLoading ||

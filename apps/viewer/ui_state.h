@@ -22,7 +22,8 @@ enum class ThemeName : std::uint8_t { kDark, kLight };
 enum class StageMode : std::uint8_t { kPicture, kCompare };
 enum class SideTab : std::uint8_t { kDetails, kCaptions };
 
-// A picture by what it is, not where it lies: a painting, or a file that was opened.
+// A picture by what it is, not where it lies: a painting, or a file that was opened, which may be a
+// clip.
 struct PictureRef {
   std::uint64_t painting = 0;
   std::filesystem::path file;
@@ -36,6 +37,7 @@ struct StagePicture {
   const Painting* painting = nullptr;
   const OpenedPicture* opened = nullptr;
   const CaptionEntry* caption = nullptr;
+  const Film* film = nullptr;  // image is the frame that it shows
   std::filesystem::path file;
 };
 
@@ -50,6 +52,8 @@ struct StageReport {
   Rect area;
   std::optional<Placement> picture, left, right;
   double split_at = 0;  // screen x; right of it the right picture shows
+  // Small pictures along the shown clip, and the line of its time.
+  std::optional<Rect> film_strip, film_line;
 };
 
 struct UiState {
@@ -110,8 +114,12 @@ std::vector<std::string> differing_fields(const PaintSettings& a, const PaintSet
 // The picture that is shown: with follow the running one, else the newest finished one.
 PictureRef shown_ref(const UiState& state, const Snapshot& snapshot);
 StagePicture look_up(const Snapshot& snapshot, const PictureRef& ref);
-// Whether something is painted, here or by another program, or described: news come soon.
+// Whether the open clip is looked at: alone, or as a side of the comparison.
+bool film_in_sight(const UiState& state, const Snapshot& snapshot);
+// Whether something is painted, here or by another program, described or opened: news come soon.
 bool at_work(const Snapshot& snapshot);
+// Whether a clip plays: its frames come faster than other news.
+bool plays(const Snapshot& snapshot);
 // What is to stay for the comparison.
 KeepCommand compared(const UiState& state);
 // Steps through the paintings, oldest first; -1 back, +1 on. Stays at the ends.

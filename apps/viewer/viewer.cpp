@@ -129,6 +129,15 @@ void Viewer::drop(const std::vector<std::filesystem::path>& files) {
   for (const auto& file : files) open_file(file, state_, post_);
 }
 
+// Nobody plays to the wall. Once: a wish to play again is heard.
+void Viewer::pause_out_of_sight(const Snapshot& snapshot) {
+  if (!plays(snapshot) || film_in_sight(state_, snapshot)) {
+    paused_film_ = 0;
+  } else if (paused_film_ != snapshot.film->number && post_(FilmPlayCommand{false})) {
+    paused_film_ = snapshot.film->number;
+  }
+}
+
 void Viewer::draw(const Snapshot& snapshot) {
   follow_snapshot(state_, snapshot);
   Ui ui{state_, snapshot, post_, textures_, difference_};
@@ -146,6 +155,7 @@ void Viewer::draw(const Snapshot& snapshot) {
   ImGui::End();
   key_map_window(ui);
   problems_window(ui);
+  pause_out_of_sight(snapshot);
   KeepCommand keep = compared(state_);
   if (!(keep == kept_) && post_(keep)) kept_ = std::move(keep);
 }

@@ -15,14 +15,17 @@ class Viewer {
   void draw(const Snapshot& snapshot);
   // Whether the last frame's end still changes by itself: a hint is about to show.
   bool unsettled() const;
-  // Files dropped on the window: each is opened, the last one's settings fill the fields.
+  // Files dropped on the window: each is opened, the last picture's settings fill the fields.
   void drop(const std::vector<std::filesystem::path>& files);
 
  private:
+  void pause_out_of_sight(const Snapshot& snapshot);
+
   UiState state_;
   TextureSource& textures_;
   Poster post_;
-  KeepCommand kept_;  // as posted last
+  KeepCommand kept_;               // as posted last
+  std::uint64_t paused_film_ = 0;  // its number; 0 = the one that plays may
   DifferenceCache difference_;
 };
 

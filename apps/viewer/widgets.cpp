@@ -179,6 +179,67 @@ bool toggle_button(const char* label, bool on, ImVec2 size) {
   return on ? accent_button(label, size) : ImGui::Button(label, size);
 }
 
+namespace {
+
+void draw_sign(Sign sign, ImVec2 centre, float size) {
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const ImU32 ink = ImGui::GetColorU32(ImGuiCol_Text);
+  const float half = size / 2, bar = std::max(1.0f, std::round(size * 0.16f));
+  // A triangle that points to the right (by = 1) or left, with its middle at x.
+  const auto triangle = [&](float x, float by) {
+    list.AddTriangleFilled(ImVec2(x - by * half * 0.8f, centre.y - half),
+                           ImVec2(x - by * half * 0.8f, centre.y + half),
+                           ImVec2(x + by * half * 0.9f, centre.y), ink);
+  };
+  const auto upright = [&](float x) {
+    list.AddRectFilled(ImVec2(x - bar / 2, centre.y - half), ImVec2(x + bar / 2, centre.y + half),
+                       ink);
+  };
+  const auto ended = [&](float by, float gap) {
+    triangle(centre.x - by * bar * 0.6f, by);
+    upright(centre.x + by * gap);
+  };
+  switch (sign) {
+    case Sign::kPlay:
+      triangle(centre.x, 1);
+      break;
+    case Sign::kPause:
+      upright(centre.x - half * 0.45f);
+      upright(centre.x + half * 0.45f);
+      break;
+    case Sign::kOn:
+    case Sign::kBack: {  // a bar, and where it leads
+      const float by = sign == Sign::kOn ? 1.0f : -1.0f;
+      triangle(centre.x + by * half * 0.3f, by);
+      upright(centre.x - by * half * 0.95f);
+      break;
+    }
+    case Sign::kLast:
+      ended(1, half * 0.9f);
+      break;
+    case Sign::kFirst:
+      ended(-1, half * 0.9f);
+      break;
+    case Sign::kClose:
+      for (const float by : {1.0f, -1.0f}) {
+        list.AddLine(ImVec2(centre.x - half * 0.8f, centre.y - by * half * 0.8f),
+                     ImVec2(centre.x + half * 0.8f, centre.y + by * half * 0.8f), ink,
+                     std::max(1.5f, bar * 0.8f));
+      }
+      break;
+  }
+}
+
+}  // namespace
+
+bool sign_button(const char* id, Sign sign, float side) {
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const bool pressed = ImGui::Button(id, ImVec2(side, side));
+  draw_sign(sign, ImVec2(std::round(at.x + side / 2), std::round(at.y + side / 2)),
+            std::round(side * 0.4f));
+  return pressed;
+}
+
 bool facts_table(const char* id) {
   if (!ImGui::BeginTable(id, 2, ImGuiTableFlags_SizingStretchProp)) return false;
   ImGui::TableSetupColumn("name", ImGuiTableColumnFlags_WidthFixed, em() * 6.2f);
@@ -227,6 +288,19 @@ std::string duration_text(double seconds) {
   if (whole < 60) return std::to_string(whole) + " s";
   if (whole < 3600) return std::to_string(whole / 60) + " min " + std::to_string(whole % 60) + " s";
   return std::to_string(whole / 3600) + " h " + std::to_string(whole % 3600 / 60) + " min";
+}
+
+std::string clock_text(double seconds) {
+  const auto all = static_cast<long long>(std::llround(std::clamp(seconds, 0.0, 1e12) * 1000));
+  const long long hours = all / 3600000, minutes = all / 60000 % 60;
+  char text[64];
+  if (hours > 0) {
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld.%03lld", hours, minutes, all / 1000 % 60,
+                  all % 1000);
+  } else {
+    std::snprintf(text, sizeof text, "%lld:%02lld.%03lld", minutes, all / 1000 % 60, all % 1000);
+  }
+  return text;
 }
 
 std::string bytes_text(std::uint64_t bytes) {

@@ -21,6 +21,8 @@ class TextureSource {
  public:
   virtual ~TextureSource() = default;
   virtual ImTextureID texture(const std::shared_ptr<const Image>& image) = 0;
+  // The same for frames of a clip, which come and go: one at a time, none is kept behind the next.
+  virtual ImTextureID moving(const std::shared_ptr<const Image>& frame) = 0;
 };
 
 // The difference of the two pictures that are compared, kept while they stay.
@@ -68,6 +70,9 @@ bool prose_field(const char* id, std::string& edit, std::string& text, ImVec2 si
 bool accent_button(const char* label, ImVec2 size);
 // Drawn pressed while `on`.
 bool toggle_button(const char* label, bool on, ImVec2 size = ImVec2(0, 0));
+// A square button with a sign on it, `side` pixels.
+enum class Sign : std::uint8_t { kFirst, kBack, kPlay, kPause, kOn, kLast, kClose };
+bool sign_button(const char* id, Sign sign, float side);
 // Two columns, name and value; wraps the value. Begin with table_begin, end with ImGui::EndTable.
 bool facts_table(const char* id);
 void fact(std::string_view name, std::string_view value);
@@ -82,6 +87,7 @@ void splitter(const char* id, Bar bar, float length, float& size, const BarRange
 
 std::string number_text(double value, int decimals);
 std::string duration_text(double seconds);    // "12 s", "3 min 5 s"
+std::string clock_text(double seconds);       // "0:07.250", "1:02:07.250"
 std::string bytes_text(std::uint64_t bytes);  // "1.2 GiB"
 // A state in a word, and its colour.
 std::string_view state_text(PaintState state);

@@ -45,7 +45,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/batch", {"apps/pipeline"}},
     {"apps/bench", {"apps/pipeline"}},
     {"apps/helper", {"vision/codec", "video/codec", "engine/core"}},
-    {"apps/studio", {"apps/pipeline"}},
+    {"apps/studio", {"apps/pipeline", "video"}},
     {"apps/viewer", {"apps/studio"}},
     {"apps/cli", {"apps/pipeline", "apps/batch", "apps/bench", "apps/studio"}},
 };

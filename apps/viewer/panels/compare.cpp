@@ -61,6 +61,7 @@ void draw_difference(Ui& ui, const StagePicture& a, const StagePicture& b, const
   }
   StagePicture shown;
   shown.image = cache.image;
+  shown.film = a.film != nullptr ? a.film : b.film;  // comes and goes as its frames do
   ui.state.report.picture = draw_picture(ui, shown, area, area);
   side_label(ui, "4 |A - B|", "black where equal", area, false);
   handle_stage_mouse(ui, *ui.state.report.picture);

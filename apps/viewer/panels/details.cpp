@@ -125,7 +125,7 @@ void legend(Ui& ui, const Painting& one) {
 }
 
 void spot(Ui& ui, const StagePicture& picture) {
-  heading("Under the mouse, or chosen by h j k l");
+  heading(picture.film != nullptr ? "Under the mouse" : "Under the mouse, or chosen by h j k l");
   const StageReport& report = ui.state.report;
   std::vector<std::string> lines;
   if (report.picture) {
@@ -138,7 +138,7 @@ void spot(Ui& ui, const StagePicture& picture) {
   }
   // Room for two wrapped lines always, so that nothing below jumps.
   const float top = ImGui::GetCursorPosY();
-  if (lines.empty()) text_dim("no token");
+  if (lines.empty()) text_dim(picture.film != nullptr ? "no pixel" : "no token");
   for (const std::string& line : lines) text_wrapped(line);
   ImGui::SetCursorPosY(
       std::max(ImGui::GetCursorPosY(), top + 4 * ImGui::GetTextLineHeightWithSpacing()));
@@ -151,11 +151,24 @@ void visual_note(const CaptionEntry& caption) {
                      (caption.prune.empty() ? "" : " by " + caption.prune));
 }
 
+void film_details(Ui& ui, const StagePicture& picture, const GalleryEntry* entry) {
+  text_wrapped(entry != nullptr && !entry->caption.empty() ? entry->caption
+                                                           : name_of(picture.file));
+  ImGui::Dummy(ImVec2(0, em() * 0.1f));
+  if (facts_table("facts")) {
+    film_facts(*picture.film);
+    file_fact(picture.file);
+    ImGui::EndTable();
+  }
+  spot(ui, picture);
+}
+
 }  // namespace
 
 void details_panel(Ui& ui) {
   const StagePicture picture = look_up(ui.snapshot, shown_ref(ui.state, ui.snapshot));
   const GalleryEntry* entry = gallery_entry(ui.snapshot, picture.file);
+  if (picture.film != nullptr) return film_details(ui, picture, entry);
   if (picture.painting == nullptr && picture.file.empty()) {
     empty_state("No picture is shown", "Paint one, or choose one of the gallery.");
     return;

@@ -36,7 +36,7 @@ void key_map_window(Ui& ui) {
   const ImVec2 room = ImGui::GetIO().DisplaySize;
   ImGui::SetNextWindowPos(ImVec2(room.x / 2, room.y / 2), ImGuiCond_Always, ImVec2(0.5f, 0.5f));
   ImGui::SetNextWindowSize(
-      ImVec2(std::min(room.x * 0.95f, em() * 74), std::min(room.y * 0.94f, em() * 36)));
+      ImVec2(std::min(room.x * 0.95f, em() * 74), std::min(room.y * 0.94f, em() * 41)));
   ImGui::PushStyleVar(ImGuiStyleVar_WindowBorderSize, 1);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowRounding, em() * 0.4f);
   const bool open = ImGui::Begin(
@@ -45,11 +45,11 @@ void key_map_window(Ui& ui) {
   if (open && ImGui::BeginTable("columns", 3)) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
-    groups(ui, {"Painting", "Captions", "Window"});
+    groups(ui, {"Painting", "Captions", "Comparing"});
     ImGui::TableNextColumn();
-    groups(ui, {"Pictures", "Comparing"});
+    groups(ui, {"Pictures", "Tokens", "Window"});
     ImGui::TableNextColumn();
-    groups(ui, {"Tokens", "Panels"});
+    groups(ui, {"Clips", "Panels"});
     ImGui::EndTable();
     ImGui::Dummy(ImVec2(0, em() * 0.3f));
     ImGui::PushStyleColor(ImGuiCol_Text, ui.colours().dim);

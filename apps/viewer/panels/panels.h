@@ -12,6 +12,11 @@ void settings_panel(Ui& ui);
 void queue_panel(Ui& ui);
 // Bar above the picture (what is shown, overlay, zoom), then the picture or the two compared ones.
 void stage_panel(Ui& ui);
+// Below the picture while a clip is shown: small pictures over its length, its time, its controls.
+void film_panel(Ui& ui, const Film& film);
+// How high film_panel() is where `room` is left for it and the picture together, in pixels.
+float film_panel_height(float room);
+void film_facts(const Film& film);  // rows of the table of details
 void details_panel(Ui& ui);
 void captions_panel(Ui& ui);
 void gallery_panel(Ui& ui);

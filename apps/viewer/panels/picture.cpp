@@ -115,7 +115,9 @@ Placement draw_picture(Ui& ui, const StagePicture& picture, const Rect& area, co
   const Rect whole = placed.rect();
   ImDrawList& list = *ImGui::GetWindowDrawList();
   list.PushClipRect(point(clip.left, clip.top), point(clip.right, clip.bottom), true);
-  if (const ImTextureID texture = ui.textures.texture(picture.image)) {
+  const bool moves = picture.film != nullptr;
+  if (const ImTextureID texture =
+          moves ? ui.textures.moving(picture.image) : ui.textures.texture(picture.image)) {
     list.AddImage(texture, point(whole.left, whole.top), point(whole.right, whole.bottom));
   }
   if (of_tokens(ui.state.overlay) && picture.painting != nullptr &&

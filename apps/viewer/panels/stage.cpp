@@ -18,6 +18,12 @@ std::string title_of(const Ui& ui, const StagePicture& picture) {
     if (!one.from.empty()) text += ", from " + one.from;
     return text;
   }
+  if (picture.film != nullptr) {
+    const Film& film = *picture.film;
+    if (film.frame < 0) return name_of(film.path);
+    return name_of(film.path) + ", " + std::to_string(film.width) + " x " +
+           std::to_string(film.height);
+  }
   if (!picture.file.empty()) return name_of(picture.file);
   return ui.snapshot.paintings.empty() ? "" : "nothing to show";
 }
@@ -79,7 +85,11 @@ void bar(Ui& ui, const StagePicture& picture) {
 }
 
 void nothing_to_draw(const StagePicture& picture) {
-  if (picture.painting != nullptr && picture.painting->state == PaintState::kFailed) {
+  if (picture.film != nullptr) {
+    const bool failed = picture.film->state == FilmState::kFailed;
+    empty_state(failed ? "This clip cannot be shown" : "Opening the clip",
+                failed ? format_error(picture.film->error) : name_of(picture.film->path));
+  } else if (picture.painting != nullptr && picture.painting->state == PaintState::kFailed) {
     empty_state("This picture failed", format_error(picture.painting->error));
   } else if (picture.painting != nullptr && (picture.painting->state == PaintState::kDone ||
                                              picture.painting->state == PaintState::kStopped)) {
@@ -96,7 +106,7 @@ void nothing_to_draw(const StagePicture& picture) {
     empty_state(
         "Ready to paint",
         "Write a prompt at the left and press Paint (Ctrl+Enter), or drop a picture here to "
-        "open it and take over its settings. ? shows all keys.");
+        "open it and take over its settings, or a clip to watch it. ? shows all keys.");
   }
 }
 
@@ -120,9 +130,12 @@ void single_view(Ui& ui, const StagePicture& picture) {
 void stage_panel(Ui& ui) {
   const StagePicture picture = look_up(ui.snapshot, shown_ref(ui.state, ui.snapshot));
   bar(ui, picture);
+  const bool film =
+      picture.film != nullptr && ui.state.mode == StageMode::kPicture && picture.film->frame >= 0;
+  const float below = film ? film_panel_height(ImGui::GetContentRegionAvail().y) : 0;
   ImGui::PushStyleColor(ImGuiCol_ChildBg, ui.colours().canvas);
   ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(0, 0));
-  ImGui::BeginChild("canvas", ImVec2(0, 0), true,
+  ImGui::BeginChild("canvas", ImVec2(0, below > 0 ? -below : 0), true,
                     ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse);
   const ImVec2 low = ImGui::GetCursorScreenPos();
   const ImVec2 room = ImGui::GetContentRegionAvail();
@@ -137,6 +150,7 @@ void stage_panel(Ui& ui) {
   ImGui::EndChild();
   ImGui::PopStyleVar();
   ImGui::PopStyleColor();
+  if (below > 0) film_panel(ui, *picture.film);
 }
 
 }  // namespace tessera

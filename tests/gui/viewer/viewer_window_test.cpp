@@ -13,7 +13,9 @@
 #include "apps/studio/viewer_options.h"
 #include "tests/gui/viewer/display.h"
 #include "tests/support/temp_folder.h"
+#include "video/frame_writer.h"
 #include "vision/image/png.h"
+#include "vision/scene/clip.h"
 
 namespace tessera {
 namespace {
@@ -83,6 +85,18 @@ class ViewerWindow : public ::testing::Test {
     EXPECT_EQ(held, expectations) << outcome.out << outcome.err;
   }
 
+  // Sixteen frames of the tabletop world, lossless, two seconds.
+  static void write_clip(const std::filesystem::path& path) {
+    constexpr int kSide = 96;
+    const Clip clip = sample_clip(5, SceneSplit::kTrain, 3);
+    ClipFormat format;
+    format.container = ClipContainer::kMatroska;
+    format.width = format.height = kSide;
+    FrameWriter writer(path, format);
+    for (int i = 0; i < clip.frames; ++i) writer.put(render_clip_frame(clip, i, kSide).rgb, i);
+    ASSERT_TRUE(writer.finish(clip.frames));
+  }
+
   static std::size_t expectations_of(const std::string& script) {
     std::ifstream in(script);
     std::size_t count = 0;
@@ -93,8 +107,10 @@ class ViewerWindow : public ::testing::Test {
   TempFolder folder_;
 };
 
-TEST_F(ViewerWindow, TheTinyModelPaintsComparesAndRecalls) {
+TEST_F(ViewerWindow, TheTinyModelPaintsComparesAndRecallsAndAClipPlays) {
   const std::string script = std::string(VIEWER_SCRIPTS) + "/tiny.txt";
+  write_clip(folder_ / "clip.mkv");
+  put_file(folder_ / "broken.mp4", "no clip at all, whatever its name says");
   expect_passes(script, expectations_of(script), {"-m", "test:tiny"});
 }
 
@@ -132,14 +148,18 @@ TEST_F(ViewerWindow, ExpectationsFailWhereTheyShould) {
            "size 1000 700\nmethod plain\npaint\nwait_done\nstrength 1\noverlay none\n"
            "expect heat_map 2\noverlay pass\nstrength 0.6\nexpect heat_map 2\n"
            "expect rows_growing 1000\nwait_rows 9000 0.2\nexpect partial_equals_file\n"
-           "expect prompt another one\n");
+           "expect prompt another one\n"
+           "expect film_frame 0\nfilm clip.mkv\nexpect film_frame 1\nexpect film_strip 17\n"
+           "zoom 1\noverlay none\nfilm_seek 3\nwait_film\nexpect film_frame 4\n"
+           "expect film_played 1\nexpect film_state playing\n");
+  write_clip(folder_ / "clip.mkv");
   const Display display;
   const Outcome outcome =
       run({TESSERA_PROGRAM, "view", "--selftest", "s.txt", "-m", "test:tiny"}, display.name());
   EXPECT_EQ(outcome.exit_code, 1) << outcome.err;
   const auto lines = outcome.lines();
-  ASSERT_EQ(lines.size(), 7u) << outcome.out << outcome.err;
-  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(lines[i]["ok"], false) << lines[i].dump();
+  ASSERT_EQ(lines.size(), 13u) << outcome.out << outcome.err;
+  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(lines[i]["ok"], false) << lines[i].dump();
 }
 
 TEST_F(ViewerWindow, ScreenshotsHaveTheWindowsSize) {

@@ -98,7 +98,7 @@ TEST(Gallery, ThumbnailsTextsAndFilesThatChangeInPlace) {
   save_png(folder / "wide.png", coloured(640, 100, 7));
   put_file(folder / "wide.txt", "a wide one");
   Gallery gallery(folder.path());
-  PictureReader reader;
+  GalleryReaders reader;
   gallery.poll();
   EXPECT_EQ(gallery.entries()[0].caption, "a wide one");
   const auto entry = gallery.read_next(reader);

@@ -1,0 +1,397 @@
+// Playing: orders first, then the frame that is wanted, then frames ahead; one call of the reader
+// at a time, so that a new wish never waits for an old one.
+#include "apps/studio/film_session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <limits>
+
+#include "apps/studio/boundary.h"
+#include "engine/core/io.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kRun = 16;  // frames that are rather decoded than jumped over
+constexpr std::int64_t kBackRun = 8;
+// Seconds by which a frame may come late before the clip is played slower instead.
+constexpr double kMostLag = 0.3;
+constexpr double kCountSeconds = 5;  // for the frames of a file that cannot be looked through
+constexpr double kLongest = 3600;    // of one sleep, seconds
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+std::int64_t number_of(const std::vector<std::int64_t>& ticks, std::int64_t at) {
+  const auto after = std::upper_bound(ticks.begin(), ticks.end(), at);
+  return std::max<std::int64_t>(after - ticks.begin(), 1) - 1;
+}
+
+// How long the last frame stays: as the others do on average; a single one as the file's rate says.
+double last_stay(const VideoInfo& info, const std::vector<double>& times) {
+  double stay = 0.1;
+  if (times.size() > 1) {
+    stay = times.back() / static_cast<double>(times.size() - 1);
+  } else if (info.rate.num > 0) {
+    stay = 1 / info.rate.value();
+  }
+  return std::clamp(stay, 0.001, 10.0);
+}
+
+// Whether the frames before are whole; all else ends the clip.
+bool is_damage(const ErrorInfo& info) {
+  return info.code == "E_VIDEO_DATA" || info.code == "E_VIDEO_CUT";
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const char* code, std::string expected,
+                         std::string found) {
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = code,
+               .file = path.string(),
+               .where = "frames",
+               .expected = std::move(expected),
+               .found = std::move(found)});
+}
+
+}  // namespace
+
+FrameReaderOptions film_reader_options(const std::filesystem::path& program,
+                                       double deadline_seconds) {
+  FrameReaderOptions options;
+  options.process.program = program;
+  options.process.deadline_seconds = deadline_seconds;
+  options.limits.decoded_pixels = std::uint64_t{1} << 60;  // round and round for hours
+  return options;
+}
+
+std::shared_ptr<const Image> image_of(VideoFrame&& frame) {
+  return std::make_shared<const Image>(frame.width, frame.height, std::move(frame.rgb));
+}
+
+FilmSession::FilmSession(Film film, const FilmOptions& options, EventQueue& events)
+    : options_(options),
+      events_(events),
+      film_(std::move(film)),
+      ring_(options.kept_bytes),
+      thread_([this] { work(); }) {}
+
+FilmSession::~FilmSession() {
+  end();
+  thread_.join();
+}
+
+void FilmSession::end() {
+  const std::lock_guard lock(mutex_);
+  ending_ = true;
+  changed_.notify_all();
+}
+
+bool FilmSession::post(const FilmOrder& order) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return true;  // there is nothing to be told to it
+  if (orders_.size() >= kMostQueued) return false;
+  orders_.push_back(order);
+  changed_.notify_all();
+  return true;
+}
+
+void FilmSession::work() {
+  try {
+    open();
+    while (take_orders()) go_on();
+  } catch (const std::exception& error) {  // the boundary of one clip
+    fail(info_of(error, "clip"));
+  }
+  reader_.reset();
+  if (strip_.joinable()) strip_.join();
+  ended_ = true;
+}
+
+void FilmSession::fail(ErrorInfo error) {
+  if (ending_) return;
+  if (error.file.empty()) error.file = film_.path.string();
+  film_.state = FilmState::kFailed;
+  film_.error = error;
+  film_.wanted = film_.frame;
+  tell();
+  events_.push(ProblemEvent{std::move(error)});
+}
+
+void FilmSession::tell() {
+  film_.kept_bytes = ring_.bytes();
+  events_.push(FilmEvent{film_});
+}
+
+void FilmSession::open() {
+  reopen();
+  info_ = reader_->info();
+  film_.width = info_.width;
+  film_.height = info_.height;
+  film_.container = info_.container;
+  film_.codec = info_.codec;
+  film_.notes = info_.notes;
+  try {
+    ticks_ = reader_->scan();
+    next_ = 0;
+  } catch (const Error& error) {
+    if (!is_damage(error.info())) throw;
+    count_frames(error.info());
+  }
+  if (ticks_.empty()) refuse(film_.path, "E_FILM_EMPTY", "a frame at least", "none");
+  if (ticks_.size() > static_cast<std::size_t>(kMostFilmFrames)) {
+    refuse(film_.path, "E_FILM_LONG", "at most " + std::to_string(kMostFilmFrames) + " frames",
+           std::to_string(ticks_.size()));
+  }
+  set_times();
+  film_.state = FilmState::kPaused;
+  film_.wanted = 0;
+  while (film_.frame < 0 && !ending_) fetch();
+  const std::size_t cells = std::min(kFilmThumbnails, ticks_.size());
+  for (std::size_t i = 0; i < cells; ++i) {
+    const double middle = (static_cast<double>(i) + 0.5) / static_cast<double>(cells);
+    const std::int64_t frame = film_.frame_at(middle * film_.seconds);
+    strip_plan_.frames.push_back(frame);
+    strip_plan_.ticks.push_back(ticks_[static_cast<std::size_t>(frame)]);
+  }
+  strip_ = std::thread([this] { read_strip(); });
+}
+
+void FilmSession::reopen() {
+  next_ = -1;
+  reader_.reset();  // before the new one: each is a process
+  reader_ = std::make_unique<FrameReader>(
+      film_.path, film_reader_options(options_.program, options_.deadline_seconds));
+}
+
+// A file that is cut does not tell the times of its frames; those that are whole do.
+void FilmSession::count_frames(ErrorInfo why) {
+  reopen();
+  const double until = monotonic_seconds() + kCountSeconds;
+  try {
+    while (!ending_ && monotonic_seconds() < until) {
+      const std::optional<VideoFrame> frame = reader_->next();
+      if (!frame) break;
+      if (ticks_.empty() || frame->ticks > ticks_.back()) ticks_.push_back(frame->ticks);
+    }
+  } catch (const Error& error) {
+    if (!is_damage(error.info())) throw;
+    why = error.info();
+  }
+  if (ticks_.empty()) throw Error(why);
+  tell_damage(std::move(why));
+  reopen();
+}
+
+void FilmSession::tell_damage(ErrorInfo info) {
+  if (info.file.empty()) info.file = film_.path.string();
+  if (film_.error.code.empty() && !ending_) events_.push(ProblemEvent{info});
+  film_.error = std::move(info);
+}
+
+// The clip ends before a frame that cannot be decoded.
+void FilmSession::end_before(std::int64_t frame, const ErrorInfo& info) {
+  if (frame == 0 || !is_damage(info)) throw Error(info);
+  film_.state = FilmState::kPaused;
+  tell_damage(info);
+  reopen();
+  ahead_error_.reset();
+  leave_out(frame, film_.frames());
+  if (film_.frame == film_.wanted) tell();
+}
+
+void FilmSession::set_times() {
+  std::vector<double> times;
+  times.reserve(ticks_.size());
+  for (const std::int64_t at : ticks_) {
+    times.push_back(static_cast<double>(at - ticks_.front()) * info_.tick.value());
+  }
+  film_.seconds = times.back() + last_stay(info_, times);
+  film_.times = std::make_shared<const std::vector<double>>(std::move(times));
+}
+
+// False: the end.
+bool FilmSession::take_orders() {
+  std::deque<FilmOrder> orders;
+  {
+    std::unique_lock lock(mutex_);
+    const auto due = [&] { return ending_ || !orders_.empty(); };
+    const double wait = idle_until() - monotonic_seconds();
+    if (wait == kNever) {
+      changed_.wait(lock, due);
+    } else if (wait > 0) {
+      changed_.wait_for(lock, std::chrono::duration<double>(std::min(wait, kLongest)), due);
+    }
+    if (ending_) return false;
+    orders.swap(orders_);
+  }
+  for (const FilmOrder& order : orders) {
+    std::visit([this](const auto& one) { obey(one); }, order);
+  }
+  if (!orders.empty()) tell();
+  return true;
+}
+
+// Seconds of the monotonic clock until there is something to do; 0 = now.
+double FilmSession::idle_until() const {
+  if (film_.frame != film_.wanted) return 0;
+  if (!playing()) return kNever;
+  if (missing_ahead()) return 0;
+  const double end = film_.wanted == last()
+                         ? film_.seconds
+                         : (*film_.times)[static_cast<std::size_t>(film_.wanted) + 1];
+  return clock_.when(end);
+}
+
+void FilmSession::go_to(std::int64_t frame) {
+  film_.wanted = std::clamp<std::int64_t>(frame, 0, last());
+  clock_.start(monotonic_seconds(), (*film_.times)[static_cast<std::size_t>(film_.wanted)]);
+}
+
+void FilmSession::obey(const FilmPlayCommand& order) {
+  const bool on = order.on.value_or(!playing());
+  if (on == playing()) return;
+  film_.state = on ? FilmState::kPlaying : FilmState::kPaused;
+  go_to(on && film_.wanted == last() ? 0 : film_.wanted);
+}
+
+void FilmSession::obey(const FilmLoopCommand& order) {
+  film_.loop = order.on.value_or(!film_.loop);
+}
+
+void FilmSession::obey(const FilmSeekCommand& order) { go_to(order.frame); }
+
+void FilmSession::obey(const FilmStepCommand& order) {
+  film_.state = FilmState::kPaused;
+  const std::int64_t by = std::clamp(order.by, -kMostFilmFrames, kMostFilmFrames);
+  go_to(film_.wanted + by);
+}
+
+void FilmSession::obey(const FilmSpeedCommand& order) {
+  const double wanted = std::clamp(order.speed, kFilmSpeeds[0], std::end(kFilmSpeeds)[-1]);
+  double nearest = 1;
+  for (const double speed : kFilmSpeeds) {
+    if (std::abs(speed - wanted) < std::abs(nearest - wanted)) nearest = speed;
+  }
+  const double now = monotonic_seconds();
+  clock_.start(now, clock_.at(now));
+  clock_.speed = film_.speed = nearest;
+}
+
+void FilmSession::go_on() {
+  if (playing() && film_.frame == film_.wanted) follow_clock(monotonic_seconds());
+  if (film_.frame != film_.wanted) {
+    fetch();
+  } else if (playing()) {
+    read_ahead();
+  }
+}
+
+// Wants the next frame when it is due. One that is late is still shown, unless a later one that is
+// due as well is there already.
+void FilmSession::follow_clock(double now) {
+  const double at = clock_.at(now);
+  if (film_.wanted == last()) {
+    if (at < film_.seconds) return;
+    if (film_.loop) {
+      go_to(0);
+    } else {
+      film_.state = FilmState::kPaused;
+      tell();
+    }
+    return;
+  }
+  const std::int64_t due = film_.frame_at(at);
+  if (due <= film_.wanted) return;
+  std::int64_t next = due;
+  while (next > film_.wanted + 1 && ring_.get(next) == nullptr) --next;
+  const double begins = (*film_.times)[static_cast<std::size_t>(next)];
+  if (at - begins > kMostLag * clock_.speed) clock_.start(now, begins);
+  film_.wanted = next;
+}
+
+FrameWindow FilmSession::window() const {
+  return ring_.window(film_.wanted, film_.frames(), playing(), playing() && film_.loop);
+}
+
+void FilmSession::show(std::shared_ptr<const Image> image) {
+  film_.image = std::move(image);
+  film_.frame = film_.wanted;
+  tell();
+}
+
+// One step towards the wanted frame: from what is kept, else by one call of the reader.
+void FilmSession::fetch() {
+  if (std::shared_ptr<const Image> kept = ring_.get(film_.wanted)) return show(std::move(kept));
+  const std::int64_t wanted = film_.wanted;
+  if (ahead_error_ && wanted >= ahead_error_->frame) {
+    const Damage damage = *ahead_error_;
+    return end_before(damage.frame, damage.info);
+  }
+  std::int64_t from = wanted;
+  if (next_ >= 0 && next_ <= wanted && wanted - next_ <= kRun) {
+    from = next_;
+  } else if (wanted < film_.frame && film_.frame - wanted <= kBackRun) {
+    // Whoever steps back goes on to do so: the frames before are read on the way.
+    from = std::max<std::int64_t>(0, wanted - std::min(window().behind, kBackRun));
+  }
+  try {
+    read(from);
+  } catch (const Error& error) {
+    end_before(from, error.info());
+  }
+}
+
+// Reads a frame of the file and keeps it.
+void FilmSession::read(std::int64_t from) {
+  const bool next = from == next_;
+  next_ = -1;
+  std::optional<VideoFrame> frame =
+      next ? reader_->next() : reader_->frame_at(ticks_[static_cast<std::size_t>(from)]);
+  if (!frame) return leave_out(from, next ? film_.frames() : from + 1);
+  if (number_of(ticks_, frame->ticks) != from) return leave_out(from, from + 1);
+  next_ = from + 1;
+  ring_.put(from, image_of(std::move(*frame)), window(), playing());
+}
+
+// Frames from `from` to before `to` stand in the container, and the decoder does not give them: the
+// others are counted anew. One of them that is shown gives way to the wanted one.
+void FilmSession::leave_out(std::int64_t from, std::int64_t to) {
+  ticks_.erase(ticks_.begin() + from, ticks_.begin() + to);
+  if (ticks_.empty()) refuse(film_.path, "E_FILM_EMPTY", "a frame at least", "none");
+  set_times();
+  ring_.clear();
+  const auto moved = [&](std::int64_t frame) {
+    return std::min(frame < from ? frame : std::max(from, frame - (to - from)), last());
+  };
+  const bool gone = film_.frame >= from && film_.frame < to;
+  if (film_.frame >= 0) film_.frame = gone ? -1 : moved(film_.frame);
+  film_.wanted = moved(film_.wanted);
+}
+
+std::optional<std::int64_t> FilmSession::missing_ahead() const {
+  const FrameWindow around = window();
+  for (std::int64_t on = 1; on <= around.ahead && on < around.count; ++on) {
+    std::int64_t frame = around.at + on;
+    if (frame >= around.count) {
+      if (!around.round) return std::nullopt;
+      frame -= around.count;
+    }
+    if (ahead_error_ && frame >= ahead_error_->frame) return std::nullopt;
+    if (ring_.get(frame) == nullptr) return frame;
+  }
+  return std::nullopt;
+}
+
+// What goes wrong here is told when the frames before it were shown.
+void FilmSession::read_ahead() {
+  const std::optional<std::int64_t> frame = missing_ahead();
+  if (!frame) return;
+  try {
+    read(*frame);
+  } catch (const Error& error) {
+    ahead_error_ = {*frame, error.info()};
+  }
+}
+
+}  // namespace tessera

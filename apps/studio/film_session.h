@@ -1,0 +1,131 @@
+// One opened clip: a thread that plays it, and for a moment one that reads the small pictures along
+// it, each with a confined process of its own (video/frame_reader.h). Nothing that this clip does
+// holds up another one.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "apps/studio/event_queue.h"
+#include "apps/studio/frame_ring.h"
+#include "video/frame_reader.h"
+
+namespace tessera {
+
+struct FilmOptions {
+  std::filesystem::path program;  // `tessera-video`; empty: beside this one
+  double deadline_seconds = 10;   // for one answer of it
+  std::size_t kept_bytes = std::size_t{96} << 20;
+};
+
+inline constexpr std::int64_t kMostFilmFrames = 1'000'000;
+
+// For a reader of a clip that is looked at.
+FrameReaderOptions film_reader_options(const std::filesystem::path& program,
+                                       double deadline_seconds);
+// A frame as a picture; takes its pixels.
+std::shared_ptr<const Image> image_of(VideoFrame&& frame);
+
+using FilmOrder = std::variant<FilmPlayCommand, FilmLoopCommand, FilmSeekCommand, FilmStepCommand,
+                               FilmSpeedCommand>;
+
+// Where a clip that plays is, in its own seconds.
+struct FilmClock {
+  double since = 0, from = 0, speed = 1;
+  void start(double now, double at) {
+    since = now;
+    from = at;
+  }
+  double at(double now) const { return from + (now - since) * speed; }
+  // When it will be there.
+  double when(double at) const { return since + (at - from) / speed; }
+};
+
+class FilmSession {
+ public:
+  static constexpr std::size_t kMostQueued = 256;
+
+  // Starts to open it and tells by FilmEvents that carry film.number. `film` says number, path and
+  // loop. The queue of events is borrowed and must be closed before the session ends.
+  FilmSession(Film film, const FilmOptions& options, EventQueue& events);
+  // Waits for the threads: as long as an answer of the process takes, at most.
+  ~FilmSession();
+  FilmSession(const FilmSession&) = delete;
+
+  // False when too much waits already.
+  bool post(const FilmOrder& order);
+  // Nothing more is read; does not wait.
+  void end();
+  // Whether both threads are at their end: the destructor would not wait.
+  bool ended() const { return ended_; }
+
+ private:
+  void work();
+  void open();
+  void reopen();
+  void count_frames(ErrorInfo why);
+  void tell_damage(ErrorInfo info);
+  void end_before(std::int64_t frame, const ErrorInfo& info);
+  bool take_orders();
+  double idle_until() const;
+  void obey(const FilmPlayCommand& order);
+  void obey(const FilmLoopCommand& order);
+  void obey(const FilmSeekCommand& order);
+  void obey(const FilmStepCommand& order);
+  void obey(const FilmSpeedCommand& order);
+  void go_to(std::int64_t frame);
+
+  void go_on();
+  void follow_clock(double now);
+  void fetch();
+  void read_ahead();
+  std::optional<std::int64_t> missing_ahead() const;
+  void read(std::int64_t from);
+  void leave_out(std::int64_t from, std::int64_t to);
+  void set_times();
+  std::int64_t last() const { return film_.frames() - 1; }
+  bool playing() const { return film_.state == FilmState::kPlaying; }
+  FrameWindow window() const;
+  void show(std::shared_ptr<const Image> image);
+  void tell();
+  void fail(ErrorInfo error);
+
+  void read_strip();
+  void read_cell(std::unique_ptr<FrameReader>& reader, std::int64_t& next, std::int64_t ticks,
+                 FilmThumbnail& cell);
+
+  FilmOptions options_;
+  EventQueue& events_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<FilmOrder> orders_;
+  std::atomic<bool> ending_{false}, ended_{false};
+  // Of the playing thread; path, ticks and times do not change while the strip is read from them.
+  Film film_;
+  std::unique_ptr<FrameReader> reader_;
+  VideoInfo info_;
+  std::vector<std::int64_t> ticks_;  // of every frame
+  FrameRing ring_;
+  std::int64_t next_ = -1;  // the frame that the reader gives next; -1 = not known
+  FilmClock clock_;
+  struct Damage {
+    std::int64_t frame = 0;
+    ErrorInfo info;
+  };
+  std::optional<Damage> ahead_error_;  // what waits behind the frames that are kept
+  struct StripPlan {
+    std::vector<std::int64_t> frames, ticks;  // of each cell
+  } strip_plan_;
+  std::thread strip_, thread_;
+};
+
+}  // namespace tessera
