@@ -34,6 +34,17 @@ struct Outcome {
   }
 };
 
+// Sanitizers make everything slower than a viewer may be.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSlow = true;
+#else
+constexpr bool kSlow = false;
+#endif
+bool is_about_speed(const std::string& expectation) {
+  return expectation == "frame_ms" || expectation == "preview_share" ||
+         expectation == "rows_growing";
+}
+
 class ViewerWindow : public ::testing::Test {
  protected:
   // Runs a program in the folder of this test. display empty: none.
@@ -75,13 +86,16 @@ class ViewerWindow : public ::testing::Test {
     words.insert(words.end(), flags.begin(), flags.end());
     const Outcome outcome = run(words, display.name());
     std::size_t held = 0;
+    bool too_slow = false;
     for (const auto& line : outcome.lines()) {
       if (line.contains("selftest")) std::printf("%s\n", line.dump().c_str());
       if (!line.contains("expect")) continue;
-      EXPECT_TRUE(line["ok"].get<bool>()) << line.dump();
-      held += line["ok"].get<bool>() ? 1 : 0;
+      const bool slow = kSlow && !line["ok"].get<bool>() && is_about_speed(line["expect"]);
+      EXPECT_TRUE(line["ok"].get<bool>() || slow) << line.dump();
+      held += line["ok"].get<bool>() || slow ? 1 : 0;
+      too_slow = too_slow || slow;
     }
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_EQ(outcome.exit_code, too_slow ? 1 : 0) << outcome.err;
     EXPECT_EQ(held, expectations) << outcome.out << outcome.err;
   }
 

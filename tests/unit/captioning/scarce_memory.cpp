@@ -13,7 +13,7 @@ std::atomic<std::size_t> limit{SIZE_MAX};
 std::atomic<std::int64_t> refusals{0}, spared{0};
 thread_local bool exempt = false;
 
-bool refuse(std::size_t bytes) {
+[[maybe_unused]] bool refuse(std::size_t bytes) {
   if (bytes < limit.load() || exempt || spared.fetch_sub(1) > 0) return false;
   ++refusals;
   errno = ENOMEM;
@@ -21,6 +21,7 @@ bool refuse(std::size_t bytes) {
 }
 }  // namespace
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern "C" {
 void* __libc_malloc(std::size_t);
 
@@ -32,6 +33,7 @@ void* mmap(void* address, std::size_t bytes, int protection, int flags, int file
       syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
 }
 }
+#endif
 
 namespace tessera {
 
