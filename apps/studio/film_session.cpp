@@ -203,8 +203,9 @@ void FilmSession::end_before(std::int64_t frame, const ErrorInfo& info) {
 void FilmSession::set_times() {
   std::vector<double> times;
   times.reserve(ticks_.size());
+  const auto first = static_cast<double>(ticks_.front());  // a stranger's times may lie far apart
   for (const std::int64_t at : ticks_) {
-    times.push_back(static_cast<double>(at - ticks_.front()) * info_.tick.value());
+    times.push_back((static_cast<double>(at) - first) * info_.tick.value());
   }
   film_.seconds = times.back() + last_stay(info_, times);
   film_.times = std::make_shared<const std::vector<double>>(std::move(times));
