@@ -9,6 +9,7 @@
 
 #include "video/codec/demuxer.h"
 #include "video/codec/ffmpeg.h"
+#include "video/codec/h264_numbers.h"
 #include "video/codec/rgb_frames.h"
 #include "video/codec/upright.h"
 
@@ -73,11 +74,12 @@ struct ClipReader::State {
   std::int64_t damaged_from = 0;  // the first of them that the decoder made pixels up for, from 1
   bool settling = false;          // behind a seek, before the first whole frame
   bool begins_with_key = false;
-  std::int64_t key_time = INT64_MIN;  // of the first packet
+  std::int64_t key_time = INT64_MIN;  // of the first packet behind a seek
   bool drained = false;
   std::optional<Stop> stopped;
 
-  bool complained = false;  // set by the decoder
+  bool complained = false;  // set by the decoder, and where pictures are missing
+  std::optional<H264Numbers> numbers;
   bool counted = true;      // `number` is that of the next frame
   std::uint64_t number = 0, decoded_pixels = 0;
   std::optional<VideoFrame> ahead;
@@ -116,6 +118,10 @@ struct ClipReader::State {
     codec->err_recognition = AV_EF_CRCCHECK | AV_EF_BITSTREAM | AV_EF_BUFFER | AV_EF_EXPLODE;
     // Frames that refer to missing ones come out with a flag, instead of not at all.
     codec->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
+    if (parameters.codec_id == AV_CODEC_ID_H264) {
+      numbers.emplace(std::span<const std::uint8_t>(
+          parameters.extradata, static_cast<std::size_t>(parameters.extradata_size)));
+    }
     codec->pkt_timebase = stream.time_base;
     const int opened = avcodec_open2(codec.get(), decoder, nullptr);
     if (opened < 0) {
@@ -153,7 +159,7 @@ struct ClipReader::State {
     return at;
   }
 
-  bool is_leading() const { return settling && sent > 1 && sent_time < key_time; }
+  bool is_leading() const { return sent > 1 && sent_time < key_time; }
 
   void note_complaint() {
     if (!std::exchange(complained, false) || damaged_from != 0 || is_leading()) return;
@@ -187,10 +193,12 @@ struct ClipReader::State {
   void send_packet() {
     if (sent == 0 && !settling) begin_times();
     const std::int64_t at = sent_time = time_of_packet();
-    if (sent == 0) key_time = at;
+    if (sent == 0 && settling) key_time = at;
     if (sent == 0) begins_with_key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
     codec->reordered_opaque = ++sent;
     if (by_order) waiting.push(at);
+    const auto size = static_cast<std::size_t>(packet->size);
+    if (numbers && !numbers->follows({packet->data, size}) && sent > 1) complained = true;
     if (waiting.size() > kMostWaiting) {
       fail("E_VIDEO_DATA", place(), "a frame of each packet", "none of many");
     }
@@ -276,7 +284,7 @@ struct ClipReader::State {
       if ((frame->flags & AV_FRAME_FLAG_DISCARD) != 0) continue;
       // Behind a seek the first frames may refer to what was not read.
       const bool corrupt = (frame->flags & AV_FRAME_FLAG_CORRUPT) != 0;
-      if (settling && (at < key_time || corrupt)) continue;
+      if (at < key_time || (settling && corrupt)) continue;
       if (stopped && at >= stopped->before) fail_stopped();
       check_frame();
       const std::int64_t since = since_start(at);
@@ -293,6 +301,7 @@ struct ClipReader::State {
   void forget() {
     avcodec_flush_buffers(codec.get());
     complained = settling = drained = false;
+    if (numbers) numbers->forget();
     sent = damaged_from = 0;
     key_time = last = INT64_MIN;
     waiting = {};
@@ -326,6 +335,29 @@ struct ClipReader::State {
     }
   }
 
+  // Behind a seek the decoder may complain of what was not read. What ends the clip there is taken
+  // for damage if it ends there from the start on too.
+  std::optional<VideoFrame> next_sure() {
+    ErrorInfo found;
+    const std::int64_t after = last;
+    try {
+      return next_frame();
+    } catch (const Error& error) {
+      if (counted || error.info().code != "E_VIDEO_DATA") throw;
+      found = error.info();
+    }
+    restart();
+    try {
+      while (std::optional<VideoFrame> later = next_frame()) {
+        if (later->ticks > after) return later;
+      }
+    } catch (const Error&) {
+      if (last >= after) throw;
+      throw Error(std::move(found));
+    }
+    return std::nullopt;
+  }
+
   // The frame to begin with: one that does not begin after `ticks`, or the first of the clip.
   std::optional<VideoFrame> frame_not_after(std::int64_t ticks) {
     const std::int64_t second = std::max<std::int64_t>(info.tick.den / info.tick.num, 1);
@@ -342,7 +374,7 @@ struct ClipReader::State {
   std::optional<VideoFrame> frame_at(std::int64_t ticks) {
     std::optional<VideoFrame> shown = frame_not_after(ticks);
     while (shown && shown->ticks < ticks) {
-      std::optional<VideoFrame> later = next_frame();
+      std::optional<VideoFrame> later = next_sure();
       if (later && later->ticks <= ticks) {
         shown = std::move(later);
         continue;
@@ -414,7 +446,7 @@ const VideoInfo& ClipReader::info() const { return state_->info; }
 
 std::optional<VideoFrame> ClipReader::next() {
   if (state_->failure) throw Error(*state_->failure);
-  return state_->guarded([this] { return state_->next_frame(); });
+  return state_->guarded([this] { return state_->next_sure(); });
 }
 
 std::optional<VideoFrame> ClipReader::frame_at(std::int64_t ticks) {

@@ -126,6 +126,8 @@ void Demuxer::find_stream() {
   if (stream_->time_base.num <= 0 || stream_->time_base.den <= 0) {
     fail("E_VIDEO_TIME", place(), "a unit of time", "none");
   }
+  // A size that nobody knows because there is no whole frame to look at.
+  if (stream_->codecpar->width <= 0 || stream_->codecpar->height <= 0) check_whole();
   check_rate();
 }
 
@@ -157,7 +159,10 @@ bool Demuxer::read(AVPacket& packet) {
     missing_from_ = reorders ? INT64_MIN : INT64_MAX;
     const int got = av_read_frame(input_.get(), &packet);
     io_->rethrow();
-    if (got == AVERROR_EOF) check_end(reorders);
+    if (got == AVERROR_EOF) {
+      check_whole();
+      missing_from_ = INT64_MAX;
+    }
     if (complained_) {
       fail("E_VIDEO_DATA", place(), "a whole container", "parts that cannot be read");
     }
@@ -172,14 +177,11 @@ bool Demuxer::read(AVPacket& packet) {
   }
 }
 
-void Demuxer::check_end(bool reorders) {
+void Demuxer::check_whole() {
   if (container_ == "mp4") check_index();
   const std::uint64_t end = claimed_end(container_, bytes_);
-  if (end > bytes_.size()) {
-    missing_from_ = reorders ? INT64_MIN : INT64_MAX;
-    fail("E_VIDEO_CUT", place(), std::to_string(end) + " bytes", std::to_string(bytes_.size()));
-  }
-  missing_from_ = INT64_MAX;
+  if (end <= bytes_.size()) return;
+  fail("E_VIDEO_CUT", place(), std::to_string(end) + " bytes", std::to_string(bytes_.size()));
 }
 
 // mp4's tables say where each packet is; the demuxer ends quietly before one that is not there.

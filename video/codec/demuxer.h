@@ -36,6 +36,8 @@ class Demuxer {
   // Goes to a key frame before that time of the stream, most often the nearest. False where the
   // container cannot.
   bool seek(std::int64_t time);
+  // Throws E_VIDEO_CUT where the file is shorter than it says.
+  void check_whole();
   // Opens the clip again: read() begins with the first packet.
   void restart();
 
@@ -44,7 +46,6 @@ class Demuxer {
   void find_stream();
   void choose_stream();
   void check_rate() const;
-  void check_end(bool reorders);
   void check_index();
 
   FileBytes& bytes_;
