@@ -89,9 +89,9 @@ std::vector<std::size_t> by_rate(const FrameSampling& sampling, std::span<const 
   for (std::size_t& i : out) {
     // A frame that begins within a billionth of the moment is on the screen.
     const double moment = static_cast<double>(i) / sampling.rate + 1e-9;
-    const auto later = std::partition_point(
-        times.begin() + 1, times.end(),
-        [&](std::int64_t time) { return static_cast<double>(time) * tick <= moment; });
+    const auto later = std::partition_point(times.begin() + 1, times.end(), [&](std::int64_t time) {
+      return static_cast<double>(time) * tick <= moment;
+    });
     i = static_cast<std::size_t>(later - times.begin()) - 1;
   }
   return out;

@@ -76,8 +76,8 @@ struct FrameWriter::State {
     payload += format.comment;
     process.ask(Kind::kCreate, 0, payload.data(), payload.size());
     const std::uint64_t taken = done();
-    const bool wished = format.codec == ClipCodec::kAuto ||
-                        taken == static_cast<std::uint64_t>(format.codec);
+    const bool wished =
+        format.codec == ClipCodec::kAuto || taken == static_cast<std::uint64_t>(format.codec);
     if (taken == 0 || taken >= kCodecs || !wished) process.fail_nonsense("codec");
     codec = static_cast<ClipCodec>(taken);
   }

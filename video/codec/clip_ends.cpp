@@ -60,8 +60,9 @@ std::uint64_t segment_end(std::span<const std::uint8_t> start) {
 
 // Strange boxes behind the clip are no part of it: the walk ends at the first.
 std::uint64_t boxes_end(FileBytes& bytes) {
-  constexpr std::array<std::string_view, 12> kKnown = {
-      "ftyp", "styp", "moov", "moof", "mdat", "sidx", "free", "skip", "wide", "mfra", "uuid", "pnot"};
+  constexpr std::array<std::string_view, 12> kKnown = {"ftyp", "styp", "moov", "moof",
+                                                       "mdat", "sidx", "free", "skip",
+                                                       "wide", "mfra", "uuid", "pnot"};
   std::uint64_t at = 0;
   for (int box = 0; box < kMostBoxes && at < bytes.size(); ++box) {
     std::uint8_t head[16] = {};

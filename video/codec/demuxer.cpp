@@ -83,8 +83,8 @@ void Demuxer::open() {
   context->max_streams = kMostStreams;
   context->io_open = &refuse_open;
   context->opaque = &complained_;
-  const int opened = avformat_open_input(&context, nullptr,
-                                         av_find_input_format(demuxer_of(container_)), nullptr);
+  const int opened =
+      avformat_open_input(&context, nullptr, av_find_input_format(demuxer_of(container_)), nullptr);
   if (opened >= 0) input_.reset(context);  // it is gone else
   io_->rethrow();
   if (opened < 0) {

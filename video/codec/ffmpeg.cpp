@@ -1,5 +1,7 @@
 #include "video/codec/ffmpeg.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdarg>
@@ -47,14 +49,15 @@ void hear(void* context, int level, const char* format, va_list) {
   if (kind == avcodec_get_class()) {
     auto* damaged = static_cast<bool*>(static_cast<AVCodecContext*>(context)->opaque);
     const std::string_view text = format;
-    const bool made_up = std::any_of(kMadeUp.begin(), kMadeUp.end(),
-                                     [&](std::string_view words) { return text.starts_with(words); });
+    const bool made_up = std::any_of(kMadeUp.begin(), kMadeUp.end(), [&](std::string_view words) {
+      return text.starts_with(words);
+    });
     if (damaged != nullptr && made_up) *damaged = true;
   } else if (kind == avformat_get_class() && level <= AV_LOG_ERROR) {
     const auto* input = static_cast<AVFormatContext*>(context);
     auto* complained = static_cast<bool*>(input->opaque);
-    const bool skips = input->iformat != nullptr &&
-                       std::string_view(input->iformat->name).starts_with("matroska");
+    const bool skips =
+        input->iformat != nullptr && std::string_view(input->iformat->name).starts_with("matroska");
     if (complained != nullptr && skips) *complained = true;
   }
 }
@@ -71,6 +74,7 @@ void settle_clip_codecs(std::size_t most_bytes) {
   ffmpeg::listen();
   av_cpu_force_count(1);
   av_get_cpu_flags();
+  tzset();  // dates of files are told in words; the first asks for the time zone's file
   av_max_alloc(most_bytes);
 }
 

@@ -62,7 +62,8 @@ void skip_scaling_list(Bits& bits, int size) {
 }
 
 bool has_chroma_facts(std::uint32_t profile) {
-  constexpr std::array kProfiles = {100u, 110u, 122u, 244u, 44u, 83u, 86u, 118u, 128u, 138u, 139u, 134u, 135u};
+  constexpr std::array kProfiles = {100u, 110u, 122u, 244u, 44u,  83u, 86u,
+                                    118u, 128u, 138u, 139u, 134u, 135u};
   return std::find(kProfiles.begin(), kProfiles.end(), profile) != kProfiles.end();
 }
 
@@ -197,8 +198,8 @@ bool H264Numbers::slice(std::span<const std::uint8_t> unit) {
   const bool resets = (unit[0] & 31) == 5;
   // 0 and 1 may follow a picture that begins to count anew, which is told far behind here.
   const bool counts_anew = resets || number <= 1 || set.gaps || !last_;
-  const bool follows = counts_anew || number == *last_ ||
-                       number == ((*last_ + 1) & ((1u << set.bits) - 1));
+  const bool follows =
+      counts_anew || number == *last_ || number == ((*last_ + 1) & ((1u << set.bits) - 1));
   if ((unit[0] & 0x60) != 0) last_ = number;  // a reference picture
   return follows;
 }

@@ -31,9 +31,8 @@ int matrix_of(const AVFrame& frame) {
 // Vector code of the scaler writes whole registers: rows with room, copied after.
 void scale_padded(SwsContext* scaler, const AVFrame& frame, VideoFrame& out) {
   const int stride = (frame.width * 3 + 127) / 64 * 64;
-  std::vector<std::uint8_t> rows(static_cast<std::size_t>(stride) *
-                                     static_cast<std::size_t>(frame.height) +
-                                 64);
+  std::vector<std::uint8_t> rows(
+      static_cast<std::size_t>(stride) * static_cast<std::size_t>(frame.height) + 64);
   std::uint8_t* planes[1] = {rows.data()};
   sws_scale(scaler, frame.data, frame.linesize, 0, frame.height, planes, &stride);
   const auto bytes_a_row = static_cast<std::size_t>(out.width * 3);

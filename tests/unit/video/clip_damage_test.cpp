@@ -261,9 +261,8 @@ TEST(AbsurdClips, SizesAreRefusedBeforeAnythingIsDecoded) {
   for (const auto& [width, height] : {std::pair{65536, 65536}, std::pair{1, 100000},
                                       std::pair{100000, 1}, std::pair{8192, 8192}}) {
     StoredClip absurd = clip;
-    absurd.parameters.reset(avcodec_parameters_alloc(), [](AVCodecParameters* old) {
-      avcodec_parameters_free(&old);
-    });
+    absurd.parameters.reset(avcodec_parameters_alloc(),
+                            [](AVCodecParameters* old) { avcodec_parameters_free(&old); });
     avcodec_parameters_copy(absurd.parameters.get(), clip.parameters.get());
     absurd.parameters->width = width;
     absurd.parameters->height = height;
@@ -358,7 +357,8 @@ TEST(FrameAt, EqualsTheLinearDecodeAtRandomMoments) {
     ClipReader reader(file, {});
     const std::int64_t end = whole.frames.back().ticks + 10;
     for (int moment = 0; moment < 250; ++moment) {
-      const auto at = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end + 10)) - 10;
+      const auto at =
+          static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end + 10)) - 10;
       std::size_t wanted = 0;
       while (wanted + 1 < whole.frames.size() && whole.frames[wanted + 1].ticks <= at) ++wanted;
       std::optional<VideoFrame> frame;

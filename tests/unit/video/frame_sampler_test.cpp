@@ -86,8 +86,7 @@ TEST(FrameSampler, NoClaimMakesAnEndlessList) {
   };
   // Few of many moments cost what few cost.
   EXPECT_EQ(sample_frames(by_rate(3, 1.0), ages, info), (std::vector<std::size_t>{0, 1, 2}));
-  EXPECT_EQ(sample_frames(by_rate(3, 1e14), short_ones, info),
-            (std::vector<std::size_t>{0, 1, 2}));
+  EXPECT_EQ(sample_frames(by_rate(3, 1e14), short_ones, info), (std::vector<std::size_t>{0, 1, 2}));
   EXPECT_EQ(code_of(by_rate(3, 1e14), ages, info), "E_VIDEO_SAMPLES");
   EXPECT_EQ(code_of(by_rate(INT64_MAX, 1.0), ages, info), "E_VIDEO_SAMPLES");
   EXPECT_EQ(code_of(by_rate(3, std::numeric_limits<double>::infinity()), short_ones, info),
@@ -110,7 +109,8 @@ std::vector<std::size_t> moment_by_moment(double rate, const std::vector<std::in
   for (std::int64_t i = 0;; ++i) {
     const double moment = static_cast<double>(i) / rate;
     if (moment > static_cast<double>(times.back()) * tick && i > 0) return out;
-    while (at + 1 < times.size() && static_cast<double>(times[at + 1]) * tick <= moment + 1e-9) ++at;
+    while (at + 1 < times.size() && static_cast<double>(times[at + 1]) * tick <= moment + 1e-9)
+      ++at;
     out.push_back(at);
   }
 }
@@ -122,8 +122,9 @@ TEST(FrameSampler, ManyRatesEqualThePlainLoop) {
     for (int i = 0; i < 40; ++i) times.push_back(times.back() + 1 + random() % 9);
     const VideoInfo info{.tick = {static_cast<std::int64_t>(1 + random() % 3), 30}};
     const double rate = 0.1 * static_cast<double>(1 + random() % 400);
-    EXPECT_EQ(sample_frames({.rule = FrameRule::kRate, .frames = 100000, .rate = rate}, times, info),
-              moment_by_moment(rate, times, info.tick.value()))
+    EXPECT_EQ(
+        sample_frames({.rule = FrameRule::kRate, .frames = 100000, .rate = rate}, times, info),
+        moment_by_moment(rate, times, info.tick.value()))
         << rate;
   }
 }

@@ -87,18 +87,16 @@ StoredClip encoded(const char* encoder, std::int64_t width, std::int64_t height,
   }
   avcodec_send_frame(codec.get(), nullptr);
   drain(*codec, *packet, clip);
-  clip.parameters.reset(avcodec_parameters_alloc(), [](AVCodecParameters* old) {
-    avcodec_parameters_free(&old);
-  });
+  clip.parameters.reset(avcodec_parameters_alloc(),
+                        [](AVCodecParameters* old) { avcodec_parameters_free(&old); });
   avcodec_parameters_from_context(clip.parameters.get(), codec.get());
   return clip;
 }
 
 StoredClip silence() {
   StoredClip clip;
-  clip.parameters.reset(avcodec_parameters_alloc(), [](AVCodecParameters* old) {
-    avcodec_parameters_free(&old);
-  });
+  clip.parameters.reset(avcodec_parameters_alloc(),
+                        [](AVCodecParameters* old) { avcodec_parameters_free(&old); });
   clip.parameters->codec_type = AVMEDIA_TYPE_AUDIO;
   clip.parameters->codec_id = AV_CODEC_ID_PCM_S16LE;
   clip.parameters->format = AV_SAMPLE_FMT_S16;
@@ -153,9 +151,8 @@ StoredClip demuxed(MemoryFile& file) {
   check(avformat_find_stream_info(input.get(), nullptr) >= 0, "streams");
   StoredClip clip;
   clip.tick = input->streams[0]->time_base;
-  clip.parameters.reset(avcodec_parameters_alloc(), [](AVCodecParameters* old) {
-    avcodec_parameters_free(&old);
-  });
+  clip.parameters.reset(avcodec_parameters_alloc(),
+                        [](AVCodecParameters* old) { avcodec_parameters_free(&old); });
   avcodec_parameters_copy(clip.parameters.get(), input->streams[0]->codecpar);
   ffmpeg::Packet packet(av_packet_alloc());
   while (av_read_frame(input.get(), packet.get()) == 0) {
