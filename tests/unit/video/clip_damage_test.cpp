@@ -376,5 +376,50 @@ TEST(FrameAt, EqualsTheLinearDecodeAtRandomMoments) {
   }
 }
 
+TEST(FlippedBytes, OneErrorOrAClipOfEveryContainer) {
+  settle_clip_codecs(std::size_t{256} << 20);
+  constexpr int kSamples = 200;
+  const std::vector<std::int64_t> ticks = constant_times(12);
+  const auto written = [&](ClipContainer container, ClipCodec codec) {
+    return written_clip(
+        {.container = container, .codec = codec, .width = 32, .height = 32, .tick = {1, 25}}, ticks,
+        12);
+  };
+  const std::vector<std::pair<const char*, MemoryFile>> clips = {
+      {"h264 in mp4", written(ClipContainer::kMp4, ClipCodec::kH264)},
+      {"h264 in mp4, tables first", tables_first(written(ClipContainer::kMp4, ClipCodec::kH264))},
+      {"vp9 in webm", written(ClipContainer::kWebm, ClipCodec::kVp9)},
+      {"ffv1 in mkv", written(ClipContainer::kMatroska, ClipCodec::kFfv1)},
+      {"mpeg4 in avi", muxed(encoded("mpeg4", 32, 32, ticks), "avi")}};
+  for (const auto& [name, whole] : clips) {
+    const bool lossless = std::string(name).starts_with("ffv1");
+    std::mt19937 random(5);
+    int refused = 0, given = 0;
+    for (int sample = 0; sample < kSamples; ++sample) {
+      MemoryFile file = whole;
+      for (std::uint32_t flips = 1 + random() % 8; flips > 0; --flips) {
+        file.bytes[random() % file.bytes.size()] ^= static_cast<std::uint8_t>(1 + random() % 255);
+      }
+      Outcome got;
+      try {
+        got = decoded(file);
+      } catch (const std::bad_alloc&) {
+        got.error.code = "E_VIDEO_MEMORY";  // as the process tells it
+      }
+      EXPECT_TRUE(got.error.code.empty() || got.error.code.starts_with("E_VIDEO_"));
+      (got.error.code.empty() ? given : refused) += 1;
+      for (std::size_t i = 0; lossless && i < got.frames.size(); ++i) {
+        EXPECT_TRUE(got.frames[i].rgb == drawn_frame(32, 32, static_cast<int>(i))) << sample;
+      }
+      if (lossless && got.error.code.empty()) {
+        EXPECT_EQ(got.frames.size(), ticks.size()) << sample;
+      }
+    }
+    EXPECT_GE(refused, kSamples / 10) << name;
+    std::printf("%s: %d samples, %d refused with one error, %d decoded\n", name, kSamples, refused,
+                given);
+  }
+}
+
 }  // namespace
 }  // namespace tessera
