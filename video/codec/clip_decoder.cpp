@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/core/fault.h"
+#include "video/codec/ffv1_slices.h"
 
 namespace tessera {
 
@@ -134,8 +135,9 @@ void ClipDecoder::send_packet() {
   if (sent == 0) begins_with_key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
   codec->reordered_opaque = ++sent;
   if (by_order) waiting.push(at);
-  const auto size = static_cast<std::size_t>(packet->size);
-  if (numbers && !numbers->follows({packet->data, size}) && sent > 1) complained = true;
+  const std::span<const std::uint8_t> bytes(packet->data, static_cast<std::size_t>(packet->size));
+  if (numbers && !numbers->follows(bytes) && sent > 1) complained = true;
+  if (codec->codec_id == AV_CODEC_ID_FFV1 && !slices_are_whole(bytes)) complained = true;
   if (waiting.size() > kMostWaiting) {
     fail("E_VIDEO_DATA", place(), "a frame of each packet", "none of many");
   }
@@ -232,6 +234,7 @@ std::optional<VideoFrame> ClipDecoder::next_frame() {
     return out;
   }
   if (stopped) fail_stopped();
+  if (counted && number == 0) fail("E_VIDEO_DATA", place(), "at least one frame", "none");
   return std::nullopt;
 }
 

@@ -30,8 +30,8 @@ void settle_clip_codecs(std::size_t most_bytes);
 //   E_VIDEO_RATE    more frames a second than the limit
 //   E_VIDEO_TIME    times that go backwards or stand still, or none at all
 //   E_VIDEO_CUT     the file ends before the clip does
-//   E_VIDEO_DATA    damaged, or referring to frames that are missing: a frame that was mended by
-//                   guessing is never given
+//   E_VIDEO_DATA    damaged, without any frame, or referring to frames that are missing: a frame
+//                   that was mended by guessing is never given
 // What is before a cut or damage is given first, as far as nothing can be missing between. An error
 // of next() comes again with every next(), until frame_at() or scan() go to another place; they
 // may succeed.
@@ -51,8 +51,7 @@ class ClipReader {
   // The next frame in order of time; nullopt behind the last one.
   std::optional<VideoFrame> next();
   // The frame that is on the screen at that moment: the last that does not begin later, the first
-  // one before all, exactly as next() from the start gives it. next() goes on behind it. nullopt
-  // for a clip without frames.
+  // one before all, exactly as next() from the start gives it. next() goes on behind it.
   std::optional<VideoFrame> frame_at(std::int64_t ticks);
   // Times of all frames, in order, from the container's packets: nothing is decoded. next() begins
   // again.
