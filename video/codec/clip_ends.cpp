@@ -76,7 +76,11 @@ std::uint64_t boxes_end(FileBytes& bytes) {
       size = big_endian(head + 8, 8);
     }
     if (size < 8) return at;
-    if (__builtin_add_overflow(at, size, &at)) return std::numeric_limits<std::uint64_t>::max();
+    std::uint64_t end = 0;
+    if (__builtin_add_overflow(at, size, &end)) end = std::numeric_limits<std::uint64_t>::max();
+    // Padding and search tables that are cut lose nothing of the clip.
+    if (end > bytes.size()) return kind == "mdat" || kind == "moof" || kind == "moov" ? end : at;
+    at = end;
   }
   return at;
 }
