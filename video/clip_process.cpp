@@ -1,6 +1,7 @@
 #include "video/clip_process.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -21,15 +22,6 @@ bool is_video_code(std::string_view code) {
          std::ranges::all_of(code, [](char c) { return c == '_' || (c >= 'A' && c <= 'Z'); });
 }
 
-[[noreturn]] void fail(const std::string& name, const char* code, std::string expected,
-                       std::string found) {
-  throw Error({.kind = ErrorKind::kGeneral,
-               .code = code,
-               .file = name,
-               .expected = std::move(expected),
-               .found = std::move(found)});
-}
-
 }  // namespace
 
 ClipProcess::ClipProcess(ClipProcessOptions options, std::string name)
@@ -37,7 +29,8 @@ ClipProcess::ClipProcess(ClipProcessOptions options, std::string name)
   if (options_.program.empty()) {
     options_.program = helper_beside_program().parent_path() / "tessera-video";
   }
-  deadline_ = monotonic_seconds() + options_.deadline_seconds;
+  seconds_ = options_.deadline_seconds;
+  deadline_ = monotonic_seconds() + seconds_;
   try {
     process_.emplace(options_.program, options_.memory_bytes, options_.cpu_seconds);
   } catch (const Error& error) {
@@ -47,32 +40,66 @@ ClipProcess::ClipProcess(ClipProcessOptions options, std::string name)
     throw Error(std::move(info));
   }
   const vw::Message hello = receive();
-  if (hello.kind != vw::Kind::kHello || hello.bytes != 0) fail_nonsense("greeting");
+  constexpr std::uint64_t kWalls = wire::kResourceLimits | wire::kSystemCallFilter;
+  if (hello.kind != vw::Kind::kHello || hello.bytes != 0 || (hello.a & ~kWalls) != 0) {
+    fail_nonsense("greeting");
+  }
   confined_ = hello.a;
+  end_answer();
+}
+
+void ClipProcess::fail(const char* code, std::string expected, std::string found) {
+  process_.reset();
+  ended_ = {.kind = ErrorKind::kGeneral,
+            .code = code,
+            .file = name_,
+            .expected = std::move(expected),
+            .found = std::move(found)};
+  throw Error(*ended_);
 }
 
 void ClipProcess::fail_transfer(ReaderProcess::Transfer how) {
   const std::string end =
       process_->end(how == ReaderProcess::Transfer::kClosed ? kGraceSeconds : 0);
-  process_.reset();
   if (how == ReaderProcess::Transfer::kLate) {
-    fail(name_, "E_VIDEO_LATE",
-         "an answer within " + std::to_string(options_.deadline_seconds) + " s", "none");
+    fail("E_VIDEO_LATE", "an answer within " + std::to_string(std::lround(seconds_)) + " s",
+         "none");
   }
-  fail(name_, "E_VIDEO_HELPER", "an answer of the process that reads and writes clips", end);
+  fail("E_VIDEO_HELPER", "an answer of the process that reads and writes clips", end);
 }
 
 void ClipProcess::fail_nonsense(const char* what) {
-  process_.reset();
-  fail(name_, "E_VIDEO_HELPER",
+  fail("E_VIDEO_HELPER",
        std::string("a sound ") + what + " of the process that reads and writes clips", "another");
 }
 
-void ClipProcess::send(vw::Kind kind, std::uint64_t a, const void* data, std::size_t bytes) {
-  if (!process_) {
-    fail(name_, "E_VIDEO_HELPER", "a process that is still there", "one that ended before");
+void ClipProcess::give_up(const ErrorInfo& error) {
+  if (!answering_ || !process_) return;
+  process_.reset();
+  ended_ = error;
+}
+
+void ClipProcess::ask(vw::Kind kind, std::uint64_t a, const void* data, std::size_t bytes,
+                      double more_seconds) {
+  if (!process_) throw Error(*ended_);
+  expects(!answering_, "a question after an answer");
+  seconds_ = options_.deadline_seconds + more_seconds;
+  deadline_ = monotonic_seconds() + seconds_;
+  answering_ = true;
+  if (!process_->is_idle()) {  // it ended, or says what nobody asked
+    char unasked = 0;
+    const auto how = process_->receive(&unasked, 1, deadline_);
+    if (how != ReaderProcess::Transfer::kDone) fail_transfer(how);
+    fail_nonsense("silence");
   }
-  deadline_ = monotonic_seconds() + options_.deadline_seconds;
+  send(kind, a, data, bytes);
+}
+
+void ClipProcess::supply(const void* data, std::size_t bytes) {
+  send(vw::Kind::kBytes, 0, data, bytes);
+}
+
+void ClipProcess::send(vw::Kind kind, std::uint64_t a, const void* data, std::size_t bytes) {
   const vw::Message message = {vw::kMagic, kind, a, 0, bytes};
   auto how = process_->send(&message, sizeof message, deadline_);
   if (how == ReaderProcess::Transfer::kDone) how = process_->send(data, bytes, deadline_);
@@ -80,6 +107,8 @@ void ClipProcess::send(vw::Kind kind, std::uint64_t a, const void* data, std::si
 }
 
 vw::Message ClipProcess::receive() {
+  // A process that always has something more to say is late too.
+  if (monotonic_seconds() >= deadline_) fail_transfer(ReaderProcess::Transfer::kLate);
   vw::Message message = {};
   const auto how = process_->receive(&message, sizeof message, deadline_);
   if (how != ReaderProcess::Transfer::kDone) fail_transfer(how);
@@ -99,6 +128,7 @@ void ClipProcess::raise(std::uint64_t bytes) {
   receive_payload(text.data(), text.size());
   const std::vector<std::string> texts = wire::split_texts(text);
   if (texts.size() != 4 || !is_video_code(texts[0])) fail_nonsense("error");
+  end_answer();
   throw Error({.kind = ErrorKind::kGeneral,
                .code = texts[0],
                .file = name_,

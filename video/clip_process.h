@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/error.h"
 #include "video/video_wire.h"
 #include "vision/image/reader_process.h"
 
@@ -20,30 +21,46 @@ struct ClipProcessOptions {
   std::uint64_t cpu_seconds = 3600;                     // of its life
 };
 
+// One question, one answer: ask(), then receive() and receive_payload() until the answer is there,
+// then end_answer(). What comes unasked, late or not as announced ends the process; then every
+// later question fails with the same error.
 class ClipProcess {
  public:
   // Starts it. `name` stands for the clip in messages. Errors of all functions, kind kGeneral:
-  // E_VIDEO_HELPER (it died, spoke nonsense, could not be started), E_VIDEO_TIME (no answer), and
-  // what it answers as an error.
+  // E_VIDEO_HELPER (it died, spoke nonsense, could not be started), E_VIDEO_LATE (no answer in
+  // time), and what it answers as an error.
   ClipProcess(ClipProcessOptions options, std::string name);
 
-  void send(video_wire::Kind kind, std::uint64_t a, const void* data, std::size_t bytes);
-  // The next message; kError is thrown as the Error it tells.
+  // `more_seconds`: for an answer that goes through a whole file.
+  void ask(video_wire::Kind kind, std::uint64_t a, const void* data, std::size_t bytes,
+           double more_seconds = 0);
+  // Bytes of the file, while it works on its answer: the time for that goes on.
+  void supply(const void* data, std::size_t bytes);
+  // The next message; kError is thrown as the Error it tells, and ends the answer.
   video_wire::Message receive();
   void receive_payload(void* data, std::size_t bytes);
+  void end_answer() { answering_ = false; }
   [[noreturn]] void fail_nonsense(const char* what);
+  // For an error on this side in the middle of an answer: ends the process, which can no longer be
+  // understood. Nothing happens between answers.
+  void give_up(const ErrorInfo& error);
+  bool is_there() const { return process_.has_value(); }
   const std::string& name() const { return name_; }
   // "limits and system calls", "limits", "system calls", "nothing".
   std::string confinement() const;
 
  private:
+  void send(video_wire::Kind kind, std::uint64_t a, const void* data, std::size_t bytes);
+  [[noreturn]] void fail(const char* code, std::string expected, std::string found);
   [[noreturn]] void fail_transfer(ReaderProcess::Transfer how);
   [[noreturn]] void raise(std::uint64_t bytes);
 
   ClipProcessOptions options_;
   std::string name_;
-  double deadline_ = 0;
+  double deadline_ = 0, seconds_ = 0;
+  bool answering_ = true;  // the greeting is one
   std::optional<ReaderProcess> process_;
+  std::optional<ErrorInfo> ended_;  // why there is no process
   std::uint64_t confined_ = 0;
 };
 

@@ -22,7 +22,8 @@ struct FrameReaderOptions {
 
 // Errors of kind kGeneral that name the file: those of ClipReader (video/codec/clip_reader.h) and
 // of ClipProcess, E_VIDEO_MEMORY where the process's memory does not last, and those of reading the
-// file, E_IO_CHANGED where it changes meanwhile.
+// file, E_IO_CHANGED where it changes meanwhile. Where the process died or spoke nonsense, it is
+// gone and every later call ends with that error.
 class FrameReader {
  public:
   explicit FrameReader(const std::filesystem::path& file, FrameReaderOptions options = {});

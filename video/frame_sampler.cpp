@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <string>
+#include <utility>
 
 #include "engine/core/error.h"
 
@@ -37,32 +40,61 @@ std::vector<std::size_t> evenly_rounded(std::size_t total, std::size_t count) {
   return out;
 }
 
+double seconds_between(std::int64_t from, std::int64_t to, const VideoInfo& info) {
+  return (static_cast<double>(to) - static_cast<double>(from)) * info.tick.value();
+}
+
 double rate_of(std::span<const std::int64_t> times, const VideoInfo& info) {
   if (info.rate.num > 0) return info.rate.value();
   if (times.size() < 2) return 1.0;
-  const double seconds = static_cast<double>(times.back() - times.front()) * info.tick.value();
-  return static_cast<double>(times.size() - 1) / seconds;
+  return static_cast<double>(times.size() - 1) / seconds_between(times.front(), times.back(), info);
+}
+
+[[noreturn]] void fail_count(std::string found) {
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_VIDEO_SAMPLES",
+               .expected = "at most " + std::to_string(kMostSamples) +
+                           " frames to sample, out of at most 2^52 moments",
+               .found = std::move(found)});
+}
+
+// How many moments i / rate are not behind `end` seconds; the first always counts.
+std::size_t moments_until(double end, double rate) {
+  constexpr double kMost = 0x1p52;  // whole numbers up to there are exact
+  const double guess = std::floor(std::max(end, 0.0) * rate);
+  if (!(guess < kMost)) {
+    fail_count(std::to_string(rate) + " a second of " + std::to_string(end) + " s");
+  }
+  // The product may be rounded over a moment or under it: the moments decide.
+  auto i = static_cast<std::size_t>(guess);
+  while (i > 0 && static_cast<double>(i) / rate > end) --i;
+  while (static_cast<double>(i + 1) / rate <= end) ++i;
+  return i + 1;
 }
 
 std::vector<std::size_t> by_rate(const FrameSampling& sampling, std::span<const std::int64_t> times,
                                  const VideoInfo& info) {
-  std::vector<std::size_t> out;
   const double tick = info.tick.value();
-  const double end = static_cast<double>(times.back()) * tick;
-  std::size_t at = 0;
-  for (std::int64_t i = 0;; ++i) {
-    const double moment = static_cast<double>(i) / sampling.rate;
-    if (moment > end && i > 0) break;
-    // A frame that begins within a billionth of the moment is on the screen.
-    while (at + 1 < times.size() && static_cast<double>(times[at + 1]) * tick <= moment + 1e-9)
-      ++at;
-    out.push_back(at);
-  }
+  const std::size_t moments =
+      moments_until(static_cast<double>(times.back()) * tick, sampling.rate);
   const auto most = static_cast<std::size_t>(sampling.frames);
-  if (out.size() <= most) return out;
-  std::vector<std::size_t> thin;
-  for (const std::size_t i : evenly_truncated(out.size(), most)) thin.push_back(out[i]);
-  return thin;
+  if (std::min(moments, most) > kMostSamples) fail_count(std::to_string(std::min(moments, most)));
+  std::vector<std::size_t> out;
+  if (moments > most) {
+    out = evenly_truncated(moments, most);
+  } else {
+    out.resize(moments);
+    std::iota(out.begin(), out.end(), std::size_t{0});
+  }
+  for (std::size_t& i : out) {
+    // A frame that begins within a billionth of the moment is on the screen.
+    const double moment = static_cast<double>(i) / sampling.rate + 1e-9;
+    const auto later = std::partition_point(times.begin() + 1, times.end(), [&](std::int64_t time) {
+      return static_cast<double>(time) * tick <= moment;
+    });
+    i = static_cast<std::size_t>(later - times.begin()) - 1;
+  }
+  return out;
 }
 
 // smart_nframes of qwen-vl-utils: total / rate of the file * wanted rate, kept between 4 and the
@@ -86,8 +118,12 @@ std::vector<std::size_t> sample_frames(const FrameSampling& sampling,
   expects(!times.empty(), "a clip with frames");
   expects(sampling.frames >= (sampling.rule == FrameRule::kQwen ? 4 : 1) && sampling.rate > 0,
           "frames to sample");
+  if (!std::isfinite(sampling.rate)) fail_count("an endless rate");
   switch (sampling.rule) {
     case FrameRule::kUniform:
+      if (sampling.frames > static_cast<std::int64_t>(kMostSamples)) {
+        fail_count(std::to_string(sampling.frames));
+      }
       return evenly_truncated(times.size(), static_cast<std::size_t>(sampling.frames));
     case FrameRule::kRate:
       return by_rate(sampling, times, info);

@@ -1,6 +1,7 @@
 #include "video/frame_writer.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "engine/core/draft_file.h"
@@ -12,8 +13,13 @@ using vw::Kind;
 
 namespace {
 
-constexpr std::uint64_t kMostClip = std::uint64_t{1} << 42;  // bytes
 constexpr unsigned kCodecs = 6;
+
+// What a clip of that many frames and bytes of pixels can have written at most, heads, tables and
+// what is written twice included: no encoder makes more out of noise.
+constexpr std::uint64_t most_bytes(std::uint64_t frames, std::uint64_t pixel_bytes) {
+  return (std::uint64_t{16} << 20) + frames * 4096 + pixel_bytes * 2;
+}
 
 }  // namespace
 
@@ -32,9 +38,11 @@ ClipContainer container_of(const std::filesystem::path& path) {
 
 std::vector<ClipCodec> codecs_there(ClipContainer container, const ClipProcessOptions& options) {
   ClipProcess process(options, "tessera-video");
-  process.send(Kind::kCodecs, static_cast<std::uint64_t>(container), nullptr, 0);
+  process.ask(Kind::kCodecs, static_cast<std::uint64_t>(container), nullptr, 0);
   const vw::Message message = process.receive();
-  if (message.kind != Kind::kDone || message.bytes != 0) process.fail_nonsense("list of codecs");
+  if (message.kind != Kind::kDone || message.bytes != 0 || message.a >> kCodecs != 0) {
+    process.fail_nonsense("list of codecs");
+  }
   std::vector<ClipCodec> out;
   for (unsigned i = 1; i < kCodecs; ++i) {
     if ((message.a >> i & 1) != 0) out.push_back(static_cast<ClipCodec>(i));
@@ -48,6 +56,10 @@ struct FrameWriter::State {
   DraftFile draft;
   ClipCodec codec = ClipCodec::kAuto;
   std::vector<std::byte> piece;
+  std::uint64_t frames = 0, pixel_bytes = 0;  // put
+  std::uint64_t written = 0;                  // bytes that came back
+  std::optional<ErrorInfo> failure;           // of the first put() that failed
+  bool ended = false;
 
   State(const std::filesystem::path& path, const ClipFormat& wanted,
         const ClipProcessOptions& options)
@@ -62,24 +74,57 @@ struct FrameWriter::State {
     std::string payload(sizeof create, '\0');
     std::memcpy(payload.data(), &create, sizeof create);
     payload += format.comment;
-    process.send(Kind::kCreate, 0, payload.data(), payload.size());
+    process.ask(Kind::kCreate, 0, payload.data(), payload.size());
     const std::uint64_t taken = done();
-    if (taken == 0 || taken >= kCodecs) process.fail_nonsense("codec");
+    const bool wished =
+        format.codec == ClipCodec::kAuto || taken == static_cast<std::uint64_t>(format.codec);
+    if (taken == 0 || taken >= kCodecs || !wished) process.fail_nonsense("codec");
     codec = static_cast<ClipCodec>(taken);
   }
 
-  // Waits for the answer to a request; the bytes that come before it go into the file.
+  // Waits for the answer to a question; the bytes that come before it go into the file.
   std::uint64_t done() {
     while (true) {
       const vw::Message message = process.receive();
-      if (message.kind == Kind::kDone && message.bytes == 0) return message.a;
-      if (message.kind != Kind::kWrite || message.bytes > vw::kMostPiece || message.a > kMostClip) {
+      if (message.kind == Kind::kDone && message.bytes == 0) {
+        process.end_answer();
+        return message.a;
+      }
+      const std::uint64_t most = most_bytes(frames, pixel_bytes);
+      if (message.kind != Kind::kWrite || message.bytes == 0 || message.bytes > vw::kMostPiece ||
+          message.a > most - message.bytes || written > most - message.bytes) {
         process.fail_nonsense("piece of a clip");
       }
+      written += message.bytes;
       piece.resize(message.bytes);
       process.receive_payload(piece.data(), piece.size());
       draft.write(message.a, piece);
     }
+  }
+
+  std::uint64_t answer_to(Kind kind, std::int64_t ticks, std::span<const std::uint8_t> payload) {
+    try {
+      process.ask(kind, static_cast<std::uint64_t>(ticks), payload.data(), payload.size());
+      return done();
+    } catch (const Error& error) {
+      process.give_up(error.info());
+      if (!failure) failure = error.info();
+      throw;
+    }
+  }
+
+  bool end(std::int64_t end_ticks, Publish publish, Sync sync) {
+    expects(!ended, "a clip that is not finished");
+    if (frames == 0) {
+      throw Error({.kind = ErrorKind::kGeneral,
+                   .code = "E_VIDEO_EMPTY",
+                   .file = process.name(),
+                   .expected = "at least one frame",
+                   .found = "none"});
+    }
+    ended = true;
+    answer_to(Kind::kFinish, end_ticks, {});
+    return draft.publish(publish, sync);
   }
 };
 
@@ -95,14 +140,38 @@ ClipCodec FrameWriter::codec() const { return state_->codec; }
 void FrameWriter::put(std::span<const std::uint8_t> rgb, std::int64_t ticks) {
   expects(rgb.size() == static_cast<std::size_t>(state_->format.width * state_->format.height * 3),
           "a frame of the clip's size");
-  state_->process.send(Kind::kPut, static_cast<std::uint64_t>(ticks), rgb.data(), rgb.size());
-  state_->done();
+  State& state = *state_;
+  expects(!state.ended, "a clip that is not finished");
+  if (state.failure) throw Error(*state.failure);
+  const std::uint64_t before = state.pixel_bytes;
+  state.pixel_bytes += rgb.size();
+  ++state.frames;
+  try {
+    state.answer_to(Kind::kPut, ticks, rgb);
+  } catch (const Error&) {
+    state.pixel_bytes = before;
+    --state.frames;
+    throw;
+  }
 }
 
 bool FrameWriter::finish(std::int64_t end_ticks, Publish publish, Sync sync) {
-  state_->process.send(Kind::kFinish, static_cast<std::uint64_t>(end_ticks), nullptr, 0);
-  state_->done();
-  return state_->draft.publish(publish, sync);
+  State& state = *state_;
+  if (state.failure) {
+    throw Error({.kind = state.failure->kind,
+                 .code = "E_VIDEO_UNFINISHED",
+                 .file = state.process.name(),
+                 .where = "frame " + std::to_string(state.frames),
+                 .expected = "a clip whose frames were all taken",
+                 .found = state.failure->code});
+  }
+  return state.end(end_ticks, publish, sync);
 }
+
+bool FrameWriter::finish_whole_frames(std::int64_t end_ticks, Publish publish, Sync sync) {
+  return state_->end(end_ticks, publish, sync);
+}
+
+std::uint64_t FrameWriter::frames() const { return state_->frames; }
 
 }  // namespace tessera

@@ -34,10 +34,17 @@ class FrameWriter {
   FrameWriter& operator=(FrameWriter&&) noexcept;
 
   ClipCodec codec() const;
-  // rgb [height, width, 3] u8, shown from `ticks` on; ticks grow.
+  // rgb [height, width, 3] u8, shown from `ticks` on; ticks grow. After an error it takes no more:
+  // every later call ends with that error.
   void put(std::span<const std::uint8_t> rgb, std::int64_t ticks);
   // The last frame stays until `end_ticks`. False if kNew and the name is taken: nothing is left.
+  // E_VIDEO_EMPTY without frames; E_VIDEO_UNFINISHED where a put() failed: no file gets the name.
   bool finish(std::int64_t end_ticks, Publish publish = Publish::kReplace, Sync sync = Sync::kOn);
+  // The same for what an interrupted job has, also after a put() that failed: a clip of the frames
+  // that were taken before. Fails where the process or the disk is what ended it.
+  bool finish_whole_frames(std::int64_t end_ticks, Publish publish = Publish::kReplace,
+                           Sync sync = Sync::kOn);
+  std::uint64_t frames() const;  // taken so far
 
  private:
   struct State;

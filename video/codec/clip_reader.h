@@ -26,11 +26,19 @@ void settle_clip_codecs(std::size_t most_bytes);
 //   E_VIDEO_FORMAT  not one of the containers, or one that cannot be opened
 //   E_VIDEO_STREAM  no video in it (sound only, a cover picture only)
 //   E_VIDEO_CODEC   no decoder for its video
-//   E_VIDEO_SIZE    a side, the area or the number of frames breaks a limit
+//   E_VIDEO_SIZE    a side, the area or the number of frames breaks a limit; another size midway
 //   E_VIDEO_RATE    more frames a second than the limit
-//   E_VIDEO_TIME    times that go backwards, or none at all
+//   E_VIDEO_TIME    times that go backwards or stand still, or none at all
 //   E_VIDEO_CUT     the file ends before the clip does
-//   E_VIDEO_DATA    damaged: a frame that was mended by guessing is never given
+//   E_VIDEO_DATA    damaged, without any frame, or referring to frames that are missing: a frame
+//                   that was mended by guessing is never given
+// What is before a cut or damage is given first, as far as nothing can be missing between. An error
+// of next() comes again with every next(), until frame_at() or scan() go to another place; they
+// may succeed.
+//
+// Rules for times: an empty packet shows the frame before it longer, and is none of its own. AVI,
+// and packets without a time of showing: the n-th frame shown has the n-th smallest time of
+// decoding. A time that is no later than that of the frame before is an error.
 class ClipReader {
  public:
   // `bytes` outlives the reader.
@@ -43,7 +51,7 @@ class ClipReader {
   // The next frame in order of time; nullopt behind the last one.
   std::optional<VideoFrame> next();
   // The frame that is on the screen at that moment: the last that does not begin later, the first
-  // one before all. next() goes on behind it. nullopt for a clip without frames.
+  // one before all, exactly as next() from the start gives it. next() goes on behind it.
   std::optional<VideoFrame> frame_at(std::int64_t ticks);
   // Times of all frames, in order, from the container's packets: nothing is decoded. next() begins
   // again.

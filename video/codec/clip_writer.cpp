@@ -329,6 +329,7 @@ void ClipWriter::put(std::span<const std::uint8_t> rgb, std::int64_t ticks) {
 void ClipWriter::finish(std::int64_t end_ticks) {
   State& state = *state_;
   expects(!state.ended, "a clip that is not finished");
+  if (state.last == INT64_MIN) fail("E_VIDEO_EMPTY", "", "at least one frame", "none");
   state.ended = true;
   if (end_ticks > state.last) state.step = end_ticks - state.last;
   avcodec_send_frame(state.codec.get(), nullptr);

@@ -16,7 +16,8 @@ namespace tessera {
 std::vector<ClipCodec> codecs_for(ClipContainer container);
 
 // Errors, kind kGeneral: E_VIDEO_CODEC (not there, or not for this container), E_VIDEO_SIZE (sides
-// of 16 to 8192; even ones where the codec halves its colours), E_VIDEO_TIME (not growing). What
+// of 16 to 8192; even ones where the codec halves its colours), E_VIDEO_TIME (not growing),
+// E_VIDEO_EMPTY (no frame at the end). What
 // the sink throws passes through.
 class ClipWriter {
  public:

@@ -1,8 +1,12 @@
 #include "video/codec/ffmpeg.h"
 
+#include <time.h>
+
+#include <algorithm>
+#include <array>
 #include <cstdarg>
-#include <cstring>
 #include <new>
+#include <string_view>
 
 #include "video/codec/clip_reader.h"
 
@@ -25,11 +29,37 @@ std::string words_of(int result) {
 
 namespace {
 
+// How messages begin that tell of pixels made up, whatever their level: the decoders go on.
+constexpr std::array<std::string_view, 10> kMadeUp = {
+    "slice CRC mismatch",
+    "Frame num gap",
+    "Missing reference picture",
+    "reference picture missing during reorder",
+    "co located POCs unavailable",
+    "Could not find ref with POC",
+    "number of reference frames (%d+%d) exceeds max",
+    "concealing ",
+    "warning: first frame is no keyframe",
+    "Reference not available",
+};
+
 void hear(void* context, int level, const char* format, va_list) {
-  if (level > AV_LOG_ERROR || context == nullptr) return;
-  if (*static_cast<const AVClass**>(context) != avcodec_get_class()) return;
-  auto* damaged = static_cast<bool*>(static_cast<AVCodecContext*>(context)->opaque);
-  if (damaged != nullptr && std::strncmp(format, "slice CRC mismatch", 18) == 0) *damaged = true;
+  if (context == nullptr) return;
+  const auto* kind = *static_cast<const AVClass**>(context);
+  if (kind == avcodec_get_class()) {
+    auto* damaged = static_cast<bool*>(static_cast<AVCodecContext*>(context)->opaque);
+    const std::string_view text = format;
+    const bool made_up = std::any_of(kMadeUp.begin(), kMadeUp.end(), [&](std::string_view words) {
+      return text.starts_with(words);
+    });
+    if (damaged != nullptr && made_up) *damaged = true;
+  } else if (kind == avformat_get_class() && level <= AV_LOG_ERROR) {
+    const auto* input = static_cast<AVFormatContext*>(context);
+    auto* complained = static_cast<bool*>(input->opaque);
+    const bool skips =
+        input->iformat != nullptr && std::string_view(input->iformat->name).starts_with("matroska");
+    if (complained != nullptr && skips) *complained = true;
+  }
 }
 
 }  // namespace
@@ -44,6 +74,7 @@ void settle_clip_codecs(std::size_t most_bytes) {
   ffmpeg::listen();
   av_cpu_force_count(1);
   av_get_cpu_flags();
+  tzset();  // dates of files are told in words; the first asks for the time zone's file
   av_max_alloc(most_bytes);
 }
 
