@@ -84,13 +84,13 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
   const bool joint = !spec.names.prompt_rows.empty();
   const std::int64_t known = spec.model.prompt_vocab + (joint ? spec.model.codes : 0);
   if (text_->vocab_size() > known) {
-    throw Error({.kind = ErrorKind::kModel,
-                 .code = "E_TOKENIZER_VOCAB",
-                 .file = file,
-                 .where = "vocab",
-                 .expected = "at most " + std::to_string(known) +
-                             " tokens, which is what the model embeds",
-                 .found = std::to_string(text_->vocab_size())});
+    throw Error(
+        {.kind = ErrorKind::kModel,
+         .code = "E_TOKENIZER_VOCAB",
+         .file = file,
+         .where = "vocab",
+         .expected = "at most " + std::to_string(known) + " tokens, which is what the model embeds",
+         .found = std::to_string(text_->vocab_size())});
   }
 }
 
@@ -108,9 +108,8 @@ std::vector<std::int32_t> PromptEncoder::encode_template(const std::string& prom
     refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
                    std::to_string(ids.size()) + " tokens", "shorten the text");
   }
-  const auto picture = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) {
-    return id >= model_.prompt_vocab;
-  });
+  const auto picture = std::find_if(ids.begin(), ids.end(),
+                                    [&](std::int32_t id) { return id >= model_.prompt_vocab; });
   if (picture != ids.end()) {
     refuse_request("E_PROMPT_TEXT", where, "a text without picture tokens",
                    "token " + std::to_string(*picture));

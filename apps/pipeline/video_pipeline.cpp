@@ -88,7 +88,9 @@ struct VideoPipeline::State {
   int cols() const { return static_cast<int>(config().grid_cols); }
   std::int64_t grid_frames() const { return opened.spec.movq->frames(); }
   // Grids of a window that those before it stand for, where a clip is longer than the model's own.
-  std::int64_t kept_grids() const { return config().grids - std::max<std::int64_t>(1, config().grids / 2); }
+  std::int64_t kept_grids() const {
+    return config().grids - std::max<std::int64_t>(1, config().grids / 2);
+  }
   Image to_image(const Tensor& pixels) const {
     return {pixels.shape()[1], pixels.shape()[0], movq->to_pixels(pixels.view())};
   }
@@ -196,10 +198,10 @@ class ClipRun {
   // After a pass: hands out what has come to stand.
   Flow on_pass(const PassEvent& event, std::int64_t earlier_passes) {
     const DecodeResult& result = event.items[0];
-    const std::size_t whole = result.status == DecodeStatus::kFailed
-                                  ? 0
-                                  : parts_.grammar.codes_among(result.tokens.size()) /
-                                        parts_.grammar.cells();
+    const std::size_t whole =
+        result.status == DecodeStatus::kFailed
+            ? 0
+            : parts_.grammar.codes_among(result.tokens.size()) / parts_.grammar.cells();
     if (whole > window_grids_) {
       codes_ = parts_.grammar.picture_codes(result.tokens);
       codes_.resize(whole * parts_.grammar.cells());
@@ -268,8 +270,7 @@ void add_meters(GeneratedClip& clip, const DecodeResult& result, std::size_t giv
 
 VideoPipeline::VideoPipeline(const PipelineOptions& options) {
   const ModelReference reference = resolve_model(options.model);
-  state_ =
-      std::make_unique<State>(options, open_model(reference.open_name), reference.shown_name);
+  state_ = std::make_unique<State>(options, open_model(reference.open_name), reference.shown_name);
 }
 
 VideoPipeline::VideoPipeline(const PipelineOptions& options, OpenedModel model,
@@ -288,7 +289,9 @@ std::string VideoPipeline::window_report() const {
 DType VideoPipeline::storage() const { return state_->storage; }
 const Backend& VideoPipeline::backend() const { return *state_->backend; }
 std::int64_t VideoPipeline::rate() const { return spec().clip->rate; }
-std::int64_t VideoPipeline::own_frames() const { return spec().model.grids * state_->grid_frames(); }
+std::int64_t VideoPipeline::own_frames() const {
+  return spec().model.grids * state_->grid_frames();
+}
 std::int64_t VideoPipeline::most_first_frames() const {
   return (spec().model.grids - 1) * state_->grid_frames();
 }
@@ -326,9 +329,10 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
   out.frames = request.endless ? 0 : request.frames > 0 ? request.frames : own_frames();
   const bool longer = request.endless || out.frames > own_frames();
   if (longer && model.model.grids < 2) {
-    refuse("E_VIDEO_FRAMES", "--frames",
-           "at most " + std::to_string(own_frames()) + ", as nothing leads from one grid to the next",
-           request.endless ? "no end" : std::to_string(out.frames));
+    refuse(
+        "E_VIDEO_FRAMES", "--frames",
+        "at most " + std::to_string(own_frames()) + ", as nothing leads from one grid to the next",
+        request.endless ? "no end" : std::to_string(out.frames));
   }
   if (!request.endless && out.frames <= static_cast<std::int64_t>(out.first_frames.size())) {
     refuse("E_VIDEO_FRAMES", "--frames",
@@ -395,10 +399,10 @@ GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listene
     item.given = state.aids.grammar.stream_of(run.window_begin());
     run.begin_window();
     const std::int64_t passes = out.facts.passes;
-    const auto results =
-        loop.run({&item, 1}, state.parts->parts(),
-                 [&](const PassEvent& event) { return run.on_pass(event, passes); },
-                 state.controller ? &*state.controller : nullptr);
+    const auto results = loop.run(
+        {&item, 1}, state.parts->parts(),
+        [&](const PassEvent& event) { return run.on_pass(event, passes); },
+        state.controller ? &*state.controller : nullptr);
     run.end_window();
     add_meters(out, results[0], item.given.size());
     if (results[0].status == DecodeStatus::kFailed) {

@@ -1,6 +1,6 @@
-// Text (and first frames) to clips, frame by frame: opens a model of clips, checks a request against
-// it before any weight is read, loads once, then writes one clip after another. Frames are handed
-// out as soon as their grid of codes stands; memory does not grow with a clip's length.
+// Text (and first frames) to clips, frame by frame: opens a model of clips, checks a request
+// against it before any weight is read, loads once, then writes one clip after another. Frames are
+// handed out as soon as their grid of codes stands; memory does not grow with a clip's length.
 //
 // A clip longer than the model's own goes on in windows: the last grids that stand are the first
 // tokens of the next window, behind the same prompt, and its keys are computed anew at the places

@@ -51,8 +51,9 @@ void check_ids(const JsonReader& reader, std::string_view key, const JointIds& i
   }
   for (const std::int64_t id : {ids.row_end, ids.grid_end, ids.image_end, ids.stream_end}) {
     if (id >= ids.first_code) {
-      reader.fail(key, "control ids below the first visual token's " +
-                           std::to_string(ids.first_code), std::to_string(id));
+      reader.fail(key,
+                  "control ids below the first visual token's " + std::to_string(ids.first_code),
+                  std::to_string(id));
     }
   }
 }

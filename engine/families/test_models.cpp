@@ -302,8 +302,9 @@ std::string byte_tokenizer_json(std::span<const char* const> specials_list, bool
                            {"trim_offsets", true},
                            {"use_regex", true}};
   Json specials = Json::object();
-  specials[specials_list[0]] = {
-      {"id", specials_list[0]}, {"ids", Json::array({256})}, {"tokens", Json::array({specials_list[0]})}};
+  specials[specials_list[0]] = {{"id", specials_list[0]},
+                                {"ids", Json::array({256})},
+                                {"tokens", Json::array({specials_list[0]})}};
   const Json begin = {{"type", "TemplateProcessing"},
                       {"single", Json::array({bos, text})},
                       {"pair", Json::array({bos, text, second})},

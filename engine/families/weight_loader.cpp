@@ -83,8 +83,7 @@ Tensor WeightLoader::converted(const std::string& name, DType dtype,
   extents[0] = 0;
   for (const RowRange& range : ranges) extents[0] += range.count;
   Tensor out = backend_.allocate(dtype, Shape(extents));
-  Tensor staging =
-      Tensor::host(dtype, Shape{std::min(out.shape().elements(), kStagingElements)});
+  Tensor staging = Tensor::host(dtype, Shape{std::min(out.shape().elements(), kStagingElements)});
   NonFinite bad;
   auto* to = static_cast<std::byte*>(out.view().data);
   for (const RowRange& range : ranges) {

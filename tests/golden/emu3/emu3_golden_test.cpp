@@ -83,8 +83,8 @@ class Emu3Golden : public testing::Test {
                                        std::pair(std::string("uncond"), ints("negative"))}) {
       const Branch got = run_branch(model, prompt);
       for (std::size_t i = 0; i < got.layers.size(); ++i) {
-        most = std::max(most, relative_difference(
-                                  got.layers[i], floats(name + ".hidden." + std::to_string(i))));
+        most = std::max(most, relative_difference(got.layers[i],
+                                                  floats(name + ".hidden." + std::to_string(i))));
       }
       most = std::max(most, relative_difference(got.final, floats(name + ".final")));
       most = std::max(most, relative_difference(got.logits, code_logits(name + ".logits")));
@@ -104,8 +104,8 @@ class Emu3Golden : public testing::Test {
     item.unconditional = ints("negative");
     item.law.guidance = 3.0;
     item.law.temperature = 0;
-    const auto results = loop.run({&item, 1}, parts.parts(),
-                                  [](const PassEvent&) { return Flow::kContinue; });
+    const auto results =
+        loop.run({&item, 1}, parts.parts(), [](const PassEvent&) { return Flow::kContinue; });
     EXPECT_EQ(results[0].status, DecodeStatus::kDone);
     return results[0].tokens;
   }
@@ -161,8 +161,7 @@ TEST_F(Emu3Golden, LawsUnderLogSoftmaxGuidanceAreEqual) {
   double off = 0;
   for (std::size_t position = 0; position < joint_.size(); ++position) {
     if (grammar.forced(position)) continue;
-    law.process_at(position,
-                   std::span(cond.logits).subspan((first_cond + position) * codes, codes),
+    law.process_at(position, std::span(cond.logits).subspan((first_cond + position) * codes, codes),
                    std::span(uncond.logits).subspan((first_uncond + position) * codes, codes));
     EXPECT_EQ(law.support().size(), static_cast<std::size_t>(kTopK));
     const std::span<const float> got = law.probabilities();
@@ -223,10 +222,9 @@ std::map<std::string, Tensor> author_tokenizer(const Checkpoint& port, MovqSpec 
 
 TEST_F(Emu3Golden, AuthorsLayoutEqualsTheReference) {
   const TempFolder folder;
-  write_renamed(*opened_.weights, folder / "model.safetensors", "text_model",
-                [](const std::string& name) {
-                  return replaced(name, "model.text_model.", "model.");
-                });
+  write_renamed(
+      *opened_.weights, folder / "model.safetensors", "text_model",
+      [](const std::string& name) { return replaced(name, "model.text_model.", "model."); });
   // The head beside them.
   std::map<std::string, ConstTensorView> views;
   const Checkpoint half = Checkpoint::open(folder / "model.safetensors");
@@ -234,13 +232,20 @@ TEST_F(Emu3Golden, AuthorsLayoutEqualsTheReference) {
   views.emplace("lm_head.weight", *opened_.weights->find("lm_head.weight"));
   fs::create_directory(folder / "model");
   write_safetensors(folder / "model" / "model.safetensors", views);
-  const Json config = {{"model_type", "Emu3"},         {"hidden_size", 32},
-                       {"intermediate_size", 48},      {"num_hidden_layers", 2},
-                       {"num_attention_heads", 4},     {"num_key_value_heads", 2},
-                       {"max_position_embeddings", 128}, {"vocab_size", 163},
-                       {"image_area", 25},             {"eol_token_id", 91},
-                       {"eof_token_id", 92},           {"eoi_token_id", 97},
-                       {"eos_token_id", 94},           {"rope_theta", 1000000.0}};
+  const Json config = {{"model_type", "Emu3"},
+                       {"hidden_size", 32},
+                       {"intermediate_size", 48},
+                       {"num_hidden_layers", 2},
+                       {"num_attention_heads", 4},
+                       {"num_key_value_heads", 2},
+                       {"max_position_embeddings", 128},
+                       {"vocab_size", 163},
+                       {"image_area", 25},
+                       {"eol_token_id", 91},
+                       {"eof_token_id", 92},
+                       {"eoi_token_id", 97},
+                       {"eos_token_id", 94},
+                       {"rope_theta", 1000000.0}};
   put_file(folder / "model" / "config.json", config.dump());
   EXPECT_THROW(open_model((folder / "model").string()), Error);  // no tokenizer yet
   const auto tensors = author_tokenizer(*opened_.weights, *opened_.spec.movq);
@@ -248,14 +253,13 @@ TEST_F(Emu3Golden, AuthorsLayoutEqualsTheReference) {
   for (const auto& [name, tensor] : tensors) tokenizer.emplace(name, tensor.view());
   fs::create_directory(folder / "Emu3-VisionTokenizer");
   write_safetensors(folder / "Emu3-VisionTokenizer" / "model.safetensors", tokenizer);
-  put_file(folder / "Emu3-VisionTokenizer" / "config.json",
-           Json{{"codebook_size", 64},
-                {"ch", 32},
-                {"ch_mult", {1}},
-                {"z_channels", 4},
-                {"num_res_blocks", 1},
-                {"attn_resolutions", {0}}}
-               .dump());
+  put_file(folder / "Emu3-VisionTokenizer" / "config.json", Json{{"codebook_size", 64},
+                                                                 {"ch", 32},
+                                                                 {"ch_mult", {1}},
+                                                                 {"z_channels", 4},
+                                                                 {"num_res_blocks", 1},
+                                                                 {"attn_resolutions", {0}}}
+                                                                .dump());
   OpenedModel original = open_model((folder / "model").string());
   EXPECT_EQ(original.spec.movq->names, MovqNames::kEmu3);
   expect_parity(original);

@@ -25,10 +25,9 @@ PublishedNames published(const std::string& stem) {
 // The port's configuration with the part of its vocabulary that is read.
 std::string port_config(std::int64_t shift_last = 0) {
   Json config = parse_json(published("emu3-port").config, "emu3-port");
-  Json map = {{"<|extra_200|>", 151846},   {"<|extra_201|>", 151847},
-              {"<|extra_203|>", 151849},   {"<|extra_204|>", 151850},
-              {"<|image token|>", 151851}, {"<|image start|>", 151852},
-              {"<|image end|>", 151853},   {"<image>", 151646}};
+  Json map = {{"<|extra_200|>", 151846}, {"<|extra_201|>", 151847},   {"<|extra_203|>", 151849},
+              {"<|extra_204|>", 151850}, {"<|image token|>", 151851}, {"<|image start|>", 151852},
+              {"<|image end|>", 151853}, {"<image>", 151646}};
   for (std::int64_t code = 0; code < 32768; ++code) {
     const std::string number = std::to_string(code);
     map["<|visual token " + std::string(6 - number.size(), '0') + number + "|>"] =

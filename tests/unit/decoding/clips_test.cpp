@@ -146,8 +146,8 @@ class ClipModels : public testing::TestWithParam<const char*> {
                                  .laws = keeps_laws(method),
                                  .shape = method.shape(),
                                  .given_tokens = tiny.model.config().image_tokens() - 1});
-    const auto results = loop.run({&item, 1}, owned.parts(),
-                                  [](const PassEvent&) { return Flow::kContinue; });
+    const auto results =
+        loop.run({&item, 1}, owned.parts(), [](const PassEvent&) { return Flow::kContinue; });
     EXPECT_EQ(results[0].status, DecodeStatus::kDone);
     return results[0].tokens;
   }
