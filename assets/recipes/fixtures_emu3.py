@@ -1,8 +1,9 @@
 """Parity fixture for the Emu3 family, made by `transformers` on a tiny configuration.
 
-Every parameter is randomised; fp32 on the CPU, eager attention. Writes tests/golden/emu3/: the checkpoint
-folder in the layout of the Hugging Face port and recorded.safetensors with a prompt, a negative prompt of
-another length, the hidden states of every layer and all logits over the whole guided greedy stream (log-softmax
+Every parameter is randomised; fp32 on the CPU, eager attention. The clip tokenizer is that of tests/golden/movq
+(fixtures_movq.py). Writes tests/golden/emu3/: config.json and language.safetensors, the port's tensors but for the
+tokenizer's, and recorded.safetensors with a prompt, a negative prompt of
+another length, the hidden states of every layer and the visual tokens' logits over the whole guided greedy stream (log-softmax
 guidance 3, row ends, grid end, image end and stream end forced), its tokens, the laws of a run's positions under
 top-k, and the picture that its codes decode to.
 
@@ -12,10 +13,11 @@ import json
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import Emu3Config, Emu3ForConditionalGeneration, Emu3TextConfig, Emu3VQVAEConfig
 
 OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "emu3"
+TOKENIZER = OUT.parent / "movq" / "movq.safetensors"
 GUIDANCE, TOP_K = 3.0, 20
 HIDDEN, GRID, CODES, TEXT = 32, 5, 64, 99
 FIRST = TEXT
@@ -29,10 +31,10 @@ def config():
                           num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                           max_position_embeddings=128, bos_token_id=93, eos_token_id=94, pad_token_id=0)
     vq = Emu3VQVAEConfig(codebook_size=CODES, embed_dim=4, latent_channels=4, base_channels=32,
-                         channel_multiplier=[1], num_res_blocks=1, attn_resolutions=[0], hidden_size=32)
+                         channel_multiplier=[1, 2], num_res_blocks=2, attn_resolutions=[1], hidden_size=64)
     words = SPECIALS | {f"<|visual token {i:06d}|>": FIRST + i for i in range(CODES)}
     out = Emu3Config(text_config=text, vq_config=vq, vocabulary_map=words)
-    out.image_area = GRID * GRID
+    out.image_area = (2 * GRID) ** 2
     return out
 
 
@@ -40,19 +42,16 @@ def randomise(model):
     generator = torch.Generator().manual_seed(20241011)
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()) + sorted(model.named_buffers()):
-            if not p.dtype.is_floating_point or "inv_freq" in name:
+            if not p.dtype.is_floating_point or "inv_freq" in name or ".vqmodel." in name:
                 continue
             noise = torch.randn(p.shape, generator=generator)
-            if "running_var" in name:
-                p.copy_(0.5 + noise.abs())
-            elif p.dim() < 2:
+            if p.dim() < 2:
                 p.copy_(1 + 0.3 * noise if name.endswith("weight") else 0.3 * noise)
             elif "embed" in name:
                 p.copy_(noise)
             else:
                 p.copy_(noise * (1.2 / p[0].numel() ** 0.5))
-            if ".vqmodel." in name:
-                p.copy_(p.bfloat16().float())
+            p.copy_(p.bfloat16().float())
 
 
 def forced_id(position):
@@ -79,6 +78,9 @@ def main():
     model = Emu3ForConditionalGeneration(c).eval().float()
     model.set_attn_implementation("eager")
     randomise(model)
+    tokenizer = {n: t.float() for n, t in load_file(TOKENIZER).items() if not n.startswith("golden.")}
+    lacking = model.model.vqmodel.load_state_dict(tokenizer, strict=False)
+    assert not lacking.unexpected_keys and all("num_batches" in n for n in lacking.missing_keys), lacking
     text = model.model.text_model
 
     prompt = [93, 17, 42, 63, 8, 77, 30, 96, 5, 10, 5, 95]
@@ -111,15 +113,11 @@ def main():
         for i, states in enumerate(out.hidden_states[:-1]):
             recorded[f"{name}.hidden.{i}"] = states[0]
         recorded[f"{name}.final"] = out.last_hidden_state[0]
-        recorded[f"{name}.logits"] = model.lm_head(out.last_hidden_state)[0]
-    folder = OUT / "checkpoint"
-    folder.mkdir(parents=True, exist_ok=True)
-    state = {k: v.contiguous().clone() for k, v in model.state_dict().items()}
-    for name in state:
-        if ".vqmodel." in name and state[name].dtype.is_floating_point:
-            state[name] = state[name].bfloat16()
-    save_file(state, folder / "model.safetensors", {"format": "pt"})
-    (folder / "config.json").write_text(
+        recorded[f"{name}.logits"] = model.lm_head(out.last_hidden_state)[0, :, FIRST:]
+    OUT.mkdir(parents=True, exist_ok=True)
+    state = {k: v.bfloat16().contiguous() for k, v in model.state_dict().items() if ".vqmodel." not in k}
+    save_file(state, OUT / "language.safetensors", {"format": "pt"})
+    (OUT / "config.json").write_text(
         json.dumps(json.loads(c.to_json_string(use_diff=False)), indent=1, sort_keys=True) + "\n")
     save_file({k: v.contiguous().clone() for k, v in recorded.items()}, OUT / "recorded.safetensors")
 

@@ -166,7 +166,7 @@ TEST_F(CliVideo, RefusalsNameThePlaceAndLeaveNothing) {
     EXPECT_EQ(files(), std::vector<std::string>{"taken.mkv"});
   };
   refused({"-p", "x", "-o", "a.gif"}, 2, ".mp4, .webm or .mkv");
-  refused({"-p", "x", "-o", "taken.mkv"}, 5, "taken.mkv");
+  refused({"-p", "x", "-o", "taken.mkv"}, 6, "taken.mkv");
   refused({"-o", "a.mkv"}, 2, "--prompt");
   refused({"-p", "x", "-o", "a.mkv", "--frames", "0"}, 2, "--frames");
   refused({"-p", "x", "-o", "a.mkv", "--frames", "4", "--endless"}, 2, "--endless");

@@ -207,8 +207,8 @@ TEST_P(ClipModels, GivenTokensAreRead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ClipModels, testing::Values("test:clip", "test:clip-rows"),
-                         [](const auto& info) {
-                           return std::string(info.param) == "test:clip" ? "Plain" : "Rows";
+                         [](const auto& one) {
+                           return std::string(one.param) == "test:clip" ? "Plain" : "Rows";
                          });
 
 }  // namespace

@@ -6,6 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+
+#include "engine/families/test_models.h"
+#include "tests/support/temp_folder.h"
 
 namespace tessera {
 namespace {
@@ -71,8 +75,8 @@ TEST_P(VideoModels, MethodsAndThreadsGiveOneClip) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, VideoModels, testing::Values("test:clip", "test:clip-rows"),
-                         [](const auto& info) {
-                           return std::string(info.param) == "test:clip" ? "Plain" : "Rows";
+                         [](const auto& one) {
+                           return std::string(one.param) == "test:clip" ? "Plain" : "Rows";
                          });
 
 TEST(VideoPipeline, FramesLeaveAsSoonAsTheirGridStands) {
@@ -197,6 +201,35 @@ TEST(VideoPipeline, RefusesWhatItCannotDo) {
   PipelineOptions sized = options_for("test:clip");
   sized.width = 32;
   expect_refused(sized, request(), "E_GEOMETRY");
+}
+
+// config.json, model.safetensors and tokenizer.json are all that a model of clips needs.
+TEST(VideoPipeline, AFolderOfThreeFilesIsAModel) {
+  const TempFolder folder;
+  const OpenedModel made_up = open_model("test:clip");
+  std::map<std::string, ConstTensorView> tensors;
+  for (const auto& [name, view] : made_up.weights->tensors()) tensors.emplace(name, view);
+  write_safetensors(folder / "model.safetensors", tensors);
+  put_file(folder / "config.json", test_model_config("clip"));
+  put_file(folder / "tokenizer.json", test_clip_tokenizer_json());
+  const auto frames_of = [&](const std::string& model) {
+    VideoPipeline pipeline(options_for(model.c_str()));
+    Frames frames;
+    pipeline.run(pipeline.prepare(request()), frames);
+    return frames.bytes();
+  };
+  const auto plain = frames_of("test:clip");
+  EXPECT_EQ(frames_of(folder.path().string()), plain);
+  put_file(folder / "generation_config.json", R"({"negative_prompt": "fog"})");
+  EXPECT_NE(frames_of(folder.path().string()), plain);
+  std::filesystem::remove(folder / "tokenizer.json");
+  put_file(folder / "emu3.tiktoken", "x");
+  try {
+    frames_of(folder.path().string());
+    FAIL() << "a model without tokenizer.json painted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_TOKENIZER_TIKTOKEN");
+  }
 }
 
 TEST(VideoPipeline, PicturesAreNoBusinessOfAClipModel) {
