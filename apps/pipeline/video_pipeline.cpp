@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "apps/pipeline/clip_run.h"
 #include "apps/pipeline/draft_model.h"
 #include "apps/pipeline/guess_table_file.h"
 #include "apps/pipeline/prompt_encoder.h"
@@ -167,91 +168,6 @@ std::vector<std::int32_t> VideoPipeline::State::encode(const std::vector<Image>&
 }
 
 namespace {
-
-// One clip while it is written: windows of the model's stream, and the frames that leave.
-class ClipRun {
- public:
-  struct Parts {
-    const MovqTokenizer& movq;
-    const VocabularyGrammar& grammar;
-    std::size_t kept_grids;
-  };
-  ClipRun(const Parts& parts, std::int64_t frames, ClipListener& listener)
-      : parts_(parts),
-        frames_(frames),
-        listener_(listener),
-        decoder_(parts.movq, static_cast<int>(parts.grammar.rows),
-                 static_cast<int>(parts.grammar.columns)) {}
-
-  bool done() const { return frames_ > 0 && handed_out_ >= frames_; }
-  std::int64_t handed_out() const { return handed_out_; }
-  double started() const { return started_; }
-
-  // Codes of grids that begin the clip.
-  void begin_with(std::vector<std::int32_t> codes) {
-    begin_ = std::move(codes);
-    hand_out(begin_, 0);
-  }
-  // First codes of the next window.
-  const std::vector<std::int32_t>& window_begin() const { return begin_; }
-
-  // After a pass: hands out what has come to stand.
-  Flow on_pass(const PassEvent& event, std::int64_t earlier_passes) {
-    const DecodeResult& result = event.items[0];
-    const std::size_t whole =
-        result.status == DecodeStatus::kFailed
-            ? 0
-            : parts_.grammar.codes_among(result.tokens.size()) / parts_.grammar.cells();
-    if (whole > window_grids_) {
-      codes_ = parts_.grammar.picture_codes(result.tokens);
-      codes_.resize(whole * parts_.grammar.cells());
-      hand_out(codes_, window_grids_);
-      window_grids_ = whole;
-    }
-    const Flow flow = listener_.on_progress(
-        {handed_out_, frames_, static_cast<std::int64_t>(result.tokens.size()),
-         static_cast<std::int64_t>(parts_.grammar.length()), earlier_passes + result.passes,
-         monotonic_seconds() - started_});
-    stopped_ = flow == Flow::kStop;
-    return stopped_ || done() ? Flow::kStop : Flow::kContinue;
-  }
-  bool stopped() const { return stopped_; }
-
-  void begin_window() {
-    codes_ = begin_;
-    window_grids_ = begin_.size() / parts_.grammar.cells();
-  }
-  // The last grids begin the next window.
-  void end_window() {
-    const std::size_t keep = std::min(parts_.kept_grids * parts_.grammar.cells(), codes_.size());
-    begin_.assign(codes_.end() - static_cast<std::ptrdiff_t>(keep), codes_.end());
-  }
-
- private:
-  // Frames of the grids from `first` on.
-  void hand_out(std::span<const std::int32_t> codes, std::size_t first) {
-    const std::size_t cells = parts_.grammar.cells();
-    for (std::size_t grid = first; (grid + 1) * cells <= codes.size() && !done(); ++grid) {
-      std::int64_t wanted = parts_.movq.frames();
-      if (frames_ > 0) wanted = std::min(wanted, frames_ - handed_out_);
-      const auto frames =
-          decoder_.next(codes.subspan(grid * cells, cells), static_cast<int>(wanted));
-      for (const Tensor& frame : frames) {
-        listener_.on_frame(handed_out_++, {frame.shape()[1], frame.shape()[0],
-                                           parts_.movq.to_pixels(frame.view())});
-      }
-    }
-  }
-
-  Parts parts_;
-  std::int64_t frames_, handed_out_ = 0;
-  ClipListener& listener_;
-  ClipDecoder decoder_;
-  std::vector<std::int32_t> begin_, codes_;
-  std::size_t window_grids_ = 0;
-  double started_ = monotonic_seconds();
-  bool stopped_ = false;
-};
 
 void add_meters(GeneratedClip& clip, const DecodeResult& result, std::size_t given) {
   clip.facts.tokens += static_cast<std::int64_t>(result.tokens.size() - given);
