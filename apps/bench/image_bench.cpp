@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/pipeline/memory.h"
+#include "apps/pipeline/visual_model.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_loop.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/families/open_model.h"
-#include "tokenizers/visual/vq_tokenizer.h"
 
 namespace tessera {
 
@@ -87,17 +87,17 @@ double live_kv_bytes(const ImageModelConfig& config, std::int64_t prompt, std::i
 double decode_vq(const OpenedModel& opened, Backend& backend, const ImageBenchOptions& image,
                  const std::vector<std::int32_t>& tokens) {
   const FamilySpec& spec = opened.spec;
-  const VqTokenizer vq(backend, spec.vq, *opened.vq_weights, image.storage,
-                       TokenizerHalves::kDecoder);
+  const auto vq =
+      make_visual_tokenizer(backend, opened, image.storage, TokenizerHalves::kDecoder);
   const std::vector<std::int32_t> painted = spec.model.grammar().picture_codes(tokens);
-  std::vector<std::int32_t> codes(static_cast<std::size_t>(spec.model.image_codes()));
+  std::vector<std::int32_t> codes(spec.model.grammar().cells());
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = painted[i % painted.size()];
   const int rows = static_cast<int>(spec.model.grid_rows);
   const int cols = static_cast<int>(spec.model.grid_cols);
   double best = 0;
   for (int i = 0; i < 2; ++i) {
     const double start = monotonic_seconds();
-    vq.decode(codes, rows, cols);
+    vq->decode(codes, rows, cols);
     const double seconds = monotonic_seconds() - start;
     best = i == 0 ? seconds : std::min(best, seconds);
   }

@@ -11,6 +11,7 @@ namespace tessera {
 struct Session;
 
 void add_generate(CLI::App& root, Session& session);
+void add_video(CLI::App& root, Session& session);
 void add_batch(CLI::App& root, Session& session);
 void add_caption(CLI::App& root, Session& session);
 void add_models(CLI::App& root, Session& session);

@@ -31,7 +31,7 @@ struct InspectFlags {
 Json config_json(const GeneratePipeline& pipeline) {
   const FamilySpec& spec = pipeline.spec();
   const ModelConfig& lm = spec.model.transformer;
-  return {{"model", pipeline.model_name()},
+  Json out = {{"model", pipeline.model_name()},
           {"family", spec.family},
           {"size", spec.size},
           {"title", spec.title},
@@ -57,6 +57,11 @@ Json config_json(const GeneratePipeline& pipeline) {
           {"temp", spec.sampling.temperature},
           {"top_k", spec.sampling.top_k},
           {"top_p", spec.sampling.top_p}};
+  if (spec.clip && spec.movq) {
+    out["clip_frames"] = spec.model.grids * spec.movq->frames();
+    out["clip_fps"] = spec.clip->rate;
+  }
+  return out;
 }
 
 std::string shape_text(const Shape& shape) {

@@ -26,12 +26,6 @@ std::string clock_text(double seconds) {
   return text;
 }
 
-ProgressStyle style_of(const Session& session) {
-  if (session.progress == ProgressMode::kJson) return ProgressStyle::kJson;
-  if (session.progress == ProgressMode::kNone) return ProgressStyle::kNone;
-  return isatty(STDERR_FILENO) == 1 ? ProgressStyle::kBar : ProgressStyle::kLines;
-}
-
 void clear_line() {
   std::fprintf(stderr, "\r\033[K");
   std::fflush(stderr);
@@ -39,9 +33,15 @@ void clear_line() {
 
 }  // namespace
 
+ProgressStyle progress_style(const Session& session) {
+  if (session.progress == ProgressMode::kJson) return ProgressStyle::kJson;
+  if (session.progress == ProgressMode::kNone) return ProgressStyle::kNone;
+  return isatty(STDERR_FILENO) == 1 ? ProgressStyle::kBar : ProgressStyle::kLines;
+}
+
 ProgressReporter::ProgressReporter(const Session& session, std::size_t pictures)
     : session_(session), pictures_(pictures), started_(monotonic_seconds()) {
-  style_ = style_of(session);
+  style_ = progress_style(session);
   if (style_ == ProgressStyle::kLines) last_shown_ = started_;
 }
 
@@ -150,8 +150,54 @@ void ProgressReporter::clear() {
   bar_open_ = false;
 }
 
+ClipReporter::ClipReporter(const Session& session) : style_(progress_style(session)) {
+  if (style_ == ProgressStyle::kLines) last_shown_ = monotonic_seconds();
+}
+
+void ClipReporter::show(const ClipProgress& progress) {
+  if (style_ == ProgressStyle::kNone) return;
+  const double now = monotonic_seconds();
+  const double interval = style_ == ProgressStyle::kLines ? kLineSeconds : kBarSeconds;
+  const bool last = progress.frames > 0 && progress.frames_done == progress.frames;
+  if (now - last_shown_ < interval && !(last && style_ == ProgressStyle::kJson)) return;
+  last_shown_ = now;
+  if (style_ == ProgressStyle::kJson) {
+    const nlohmann::ordered_json line = {
+        {"progress",
+         {{"frames_done", progress.frames_done},
+          {"frames",
+           progress.frames > 0 ? nlohmann::ordered_json(progress.frames) : nlohmann::ordered_json()},
+          {"tokens_done", progress.tokens_done},
+          {"tokens", progress.tokens},
+          {"passes", progress.passes},
+          {"seconds", progress.seconds},
+          {"resident_bytes", process_use().resident_bytes}}}};
+    std::fprintf(stderr, "%s\n", line.dump().c_str());
+    return;
+  }
+  char text[160];
+  const std::string of = progress.frames > 0 ? "/" + std::to_string(progress.frames) : "";
+  std::snprintf(text, sizeof text, "frame %lld%s  token %lld/%lld of the window  %s",
+                static_cast<long long>(progress.frames_done), of.c_str(),
+                static_cast<long long>(progress.tokens_done),
+                static_cast<long long>(progress.tokens), clock_text(progress.seconds).c_str());
+  if (style_ == ProgressStyle::kLines) {
+    std::fprintf(stderr, "tessera: %s\n", text);
+    return;
+  }
+  std::fprintf(stderr, "\r\033[K%s", text);
+  std::fflush(stderr);
+  line_open_ = true;
+}
+
+void ClipReporter::clear() {
+  if (!line_open_) return;
+  clear_line();
+  line_open_ = false;
+}
+
 CountProgress::CountProgress(const Session& session)
-    : style_(style_of(session)), started_(monotonic_seconds()) {
+    : style_(progress_style(session)), started_(monotonic_seconds()) {
   if (style_ == ProgressStyle::kLines) last_shown_ = started_;
 }
 

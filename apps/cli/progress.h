@@ -7,6 +7,7 @@
 
 #include "apps/cli/session.h"
 #include "apps/pipeline/generate_pipeline.h"
+#include "apps/pipeline/video_pipeline.h"
 
 namespace tessera {
 
@@ -17,6 +18,8 @@ enum class ProgressStyle : std::uint8_t { kNone, kBar, kLines, kJson };
 struct JobCounts {
   std::uint64_t done = 0, failed = 0, skipped = 0, pending = 0, total = 0;
 };
+
+ProgressStyle progress_style(const Session& session);
 
 class ProgressReporter {
  public:
@@ -42,6 +45,19 @@ class ProgressReporter {
   double last_shown_ = -1e9;
   double started_ = 0;
   bool bar_open_ = false;
+};
+
+// Progress of a clip.
+class ClipReporter {
+ public:
+  explicit ClipReporter(const Session& session);
+  void show(const ClipProgress& progress);
+  void clear();
+
+ private:
+  ProgressStyle style_;
+  double last_shown_ = -1e9;
+  bool line_open_ = false;
 };
 
 // Progress of a job whose length nobody knows: how many pictures so far, and how fast.

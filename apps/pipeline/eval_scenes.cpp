@@ -6,7 +6,7 @@
 
 #include "apps/pipeline/draft_model.h"
 #include "engine/families/random_weights.h"
-#include "tokenizers/visual/vq_tokenizer.h"
+#include "apps/pipeline/visual_model.h"
 #include "vision/scene/caption.h"
 #include "vision/scene/render.h"
 
@@ -179,8 +179,9 @@ void Evaluation::judge_mismatches(std::span<const SceneAttributes> truths) {
 }
 
 void Evaluation::judge_reconstructions(const OpenedModel& model) {
-  const VqTokenizer tokenizer(*backend_, model.spec.vq, *model.vq_weights, stored_vq_dtype(model),
-                              TokenizerHalves::kBoth);
+  const auto made =
+      make_visual_tokenizer(*backend_, model, stored_vq_dtype(model), TokenizerHalves::kBoth);
+  const VisualTokenizer& tokenizer = *made;
   model.vq_weights->verify_unchanged();
   const auto side = static_cast<int>(model.spec.image_width());
   const int rows = side / tokenizer.factor();

@@ -7,9 +7,9 @@
 #include "apps/pipeline/draft_model.h"
 #include "apps/pipeline/guess_table_file.h"
 #include "apps/pipeline/prompt_encoder.h"
+#include "apps/pipeline/visual_model.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
-#include "tokenizers/visual/vq_tokenizer.h"
 
 namespace tessera {
 
@@ -40,6 +40,16 @@ void check_geometry(const PipelineOptions& options, const FamilySpec& spec,
                .expected = size_text(spec.image_width(), spec.image_height()) +
                            ", which is what this model paints",
                .found = size_text(width, height)});
+}
+
+void check_pictures(const FamilySpec& spec, const std::string& name) {
+  if (!spec.clip) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_MODEL_CLIPS",
+               .file = name,
+               .expected = "a model that paints pictures",
+               .found = "one that paints clips",
+               .hint = "`tessera video` paints with it"});
 }
 
 FamilyOptions family_options(const PipelineOptions& options) {
@@ -127,7 +137,7 @@ struct GeneratePipeline::State {
   DType storage, vq_storage;
   PromptEncoder prompts;
   std::optional<ImageModel> model;
-  std::unique_ptr<VqTokenizer> vq;
+  std::unique_ptr<VisualTokenizer> vq;
   std::unique_ptr<CodePatches> patches;
   std::unique_ptr<DecodeLoop> loop;
   DecodeAids aids;
@@ -345,6 +355,7 @@ const Backend& GeneratePipeline::backend() const { return *state_->backend; }
 PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const {
   const FamilySpec& model = spec();
   check_paints(model, model_name());
+  check_pictures(model, model_name());
   PreparedRequest out;
   DecodeItem& item = out.item;
   item.law = settle_sampling(request.sampling, model.sampling);
@@ -393,8 +404,8 @@ void GeneratePipeline::load() {
   State& state = *state_;
   if (state.model) return;
   OpenedModel& opened = state.opened;
-  state.vq = std::make_unique<VqTokenizer>(*state.backend, spec().vq, *opened.vq_weights,
-                                           state.vq_storage, TokenizerHalves::kDecoder);
+  state.vq = make_visual_tokenizer(*state.backend, opened, state.vq_storage,
+                                   TokenizerHalves::kDecoder);
   if (rule_reads_neighbours(state.options.method)) {
     const Tensor codebook = state.vq->codebook();
     state.aids.neighbours = std::make_shared<CodeNeighbours>(

@@ -26,7 +26,7 @@ namespace tessera {
 
 class CodePatches;
 class TextTokenizer;
-class VqTokenizer;
+class VisualTokenizer;
 
 // Settings that stay empty come from the model's own preset.
 struct SamplingChoice {

@@ -11,7 +11,6 @@
 
 #include "engine/core/error.h"
 #include "engine/decoding/decode_loop.h"
-#include "engine/nn/vq_graph.h"
 
 namespace tessera {
 
@@ -88,10 +87,8 @@ MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backe
     plan.vq_weights = plan.vq_scratch = 0;
     return plan;
   }
-  plan.vq_weights = vq_weight_bytes(spec.vq, backend, vq_storage, VqHalves::kDecoder);
-  plan.vq_scratch =
-      vq_decode_scratch_bytes(spec.vq, backend, static_cast<int>(spec.model.grid_rows),
-                              static_cast<int>(spec.model.grid_cols));
+  plan.vq_weights = visual_weight_bytes(spec, backend, vq_storage);
+  plan.vq_scratch = visual_scratch_bytes(spec, backend);
   return plan;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/core/io.h"
 #include "engine/core/utf8.h"
 
 namespace tessera {
@@ -28,6 +29,21 @@ void check_prompt_text(const std::string& text, const char* where) {
   }
 }
 
+// The authors' Emu3 files have their vocabulary in another form.
+void refuse_tiktoken(const OpenedModel& opened) {
+  const std::filesystem::path& wanted = opened.spec.tokenizer;
+  if (!opened.tokenizer_json.empty() || file_exists(wanted)) return;
+  for (const auto& path : list_folder(opened.spec.folder)) {
+    if (path.extension() != ".tiktoken") continue;
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_TOKENIZER_TIKTOKEN",
+                 .file = wanted.string(),
+                 .expected = "the tokenizer.json of the Hugging Face port",
+                 .found = "only " + path.filename().string() + ", which is not read",
+                 .hint = "copy tokenizer.json of the -hf repository into this folder"});
+  }
+}
+
 }  // namespace
 
 PromptEncoder::PromptEncoder(const OpenedModel& model, const std::string& name)
@@ -38,6 +54,7 @@ PromptEncoder::PromptEncoder(const OpenedModel& model, const std::string& name)
 // Reads tokenizer.json and finds the template and the special tokens in it, by string.
 void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::string& name) {
   const FamilySpec& spec = opened.spec;
+  refuse_tiktoken(opened);
   text_ = opened.tokenizer_json.empty() ? TextTokenizer::from_file(spec.tokenizer)
                                         : TextTokenizer::from_json(opened.tokenizer_json, name);
   const std::string file = spec.tokenizer.empty() ? name : spec.tokenizer.string();
@@ -54,7 +71,8 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
     if (!found) refuse(token);
     return *found;
   };
-  pad_ = id(spec.prompt.pad_token);
+  if (!spec.prompt.pad_token.empty()) pad_ = id(spec.prompt.pad_token);
+  negative_ = spec.prompt.negative_text;
   begin_image_ = id(spec.prompt.begin_image_token);
   const auto fits = [&](const PromptForm& candidate) {
     return candidate.requires_token.empty() || text_->id_of(candidate.requires_token);
@@ -62,25 +80,39 @@ void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::st
   const auto found = std::find_if(spec.prompt.forms.begin(), spec.prompt.forms.end(), fits);
   if (found == spec.prompt.forms.end()) refuse(spec.prompt.forms.front().requires_token);
   form_ = *found;
-  if (text_->vocab_size() > spec.model.prompt_vocab) {
-    throw Error({.kind = ErrorKind::kModel,
-                 .code = "E_TOKENIZER_VOCAB",
-                 .file = file,
-                 .where = "vocab",
-                 .expected = "at most " + std::to_string(spec.model.prompt_vocab) +
-                             " tokens, which is what the model embeds",
-                 .found = std::to_string(text_->vocab_size())});
+  // A joint vocabulary's tokenizer knows picture codes too, which no prompt may hold.
+  const bool joint = !spec.names.prompt_rows.empty();
+  const std::int64_t known = spec.model.prompt_vocab + (joint ? spec.model.codes : 0);
+  if (text_->vocab_size() > known) {
+    throw Error(
+        {.kind = ErrorKind::kModel,
+         .code = "E_TOKENIZER_VOCAB",
+         .file = file,
+         .where = "vocab",
+         .expected = "at most " + std::to_string(known) + " tokens, which is what the model embeds",
+         .found = std::to_string(text_->vocab_size())});
   }
 }
 
 std::vector<std::int32_t> PromptEncoder::encode_text(const std::string& prompt,
                                                      const char* where) const {
   check_prompt_text(prompt, where);
+  return encode_template(prompt, where);
+}
+
+std::vector<std::int32_t> PromptEncoder::encode_template(const std::string& prompt,
+                                                         const char* where) const {
   std::vector<std::int32_t> ids = text_->encode(form_.before + prompt + form_.after);
   const auto most = static_cast<std::size_t>(model_.max_prompt);
   if (ids.size() > most) {
     refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
                    std::to_string(ids.size()) + " tokens", "shorten the text");
+  }
+  const auto picture = std::find_if(ids.begin(), ids.end(),
+                                    [&](std::int32_t id) { return id >= model_.prompt_vocab; });
+  if (picture != ids.end()) {
+    refuse_request("E_PROMPT_TEXT", where, "a text without picture tokens",
+                   "token " + std::to_string(*picture));
   }
   expects(!ids.empty() && ids.back() == begin_image_, "a prompt ends with the begin-image token");
   return ids;
@@ -113,6 +145,8 @@ EncodedPrompt PromptEncoder::encode(const std::string& prompt,
   out.prompt = encode_text(prompt, "--prompt");
   if (guided && negative) {
     out.unconditional = encode_text(*negative, "--negative-prompt");
+  } else if (guided && model_.unconditional == UnconditionalRule::kOtherText) {
+    out.unconditional = encode_template(negative_, "negative prompt of the model");
   } else if (guided) {
     out.unconditional = unconditional_prompt(model_, out.prompt, pad_);
   }

@@ -30,12 +30,15 @@ class PromptEncoder {
  private:
   void load_text_tokenizer(const OpenedModel& model, const std::string& name);
   std::vector<std::int32_t> encode_text(const std::string& text, const char* where) const;
+  // The template around a text, which may be empty.
+  std::vector<std::int32_t> encode_template(const std::string& text, const char* where) const;
   std::int32_t parse_class(const std::string& text) const;
 
   ImageModelConfig model_;
   std::int64_t classes_ = 0;
   std::optional<TextTokenizer> text_;
   PromptForm form_;
+  std::string negative_;  // the other branch's text, unless one is given
   std::int32_t pad_ = 0, begin_image_ = 0;
 };
 

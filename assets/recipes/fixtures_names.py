@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 import torch
-from transformers import (JanusConfig, JanusForConditionalGeneration, JanusVisionConfig,
+from transformers import (Emu3Config, Emu3ForConditionalGeneration, JanusConfig, JanusForConditionalGeneration, JanusVisionConfig,
                           JanusVQVAE, JanusVQVAEConfig, LlamaConfig)
 
 OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "names"
@@ -182,6 +182,43 @@ def llamagen(size):
     write(f"llamagen-{size}", shapes)
 
 
+def emu3_authors_tokenizer(name, shape):
+    """The port's name of a tokenizer tensor -> the authors'."""
+    n = name.replace(".down_block.", ".").replace(".up_block.", ".").replace("middle_block", "mid")
+    n = n.replace("mid.attn_norm.", "mid.attn_1.norm.")
+    n = re.sub(r"attn_norms\.(\d+)\.", r"attn.\1.norm.", n)
+    if re.search(r"attn(_1|\.\d+)\.(q|k|v|out)_proj\.", n):
+        n = n.replace("out_proj.", "proj_out.")
+        n = re.sub(r"\.(q|k|v)_proj\.", r".\1.", n)
+        shape = shape + [1, 1] if n.endswith("weight") else shape
+    return n, shape
+
+
+def emu3():
+    words = {"<image>": 151646} | {f"<|visual token {i:06d}|>": 151854 + i for i in range(32768)}
+    with torch.device("meta"):
+        model = Emu3ForConditionalGeneration(Emu3Config(vocabulary_map=words))
+    shapes = [(n, list(p.shape)) for n, p in model.state_dict().items()]
+    write("emu3-port", shapes, {"model_type": "emu3", "text_config": {"model_type": "emu3_text_model"},
+                                "vq_config": {}, "tie_word_embeddings": False})
+    head = "model.text_model."
+    text = [(n.replace(head, "model."), s) for n, s in shapes if ".vqmodel." not in n]
+    write("emu3-original", text, {
+        "architectures": ["Emu3ForCausalLM"], "model_type": "Emu3", "hidden_size": 4096,
+        "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "num_key_value_heads": 8, "max_position_embeddings": 9216, "rms_norm_eps": 1e-5,
+        "rope_theta": 1000000.0, "vocab_size": 184622, "image_area": 518400, "bos_token_id": 151849,
+        "eos_token_id": 151850, "img_token_id": 151851, "boi_token_id": 151852, "eoi_token_id": 151853,
+        "eol_token_id": 151846, "eof_token_id": 151847, "pad_token_id": 151643})
+    tokenizer = [emu3_authors_tokenizer(n.replace("model.vqmodel.", ""), s) for n, s in shapes if ".vqmodel." in n]
+    write("emu3-tokenizer", tokenizer, {"codebook_size": 32768, "ch": 256, "ch_mult": [1, 2, 2, 4],
+                                        "z_channels": 4, "embed_dim": 4, "double_z": False,
+                                        "num_res_blocks": 2, "attn_resolutions": [3],
+                                        "temporal_downsample_factor": 4})
+    learned = sum(p.numel() for n, p in model.named_parameters() if ".vqmodel." in n)
+    print("  learned parameters", sum(p.numel() for p in model.parameters()) - learned, "and", learned)
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     for size in JANUS:
@@ -189,6 +226,7 @@ def main():
         janus_original(size)
     for size in LLAMAGEN:
         llamagen(size)
+    emu3()
     for stem, multipliers in (("vq16", [1, 1, 2, 2, 4]), ("vq8", [1, 2, 2, 4])):
         shapes = vq_shapes(multipliers)
         write(f"llamagen-{stem}", shapes + [("quantize.codebook_used", [65536])])

@@ -46,7 +46,7 @@ class ChainSequence final : public PictureSequence<Real, Random> {
   }
 
   std::span<const std::int32_t> drafts() const { return drafts_.tokens(); }
-  std::size_t rows() const override { return tokens_.empty() ? 1 : 1 + drafts_.size(); }
+  std::size_t rows() const override { return this->first_pass() ? 1 : 1 + drafts_.size(); }
   std::size_t line(std::size_t, PassLine& out) const override {
     out.position = out.shared = tokens_.size() - 1;
     out.seen.clear();
@@ -76,7 +76,7 @@ class ChainSequence final : public PictureSequence<Real, Random> {
       accepted = judgement.accepted;
     }
     const std::size_t right = depth - (accepted ? 0 : 1);
-    kept_ = before == 0 ? 0 : 1 + right;
+    kept_ = this->first_pass() ? 0 : 1 + right;
     this->count_tests(static_cast<std::int64_t>(depth), static_cast<std::int64_t>(right));
     if (this->done()) {
       drafts_.clear();

@@ -14,6 +14,9 @@ namespace tessera {
 
 namespace {
 
+// Given tokens of a branch that run at once.
+constexpr std::int64_t kGivenRows = 256;
+
 std::int64_t branches_of(const DecodeLimits& limits) { return limits.guided ? 2 : 1; }
 
 ModelPass::Limits pass_limits(const ImageModelConfig& config, const DecodeLimits& limits) {
@@ -22,7 +25,8 @@ ModelPass::Limits pass_limits(const ImageModelConfig& config, const DecodeLimits
   return {.sequences = limits.items * branches,
           .capacity = config.cache_rows(limits.prompt_tokens),
           .logit_rows = limits.items * branches * limits.window,
-          .token_rows = limits.items * branches * limits.window,
+          .token_rows = branches * std::max(limits.items * limits.window,
+                                            std::min(limits.given_tokens, kGivenRows)),
           .prompt_rows = branches * limits.prompt_tokens,
           .branch_rows = DecodeLoop::spare_cache_rows(limits),
           .branch_seen = rows ? config.image_tokens() : limits.window,
@@ -48,6 +52,7 @@ struct DecodeLoop::State {
   void start(std::span<const DecodeItem> items, const LoopParts& parts,
              std::vector<DecodeResult>& results);
   void prefill(std::span<const DecodeItem> items);
+  void feed_given(const DecodeItem& item, std::size_t number, std::int64_t& next_logit_row);
   void draft(const std::vector<DecodeResult>& results, const LoopParts& parts,
              WindowController* controller);
   void stack_rows(std::span<const DecodeItem> items);
@@ -115,6 +120,10 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts
     slots[i].sequence =
         make_sequence(item.law, model.config().grammar(), static_cast<std::size_t>(limits.window),
                       parts, KeyedRandom(item.seed, item.item), i);
+    expects(static_cast<std::int64_t>(item.given.size()) <= limits.given_tokens &&
+                (item.given.empty() || limits.shape != PassShape::kRows),
+            "given tokens fit the limits");
+    slots[i].sequence->begin_with(item.given);
     if (item.traced) {
       results[i].trace.start(static_cast<std::size_t>(model.image_token_count()));
       slots[i].sequence->trace_to(&results[i].trace);
@@ -137,14 +146,38 @@ void DecodeLoop::State::prefill(std::span<const DecodeItem> items) {
   std::int64_t next_logit_row = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
     slots[i].window_rows = 1;
-    slots[i].cached = 0;
+    slots[i].cached = static_cast<std::int64_t>(items[i].given.size());
     slots[i].first_row = next_logit_row;
     stack_prompts(items[i], i);
     pass.run_layers();
+    if (!items[i].given.empty()) {
+      feed_given(items[i], i, next_logit_row);
+      continue;
+    }
     std::int64_t end = 0;
     for (int branch = 0; branch < branches_of_slot(i); ++branch) {
       end += prompt_rows(items[i], branch);
       pass.run_head(end - 1, 1, next_logit_row++);
+    }
+  }
+}
+
+// The tokens that stand already, behind both prompts; the last row of each branch gives the law of
+// the first token that is drawn.
+void DecodeLoop::State::feed_given(const DecodeItem& item, std::size_t number,
+                                   std::int64_t& next_logit_row) {
+  const std::span<const std::int32_t> given = item.given;
+  for (std::size_t first = 0; first < given.size(); first += kGivenRows) {
+    const auto part = given.subspan(first, std::min<std::size_t>(given.size() - first, kGivenRows));
+    pass.begin();
+    for (int branch = 0; branch < branches_of_slot(number); ++branch) {
+      pass.add_tokens(sequence_of(number, branch), part);
+    }
+    pass.run_layers();
+    if (first + part.size() < given.size()) continue;
+    const auto rows = static_cast<std::int64_t>(part.size());
+    for (int branch = 0; branch < branches_of_slot(number); ++branch) {
+      pass.run_head((branch + 1) * rows - 1, 1, next_logit_row++);
     }
   }
 }
@@ -267,7 +300,7 @@ void DecodeLoop::State::keep_rows(std::span<const DecodeItem> items,
 // Only failures pay for it, also with memory.
 std::string DecodeLoop::State::broken_place(const DecodeItem& item, std::size_t number) {
   const Slot& slot = slots[number];
-  const bool first_pass = slot.sequence->tokens().empty();
+  const bool first_pass = slot.sequence->tokens().size() == item.given.size();
   for (int branch = 0; branch < branches_of_slot(number); ++branch) {
     pass.cache().truncate(sequence_of(number, branch),
                           first_pass ? 0 : prompt_rows(item, branch) + slot.cached);

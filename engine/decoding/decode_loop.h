@@ -27,6 +27,7 @@ struct DecodeItem {
   LawSettings law;
   std::uint64_t seed = 0;
   std::uint64_t item = 0;  // second half of the noise key
+  std::vector<std::int32_t> given;  // first tokens of the stream, which stand already
   bool traced = false;     // its result gets a trace
 };
 
@@ -34,7 +35,8 @@ enum class DecodeStatus : std::uint8_t { kRunning, kDone, kStopped, kFailed };
 
 struct DecodeResult {
   DecodeStatus status = DecodeStatus::kRunning;
-  std::vector<std::int32_t> tokens;  // of the stream, in its order; all of them when kDone
+  // Of the stream, in its order, given ones included; all of them when kDone.
+  std::vector<std::int32_t> tokens;
   std::int64_t passes = 0;           // forward passes this item took part in
   DecodeMeters meters;               // when the run is over
   DecodeTrace trace;                 // of traced items, after every pass
@@ -61,7 +63,8 @@ struct DecodeLimits {
   bool guided = true;              // room for the second branch
   DType kv = DType::kF32;
   bool laws = false;  // room for the laws of drafts, which all rules but equality need
-  PassShape shape = PassShape::kLine;
+  PassShape shape = PassShape::kLine;  // kRows takes no given tokens
+  std::int64_t given_tokens = 0;       // most first tokens of a stream that stand already
 };
 
 using LoopParts = SequenceParts<float, KeyedRandom>;

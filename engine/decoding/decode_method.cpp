@@ -36,6 +36,10 @@ constexpr NamedMethod kMethods[] = {
      false, "rsd"},
     {"rows", "none", "drop", "exact", 1, "rows of codes side by side (ZipAR), another law", false,
      "none", 4},
+    {"frames", "previous-frame", "gumbel", "gumbel", 64,
+     "the same clip as plain, guessed from the grid before"},
+    {"frames-coupled", "previous-frame", "maximal", "exact", 64,
+     "the same guesses, coupled redrafts, same law"},
     {"lookup", "lookup", "drop", "exact", 8,
      "copies what followed the same tokens before, same law"},
     {"recycle", "recycling", "drop", "exact", 8, "guesses from past successors, same law"},
@@ -86,8 +90,8 @@ void check_range(const char* where, double value, double low, double high) {
 
 // A name stands for a promise that parts must not break.
 void check_name(const DecodeMethod& method) {
-  const bool same =
-      method.name == "gumbel" || method.name == "auto" || method.name == "gumbel-tree";
+  const bool same = method.name == "gumbel" || method.name == "auto" ||
+                    method.name == "gumbel-tree" || method.name == "frames";
   if (same && method.rule != "gumbel") {
     const bool by_tree = method.tree != "none" && rule_of_tree(method.tree) == method.rule;
     refuse("E_DECODE_CONFLICT", by_tree ? "--tree " + method.tree : "--accept",
@@ -152,6 +156,10 @@ void check_rows(const DecodeMethod& method, const DecodeAids& aids) {
     refuse("E_DECODE_CONFLICT", "--tv-budget", "0, as nothing bounds what --decode rows changes",
            plain_number(method.tv_budget));
   }
+  if (aids.grammar.grids > 1) {
+    refuse("E_DECODE_CONFLICT", "--decode rows", "a picture, which is one grid of codes",
+           "a clip of " + std::to_string(aids.grammar.grids) + " grids");
+  }
   check_range("--row-lead", static_cast<double>(method.row_lead), 1,
               static_cast<double>(aids.grammar.stride()));
 }
@@ -204,7 +212,9 @@ DecodeMethod decode_method(std::string_view name) {
 }
 
 DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int64_t image_tokens) {
-  if (method.drafter == kBestDrafter) {
+  if (method.drafter == kBestDrafter && aids.grammar.grids > 1) {
+    method.drafter = "previous-frame";
+  } else if (method.drafter == kBestDrafter) {
     method.drafter = aids.guesses != nullptr ? "context" : "uniform";
   }
   // A guess cannot change a picture under equality: another drafter serves as well.
@@ -284,7 +294,8 @@ std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::
   const auto vocabulary = static_cast<std::int64_t>(aids.grammar.vocabulary());
   const auto columns = static_cast<std::int64_t>(aids.grammar.columns);
   std::int64_t bytes = 0;
-  if (method.drafter == "context") bytes += 2 * codes * (codes + 2);
+  const bool table = method.drafter == "previous-frame" && aids.guesses != nullptr;
+  if (method.drafter == "context" || table) bytes += 2 * codes * (codes + 2);
   if (method.drafter == "neighbour-law") bytes += 4 * vocabulary * items * (columns + 2);
   if (method.drafter == "recycling") bytes += 4 * codes * items;
   if (rule_reads_neighbours(method)) bytes += 4 * codes * (kCodeWidth + neighbours_read(method));

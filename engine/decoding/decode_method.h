@@ -44,7 +44,7 @@ struct DecodeAids {
   VocabularyGrammar grammar;                         // of the picture's stream
   std::shared_ptr<const CodeNeighbours> neighbours;  // grouped, relaxed
   std::shared_ptr<const CodeGroups> groups;          // grouped by a fixed partition
-  std::shared_ptr<const GuessTable> guesses;         // context
+  std::shared_ptr<const GuessTable> guesses;  // context; the first grid of previous-frame
   bool draft_model = false;                          // there is one for "model"
 };
 
@@ -58,7 +58,8 @@ struct NamedMethod {
   std::int64_t row_lead = 0;
 };
 
-// The drafter that stands for the best one there is: "context" with a guess table, else "uniform".
+// The drafter that stands for the best one there is: "previous-frame" for clips, else "context" with
+// a guess table, else "uniform".
 inline constexpr std::string_view kBestDrafter = "best";
 // A draft model, which the caller makes and hands to the parts.
 inline constexpr std::string_view kModelDrafter = "model";

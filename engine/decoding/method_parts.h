@@ -8,6 +8,7 @@
 #include "engine/decoding/decode_method.h"
 #include "engine/decoding/drafters/context_drafter.h"
 #include "engine/decoding/drafters/neighbour_law_drafter.h"
+#include "engine/decoding/drafters/previous_frame_drafter.h"
 #include "engine/decoding/drafters/simple_drafters.h"
 #include "engine/decoding/drafters/table_drafters.h"
 #include "engine/decoding/rules/exact_rule.h"
@@ -80,7 +81,7 @@ struct MethodParts {
        }},
   }};
 
-  static constexpr std::array<Row<Guesser>, 8> kDrafters{{
+  static constexpr std::array<Row<Guesser>, 9> kDrafters{{
       {"none",
        [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> { return nullptr; }},
       {"uniform",
@@ -110,6 +111,17 @@ struct MethodParts {
       {"recycling",
        [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
          return std::make_unique<RecyclingDrafter<Real, Random>>(aids.grammar);
+       }},
+      {"previous-frame",
+       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
+         std::unique_ptr<Guesser> first;
+         if (aids.guesses != nullptr) {
+           first = std::make_unique<ContextDrafter<Real, Random>>(aids.grammar, aids.guesses);
+         } else {
+           first = std::make_unique<UniformDrafter<Real, Random>>(aids.grammar);
+         }
+         return std::make_unique<PreviousFrameDrafter<Real, Random>>(aids.grammar,
+                                                                     std::move(first));
        }},
   }};
 

@@ -53,6 +53,12 @@ class PictureSequence {
   }
   virtual ~PictureSequence() = default;
 
+  // Before the first pass: the stream begins with these, which nobody drew.
+  void begin_with(std::span<const std::int32_t> given) {
+    expects(meters_.passes == 0 && given.size() < total_, "given tokens are the first of a stream");
+    tokens_.assign(given.begin(), given.end());
+  }
+
   const std::vector<std::int32_t>& tokens() const { return tokens_; }
   bool done() const { return stopped_ || tokens_.size() == total_; }
   // For texts. Tokens behind which the stream ends before it is full, and the ids that stand before
@@ -85,6 +91,8 @@ class PictureSequence {
   virtual std::span<const std::int32_t> kept_rows() const = 0;
 
  protected:
+  // The pass of the prompt, whose one row is the law of the first token that is drawn.
+  bool first_pass() const { return meters_.passes == 0; }
   std::uint32_t position() const { return static_cast<std::uint32_t>(tokens_.size()); }
   std::size_t missing() const { return total_ - tokens_.size(); }
   void begin_pass() { random_.begin_pass(static_cast<std::uint32_t>(meters_.passes) + 1); }

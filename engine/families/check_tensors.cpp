@@ -106,7 +106,10 @@ void check_tensors(const std::vector<TensorSpec>& expected, const Checkpoint& ch
 }
 
 void check_vq_tensors(const FamilySpec& spec, const Checkpoint& vq_checkpoint) {
-  check(spec.vq_tensors, {}, {"quantize.codebook_used", spec.vq.prefix + "quantize.codebook_used"},
+  std::vector<std::string> ignored = spec.vq_ignored;
+  ignored.push_back("quantize.codebook_used");
+  ignored.push_back(spec.vq.prefix + "quantize.codebook_used");
+  check(spec.vq_tensors, {}, ignored,
         vq_checkpoint, spec.vq_weights.string());
 }
 

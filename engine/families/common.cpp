@@ -1,6 +1,8 @@
 // Helpers of the family files: names of layers, sizes, and a VQGAN's spec read off tensor shapes.
+#include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/core/io.h"
 #include "engine/families/family.h"
 
 namespace tessera {
@@ -66,7 +68,31 @@ class ShapeReader {
   std::string prefix_;
 };
 
+// The name of a folder beside the model's own, never a way out of there.
+std::string folder_name(const JsonReader& reader, std::string_view key) {
+  const std::string name = reader.string_or(key, "");
+  if (name.starts_with('.') || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos) {
+    reader.fail(key, "the name of a folder beside this one", name);
+  }
+  return name;
+}
+
 }  // namespace
+
+void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, FamilySpec& spec) {
+  spec.sampling = defaults;
+  if (source.folder.empty()) return;
+  const std::filesystem::path path = source.folder / "generation_config.json";
+  if (!file_exists(path)) return;
+  const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
+  const JsonReader reader(json, path.string());
+  SamplingDefaults& out = spec.sampling;
+  out.guidance = reader.number_or("guidance_scale", out.guidance, 0.0, 1000.0);
+  out.temperature = reader.number_or("temperature", out.temperature, 0.0, 1000.0);
+  out.top_k = reader.integer_or("top_k", out.top_k, 0, kMaxCodes);
+  out.top_p = reader.number_or("top_p", out.top_p, 0.0, 1.0);
+  spec.draft_model = folder_name(reader, "draft_model");
+}
 
 VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix) {
   constexpr std::int64_t kMaxChannels = 65536;

@@ -16,6 +16,9 @@
 
 namespace tessera {
 
+// Picture codes of any model.
+inline constexpr std::int64_t kMaxCodes = std::int64_t{1} << 20;
+
 // A model as found on disk, before anyone knows its family.
 struct ModelSource {
   std::filesystem::path folder;  // of config and weights; may be empty
@@ -33,6 +36,8 @@ struct Family {
 };
 
 // The rows of the table in registry.cpp.
+bool detect_emu3(const ModelSource& source);
+FamilySpec parse_emu3(const ModelSource& source);
 bool detect_janus(const ModelSource& source);
 FamilySpec parse_janus(const ModelSource& source);
 bool detect_llamagen(const ModelSource& source);
@@ -68,6 +73,14 @@ std::string layer_name(const std::string& prefix, std::int64_t layer);
 // The spec of a VQGAN under LlamaGen names, read off the shapes of its tensors. Error kModel naming
 // the tensor that is missing or impossible.
 VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix);
+
+// Emu3's clip tokenizer by its configuration, in the port's or the authors' keys; its names follow
+// `layout`. Batch norms' counters, which hold no weights, in movq_counters().
+MovqSpec parse_movq(const JsonReader& config, MovqNames layout);
+std::vector<std::string> movq_counters(const MovqSpec& spec);
+
+// guidance_scale, temperature, top_k, top_p and draft_model of generation_config.json, where given.
+void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, FamilySpec& spec);
 
 // "24x2048": layers x width, for models that are no published size.
 std::string size_label(const ModelConfig& config);

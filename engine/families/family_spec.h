@@ -9,11 +9,17 @@
 
 #include "engine/core/tensor.h"
 #include "engine/model/image_model.h"
+#include "engine/nn/movq_spec.h"
 #include "engine/nn/vq_spec.h"
 
 namespace tessera {
 
 class Checkpoint;
+
+// Rows of a matrix.
+struct RowRange {
+  std::int64_t first = 0, count = 0;
+};
 
 // Where the weights of one transformer layer stand; `{}` in layer_prefix is the layer's number.
 struct WeightNames {
@@ -28,6 +34,9 @@ struct WeightNames {
   // Stems; ".weight" and ".bias" follow. Empty = the family has none.
   std::string align_in, align_out, head_in, head_out;
   bool head_bias = true;
+  // Where text and picture share one vocabulary, the rows of the tensors that are the prompt table,
+  // the code table (one range behind the other) and the head; empty = all rows.
+  std::vector<RowRange> prompt_rows, code_rows, head_rows;
 };
 
 // How a text becomes a prompt. The first form whose required token the tokenizer knows is used
@@ -40,7 +49,8 @@ struct PromptForm {
 struct PromptTemplate {
   PromptKind kind = PromptKind::kText;
   std::vector<PromptForm> forms;  // kText
-  std::string pad_token;          // kText: for the unconditional branch, by string
+  std::string pad_token;          // kText, kPadBetweenEnds: by string
+  std::string negative_text;      // kText, kOtherText: of the unconditional branch
   std::string begin_image_token;  // kText: must be the last token of every prompt
   std::int64_t classes = 0;       // kClass: ids 0..classes-1
 };
@@ -50,6 +60,11 @@ struct SamplingDefaults {
   double temperature = 1.0;
   std::int64_t top_k = 0;  // 0 = off
   double top_p = 1.0;
+};
+
+// A model of clips: its stream holds model.grids grids of codes.
+struct ClipSpec {
+  std::int64_t rate = 8;  // frames a second, as it was trained
 };
 
 // A folder that only guesses for another model: no text head and no picture tokenizer in it.
@@ -70,6 +85,8 @@ struct FamilySpec {
   ImageModelConfig model;
   WeightNames names;
   VqSpec vq;
+  std::optional<MovqSpec> movq;  // the tokenizer, where it is a clip tokenizer; vq is its frame's
+  std::optional<ClipSpec> clip;  // empty = paints pictures
   PromptTemplate prompt;
   SamplingDefaults sampling;
   std::optional<DraftSpec> draft;
@@ -81,6 +98,7 @@ struct FamilySpec {
   std::vector<std::string> ignored;           // prefixes (ending in '.' or '*') or names to ignore
   // The same for vq_weights when that is a file of its own.
   std::vector<TensorSpec> vq_tensors;
+  std::vector<std::string> vq_ignored;
 
   std::int64_t image_height() const { return model.grid_rows * vq.downsample(); }  // pixels
   std::int64_t image_width() const { return model.grid_cols * vq.downsample(); }

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/core/io.h"
 #include "engine/families/family.h"
 #include "engine/families/language.h"
 #include "engine/families/published_sizes.h"
@@ -19,7 +18,6 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxCodes = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxSide = 16384;  // pixels
 // The rotary table is built for this many prompt rows at most; published prompts are far shorter.
 constexpr std::int64_t kMaxPrompt = 4096;
@@ -196,31 +194,6 @@ void finish_identity(const ModelSource& source, FamilySpec& spec) {
   spec.vq.pixels = PixelRule::kJanusTruncate;
 }
 
-// The name of a folder beside the model's own, never a way out of there.
-std::string folder_name(const JsonReader& reader, std::string_view key) {
-  const std::string name = reader.string_or(key, "");
-  if (name.starts_with('.') || name.find_first_of(std::string_view("/\\\0", 3)) != name.npos) {
-    reader.fail(key, "the name of a folder beside this one", name);
-  }
-  return name;
-}
-
-// guidance_scale, temperature, top_k, top_p and draft_model of generation_config.json, where given.
-void read_sampling(const ModelSource& source, FamilySpec& spec) {
-  spec.sampling = {};
-  if (source.folder.empty()) return;
-  const std::filesystem::path path = source.folder / "generation_config.json";
-  if (!file_exists(path)) return;
-  const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
-  const JsonReader reader(json, path.string());
-  SamplingDefaults& out = spec.sampling;
-  out.guidance = reader.number_or("guidance_scale", out.guidance, 0.0, 1000.0);
-  out.temperature = reader.number_or("temperature", out.temperature, 0.0, 1000.0);
-  out.top_k = reader.integer_or("top_k", out.top_k, 0, kMaxCodes);
-  out.top_p = reader.number_or("top_p", out.top_p, 0.0, 1.0);
-  spec.draft_model = folder_name(reader, "draft_model");
-}
-
 // Code table, aligner and head, all under the names already set in spec.names.
 void list_generation(const FamilySpec& spec, TensorList& list) {
   const std::int64_t width = spec.model.transformer.width;
@@ -252,7 +225,7 @@ FamilySpec parse_hf(const ModelSource& source) {
     finish_geometry(vq, "num_patches", grid, llama.max_positions, spec);
   }
   finish_identity(source, spec);
-  read_sampling(source, spec);
+  read_sampling(source, {}, spec);
   spec.names = language_names(llama.model, "model.language_model.");
   spec.names.code_table = "model.generation_embeddings.weight";
   spec.names.align_in = "model.generation_aligner.fc1";
@@ -377,7 +350,7 @@ FamilySpec parse_original(const ModelSource& source) {
   finish_geometry(params, "image_size", vision.image / spec.vq.downsample(), llama.max_positions,
                   spec);
   finish_identity(source, spec);
-  read_sampling(source, spec);
+  read_sampling(source, {}, spec);
   spec.names = language_names(llama.model, "language_model.model.");
   spec.names.code_table = "gen_embed.weight";
   spec.names.align_in = "gen_aligner.layers.0";

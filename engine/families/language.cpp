@@ -1,4 +1,4 @@
-// Llama (Touvron et al. 2023), Mistral and Qwen2 as one thing: pre-norm blocks that differ in
+// Llama (Touvron et al. 2023), Mistral, Qwen2 and Emu3 as one thing: pre-norm blocks that differ in
 // sizes, biases and rotary frequencies.
 #include "engine/families/language.h"
 
@@ -16,10 +16,25 @@ struct LanguageDefaults {
   std::int64_t hidden = 4096, layers = 32, heads = 32, kv_heads = 0, ffn = 11008, vocab = 32000;
   std::int64_t positions = 2048;
   bool qkv_bias = false;
+  double theta = 10000.0, eps = 1e-6;
 };
-constexpr std::array<LanguageDefaults, 7> kDefaults = {{
+constexpr std::array<LanguageDefaults, 9> kDefaults = {{
     {.type = "llama"},
     {.type = "mistral", .kv_heads = 8, .ffn = 14336, .positions = 131072},
+    {.type = "emu3_text_model",
+     .kv_heads = 8,
+     .ffn = 14336,
+     .vocab = 184622,
+     .positions = 9216,
+     .theta = 1e6,
+     .eps = 1e-5},
+    {.type = "Emu3",
+     .kv_heads = 8,
+     .ffn = 14336,
+     .vocab = 184622,
+     .positions = 9216,
+     .theta = 1e6,
+     .eps = 1e-5},
     {.type = "qwen2",
      .kv_heads = 32,
      .ffn = 22016,
@@ -93,11 +108,11 @@ RopeStretch read_stretch(const JsonReader& scaling) {
 }
 
 // rope_theta and rope_scaling at the top (older files) or together in rope_parameters.
-void read_rope(const JsonReader& text, ModelConfig& model) {
+void read_rope(const JsonReader& text, double theta, ModelConfig& model) {
   RopeSpec& rope = model.rope;
   rope.layout = RopeLayout::kOneD;
   rope.pairing = RopePairing::kHalfSplit;
-  rope.theta = text.number_or("rope_theta", 10000.0, 1.0, 1e9);
+  rope.theta = text.number_or("rope_theta", theta, 1.0, 1e9);
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (!text.has(key)) continue;
     const JsonReader part = text.object(key);
@@ -179,9 +194,9 @@ LanguageConfig parse_language(const JsonReader& text, std::span<const std::strin
   model.layers = text.integer_or("num_hidden_layers", defaults.layers, 1, kMaxLayers);
   read_heads(text, defaults, model);
   model.ffn_width = text.integer_or("intermediate_size", defaults.ffn, 1, kMaxFfn);
-  model.norm_eps = static_cast<float>(text.number_or("rms_norm_eps", 1e-6, 1e-12, 0.1));
+  model.norm_eps = static_cast<float>(text.number_or("rms_norm_eps", defaults.eps, 1e-12, 0.1));
   model.qkv_bias = defaults.qkv_bias;
-  read_rope(text, model);
+  read_rope(text, defaults.theta, model);
   out.vocab = text.integer_or("vocab_size", defaults.vocab, 1, kMaxVocab);
   out.max_positions =
       text.integer_or("max_position_embeddings", defaults.positions, 2, std::int64_t{1} << 24);

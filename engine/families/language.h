@@ -1,4 +1,4 @@
-// The language half of published checkpoints: Llama, Mistral and Qwen2 configurations, the names
+// The language half of published checkpoints: Llama, Mistral, Qwen2 and Emu3 configurations, the names
 // their tensors have, and a text model read from them.
 #pragma once
 

@@ -45,6 +45,18 @@ std::size_t weight_bytes(const FamilySpec& spec, const Backend& backend, DType s
 
 }  // namespace
 
+std::size_t visual_weight_bytes(const FamilySpec& spec, const Backend& backend, DType storage) {
+  return spec.movq ? movq_weight_bytes(*spec.movq, backend, storage, VqHalves::kDecoder)
+                   : vq_weight_bytes(spec.vq, backend, storage, VqHalves::kDecoder);
+}
+
+std::size_t visual_scratch_bytes(const FamilySpec& spec, const Backend& backend) {
+  const auto rows = static_cast<int>(spec.model.grid_rows);
+  const auto cols = static_cast<int>(spec.model.grid_cols);
+  return spec.movq ? movq_decode_scratch_bytes(*spec.movq, backend, rows, cols)
+                   : vq_decode_scratch_bytes(spec.vq, backend, rows, cols);
+}
+
 MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
                        const MemoryRequest& request) {
   const ModelConfig& model = spec.model.transformer;
@@ -67,10 +79,8 @@ MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
                      matrix_bytes(sequences, spec.model.codes, DType::kF32) +
                      backend.attention_scratch_bytes(std::min(widest, Transformer::kChunkRows),
                                                      model.heads, model.head_dim);
-  plan.vq_weights = vq_weight_bytes(spec.vq, backend, DType::kF32, VqHalves::kDecoder);
-  plan.vq_scratch =
-      vq_decode_scratch_bytes(spec.vq, backend, static_cast<int>(spec.model.grid_rows),
-                              static_cast<int>(spec.model.grid_cols));
+  plan.vq_weights = visual_weight_bytes(spec, backend, DType::kF32);
+  plan.vq_scratch = visual_scratch_bytes(spec, backend);
   plan.process = kProcessBytes;
   return plan;
 }

@@ -32,6 +32,10 @@ struct MemoryPlan {
   }
 };
 
+// Bytes of the picture tokenizer's decoder, and of decoding one picture or one grid with it.
+std::size_t visual_weight_bytes(const FamilySpec& spec, const Backend& backend, DType storage);
+std::size_t visual_scratch_bytes(const FamilySpec& spec, const Backend& backend);
+
 MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
                        const MemoryRequest& request);
 

@@ -35,7 +35,7 @@ struct OpenedModel {
 // Takes tensors from a checkpoint and releases their pages when done.
 std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkpoint);
 
-// `name` is a folder, a weight file, "test:tiny", "test:rows", "test:null" or "random:FAMILY:SIZE"
+// `name` is a folder, a weight file, a test model ("test:tiny" and others) or "random:FAMILY:SIZE"
 // (random:llamagen:L, random:janus-pro:1B). Names and shapes are checked before this returns.
 // Error kModel.
 OpenedModel open_model(const std::string& name, const FamilyOptions& options = {});

@@ -34,7 +34,7 @@ Tensor random_weight(std::string_view name, const Shape& shape, const RandomWeig
   float scale = rule.matrix_std;
   if (shape.rank() <= 1) {
     scale = 0.02f;
-    if (name.ends_with(".weight")) mean = 1.0f;
+    if (name.ends_with(".weight") || name.ends_with(".running_var")) mean = 1.0f;
   } else if (rule.matrix_std == 0.0f) {
     const bool is_table = name.find("embed") != std::string_view::npos;
     const auto inputs = static_cast<float>(shape.elements() / shape[0]);

@@ -14,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<Family, 2> kFamilies = {{
+constexpr std::array<Family, 3> kFamilies = {{
+    {"emu3", detect_emu3, parse_emu3},
     {"janus", detect_janus, parse_janus},
     {"llamagen", detect_llamagen, parse_llamagen},
 }};
@@ -81,7 +82,7 @@ FamilySpec parse_source(const ModelSource& source, const std::string& file) {
 }
 
 Json read_config(std::string_view text, const std::string& file) {
-  Json config = parse_json(text, file);
+  Json config = parse_json(text, file, {.max_bytes = std::size_t{32} << 20});
   if (!config.is_object()) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_JSON_TYPE",
@@ -96,7 +97,8 @@ Json read_config(std::string_view text, const std::string& file) {
 }  // namespace
 
 FamilySpec load_family_spec(const fs::path& path, const FamilyOptions& options) {
-  constexpr std::size_t kConfigBytes = std::size_t{1} << 20;
+  // Emu3 lists its whole vocabulary there.
+  constexpr std::size_t kConfigBytes = std::size_t{32} << 20;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "engine/core/json.h"
 #include "engine/core/utf8.h"
@@ -26,6 +27,9 @@ constexpr std::array<const char*, 8> kSpecials = {
     "<image_placeholder>",
     "<|User|>",
     "<|Assistant|>"};
+constexpr std::array<const char*, 7> kClipSpecials = {
+    "<|extra_203|>",   "<|extra_204|>",   "<|extra_200|>", "<|extra_201|>",
+    "<|image start|>", "<|image token|>", "<|image end|>"};
 constexpr std::int64_t kTestVocab = 256 + static_cast<std::int64_t>(kSpecials.size());
 
 Json janus_config(const ModelConfig& text, std::int64_t vocab, std::int64_t max_positions,
@@ -81,6 +85,45 @@ Json null_config() {
   vq.embed_dim = 4;
   vq.codes = 16;
   return janus_config(text, kTestVocab, 512, vq, 2);
+}
+
+// The control ids are in the vocabulary either way.
+Json clip_config(bool controls) {
+  constexpr std::int64_t kCodes = 64, kFirst = 256 + kClipSpecials.size();
+  Json map = Json::object();
+  for (std::size_t i = 0; i < kClipSpecials.size(); ++i) map[kClipSpecials[i]] = 256 + i;
+  for (std::int64_t code = 0; code < kCodes; ++code) {
+    const std::string number = std::to_string(code);
+    map["<|visual token " + std::string(6 - number.size(), '0') + number + "|>"] = kFirst + code;
+  }
+  return Json{{"model_type", "emu3"},
+              {"vocabulary_map", map},
+              {"text_config",
+               {{"model_type", "emu3_text_model"},
+                {"hidden_size", 64},
+                {"intermediate_size", 128},
+                {"num_hidden_layers", 2},
+                {"num_attention_heads", 4},
+                {"num_key_value_heads", 2},
+                {"max_position_embeddings", 1024},
+                {"vocab_size", kFirst + kCodes}}},
+              {"vq_config",
+               {{"codebook_size", kCodes},
+                {"embed_dim", 4},
+                {"latent_channels", 4},
+                {"base_channels", 32},
+                {"channel_multiplier", {1, 1, 2}},
+                {"num_res_blocks", 1},
+                {"attn_resolutions", {2}},
+                {"hidden_size", 64}}},
+              {"clip_config",
+               {{"grids", 4},
+                {"grid_rows", 4},
+                {"grid_cols", 6},
+                {"fps", 8},
+                {"row_tokens", controls},
+                {"grid_tokens", controls},
+                {"end_tokens", controls}}}};
 }
 
 // Draws a tensor when it is asked for and frees it when it is packed.
@@ -141,7 +184,7 @@ OpenedModel make_test_model(const std::string& name) {
   check_tensors(model.spec, *model.weights);
   model.vq_weights = model.weights;
   model.source = source_of(model.weights);
-  model.tokenizer_json = test_tokenizer_json();
+  model.tokenizer_json = model.spec.clip ? test_clip_tokenizer_json() : test_tokenizer_json();
   return model;
 }
 
@@ -177,7 +220,7 @@ std::string random_config(std::string_view family, std::string_view size) {
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_MODEL_MISSING",
                .file = name,
-               .expected = "test:tiny, test:rows, test:null, "
+               .expected = "test:tiny, test:rows, test:null, test:clip, test:clip-rows, "
                            "random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B} or random:janus-pro:{1B,7B}",
                .found = "no such model"});
 }
@@ -222,32 +265,36 @@ bool is_made_up_model(std::string_view name) {
 }
 
 std::string test_model_config(std::string_view name) {
+  if (name == "clip" || name == "clip-rows") return clip_config(name == "clip-rows").dump();
   expects(name == "tiny" || name == "rows" || name == "null", "a test model's name");
   return (name == "null" ? null_config() : tiny_config()).dump();
 }
 
 OpenedModel make_up_model(const std::string& name, const FamilyOptions& options) {
-  if (name == "test:tiny" || name == "test:rows" || name == "test:null") {
-    return make_test_model(name);
+  for (const char* known : {"tiny", "rows", "null", "clip", "clip-rows"}) {
+    if (name == std::string("test:") + known) return make_test_model(name);
   }
   if (name.starts_with("random:")) return make_random_model(name, options);
   refuse(name);
 }
 
-std::string test_tokenizer_json() {
+namespace {
+
+// `begins`: the first special token stands before every text.
+std::string byte_tokenizer_json(std::span<const char* const> specials_list, bool begins) {
   Json vocab = Json::object();
   for (int byte = 0; byte < 256; ++byte) vocab[visible_byte(byte)] = byte;
   Json added = Json::array();
-  for (std::size_t i = 0; i < kSpecials.size(); ++i) {
+  for (std::size_t i = 0; i < specials_list.size(); ++i) {
     added.push_back({{"id", 256 + i},
-                     {"content", kSpecials[i]},
+                     {"content", specials_list[i]},
                      {"single_word", false},
                      {"lstrip", false},
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", true}});
   }
-  const Json bos = {{"SpecialToken", {{"id", kSpecials[0]}, {"type_id", 0}}}};
+  const Json bos = {{"SpecialToken", {{"id", specials_list[0]}, {"type_id", 0}}}};
   const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   const Json second = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
   const Json byte_level = {{"type", "ByteLevel"},
@@ -255,19 +302,20 @@ std::string test_tokenizer_json() {
                            {"trim_offsets", true},
                            {"use_regex", true}};
   Json specials = Json::object();
-  specials[kSpecials[0]] = {
-      {"id", kSpecials[0]}, {"ids", Json::array({256})}, {"tokens", Json::array({kSpecials[0]})}};
+  specials[specials_list[0]] = {{"id", specials_list[0]},
+                                {"ids", Json::array({256})},
+                                {"tokens", Json::array({specials_list[0]})}};
+  const Json begin = {{"type", "TemplateProcessing"},
+                      {"single", Json::array({bos, text})},
+                      {"pair", Json::array({bos, text, second})},
+                      {"special_tokens", specials}};
   return Json{{"version", "1.0"},
               {"truncation", nullptr},
               {"padding", nullptr},
               {"added_tokens", added},
               {"normalizer", nullptr},
               {"pre_tokenizer", byte_level},
-              {"post_processor",
-               {{"type", "TemplateProcessing"},
-                {"single", Json::array({bos, text})},
-                {"pair", Json::array({bos, text, second})},
-                {"special_tokens", specials}}},
+              {"post_processor", begins ? begin : Json()},
               {"decoder", byte_level},
               {"model",
                {{"type", "BPE"},
@@ -282,5 +330,10 @@ std::string test_tokenizer_json() {
                 {"merges", Json::array()}}}}
       .dump();
 }
+
+}  // namespace
+
+std::string test_tokenizer_json() { return byte_tokenizer_json(kSpecials, true); }
+std::string test_clip_tokenizer_json() { return byte_tokenizer_json(kClipSpecials, false); }
 
 }  // namespace tessera

@@ -14,6 +14,8 @@ bool is_made_up_model(std::string_view name);
 
 // test:tiny: Janus-shaped, 2 layers of width 64, 64 codes, 8x8 tokens, 32x32 pixels.
 // test:rows: the same with a token behind each row and one behind the picture.
+// test:clip: Emu3-shaped, clips of 4 grids of 4x6 codes, 16 frames of 24x16 pixels, plain codes.
+// test:clip-rows: the same with a token behind each row, grid, clip and stream.
 // test:null: the smallest thing that is still a model: 1 layer, 2x2 tokens, 4x4 pixels.
 // random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B}, random:janus-pro:{1B,7B}: weights are drawn when the
 // loader asks for them, so that only the packed form is ever held.
@@ -22,7 +24,9 @@ OpenedModel make_up_model(const std::string& name, const FamilyOptions& options 
 
 // A byte-level tokenizer.json without merges, with the special tokens of the Janus template.
 std::string test_tokenizer_json();
-// The config.json behind test:tiny and test:rows ("tiny", "rows"), and test:null ("null").
+// The same with Emu3's, which puts nothing before a text.
+std::string test_clip_tokenizer_json();
+// The config.json behind a test model, by the part of its name behind "test:".
 std::string test_model_config(std::string_view name);
 
 }  // namespace tessera

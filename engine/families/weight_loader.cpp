@@ -73,25 +73,34 @@ ConstTensorView WeightLoader::get(const std::string& name) {
 
 // Scans and uploads a tensor in small parts and gives each back at once, so that the largest
 // table of a model never stands in memory twice.
-Tensor WeightLoader::converted(const std::string& name, DType dtype) {
+Tensor WeightLoader::converted(const std::string& name, DType dtype,
+                               const std::vector<RowRange>& rows) {
   const ConstTensorView view = source_.get(name);
-  Tensor out = backend_.allocate(dtype, view.shape);
-  const std::int64_t total = view.shape.elements();
-  Tensor staging = Tensor::host(dtype, Shape{std::min(total, kStagingElements)});
+  const std::int64_t row = view.shape.elements() / view.shape[0];
+  std::vector<std::int64_t> extents(view.shape.extents().begin(), view.shape.extents().end());
+  std::vector<RowRange> ranges = rows;
+  if (ranges.empty()) ranges = {{0, extents[0]}};
+  extents[0] = 0;
+  for (const RowRange& range : ranges) extents[0] += range.count;
+  Tensor out = backend_.allocate(dtype, Shape(extents));
+  Tensor staging = Tensor::host(dtype, Shape{std::min(out.shape().elements(), kStagingElements)});
   NonFinite bad;
-  for (std::int64_t begin = 0; begin < total; begin += kStagingElements) {
-    const std::int64_t count = std::min(kStagingElements, total - begin);
-    const ConstTensorView part = part_of(view, begin, count);
-    if (const auto found = find_non_finite(part)) {
-      if (bad.count == 0) bad.index = begin + found->index;
-      bad.count += found->count;
+  auto* to = static_cast<std::byte*>(out.view().data);
+  for (const RowRange& range : ranges) {
+    const std::int64_t end = (range.first + range.count) * row;
+    for (std::int64_t begin = range.first * row; begin < end; begin += kStagingElements) {
+      const std::int64_t count = std::min(kStagingElements, end - begin);
+      const ConstTensorView part = part_of(view, begin, count);
+      if (const auto found = find_non_finite(part)) {
+        if (bad.count == 0) bad.index = begin + found->index;
+        bad.count += found->count;
+      }
+      upload_part(backend_, part, staging, {dtype, Shape{count}, to, out.view().device});
+      to += static_cast<std::size_t>(count) * dtype_size(dtype);
+      const std::size_t width = dtype_size(view.dtype);
+      source_.done_part(name, static_cast<std::size_t>(begin) * width,
+                        static_cast<std::size_t>(begin + count) * width);
     }
-    auto* to = static_cast<std::byte*>(out.view().data) +
-               static_cast<std::size_t>(begin) * dtype_size(dtype);
-    upload_part(backend_, part, staging, {dtype, Shape{count}, to, out.view().device});
-    const std::size_t width = dtype_size(view.dtype);
-    source_.done_part(name, static_cast<std::size_t>(begin) * width,
-                      static_cast<std::size_t>(begin + count) * width);
   }
   if (bad.count > 0) refuse(name, bad);
   source_.done(name);
@@ -100,7 +109,9 @@ Tensor WeightLoader::converted(const std::string& name, DType dtype) {
 
 Tensor WeightLoader::vector(const std::string& name) { return converted(name, DType::kF32); }
 
-Tensor WeightLoader::table(const std::string& name) { return converted(name, storage_); }
+Tensor WeightLoader::table(const std::string& name, const std::vector<RowRange>& rows) {
+  return converted(name, storage_, rows);
+}
 
 LinearWeight WeightLoader::pack(const std::vector<std::string>& names) {
   std::vector<ConstTensorView> views;
@@ -110,10 +121,33 @@ LinearWeight WeightLoader::pack(const std::vector<std::string>& names) {
   return packed;
 }
 
-Linear WeightLoader::linear(const std::string& stem, bool bias) {
+// Rows of a matrix, packed one range behind the other.
+LinearWeight WeightLoader::packed_rows(const std::string& name, const std::vector<RowRange>& rows) {
+  const ConstTensorView whole = source_.get(name);
+  const std::int64_t width = whole.shape[1];
+  std::vector<ConstTensorView> views;
+  for (const RowRange& range : rows) {
+    ConstTensorView part = part_of(whole, range.first * width, range.count * width);
+    if (const auto bad = find_non_finite(part)) {
+      refuse(name, {range.first * width + bad->index, bad->count});
+    }
+    part.shape = {range.count, width};
+    views.push_back(part);
+  }
+  LinearWeight packed = backend_.pack_linear(views, storage_);
+  source_.done(name);
+  return packed;
+}
+
+Linear WeightLoader::linear(const std::string& stem, bool bias, const std::vector<RowRange>& rows) {
   if (stem.empty()) return {};
   Linear out;
-  out.weight = pack({stem + ".weight"});
+  const std::string name = stem + ".weight";
+  if (rows.empty()) {
+    out.weight = pack({name});
+  } else {
+    out.weight = packed_rows(name, rows);
+  }
   if (bias) out.bias = vector(stem + ".bias");
   return out;
 }

@@ -21,18 +21,20 @@ class WeightLoader {
   // All of them: Error kModel (E_WEIGHT_NOT_FINITE) naming the tensor, the first NaN or infinity in
   // it and how many there are.
   Tensor vector(const std::string& name);  // f32
-  Tensor table(const std::string& name);   // in the storage type
+  // In the storage type; of `rows`, one range behind the other, if there are any.
+  Tensor table(const std::string& name, const std::vector<RowRange>& rows = {});
   // Vectors one behind the other, f32; empty for no names.
   Tensor joined(const std::vector<std::string>& names);
   LinearWeight pack(const std::vector<std::string>& names);
-  // stem.weight and stem.bias; an empty stem gives an empty layer.
-  Linear linear(const std::string& stem, bool bias);
+  // stem.weight, of `rows` if there are any, and stem.bias; an empty stem gives an empty layer.
+  Linear linear(const std::string& stem, bool bias, const std::vector<RowRange>& rows = {});
   TransformerWeights transformer(const WeightNames& names, std::int64_t layers);
 
  private:
   [[noreturn]] void refuse(const std::string& name, const NonFinite& bad) const;
   ConstTensorView get(const std::string& name);
-  Tensor converted(const std::string& name, DType dtype);
+  Tensor converted(const std::string& name, DType dtype, const std::vector<RowRange>& rows = {});
+  LinearWeight packed_rows(const std::string& name, const std::vector<RowRange>& rows);
   LayerWeights layer(const WeightNames& names, const std::string& prefix);
 
   TensorSource& source_;

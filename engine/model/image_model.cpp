@@ -69,6 +69,8 @@ std::vector<std::int32_t> unconditional_prompt(const ImageModelConfig& config,
                                                std::span<const std::int32_t> prompt,
                                                std::int32_t pad_token) {
   if (config.unconditional == UnconditionalRule::kNullClass) return {config.null_class};
+  expects(config.unconditional == UnconditionalRule::kPadBetweenEnds,
+          "the other branch is made of the prompt");
   std::vector<std::int32_t> out(prompt.begin(), prompt.end());
   for (std::size_t i = 1; i + 1 < out.size(); ++i) out[i] = pad_token;
   return out;

@@ -24,6 +24,7 @@ enum class PromptKind : std::uint8_t {
 enum class UnconditionalRule : std::uint8_t {
   kPadBetweenEnds,  // same length; every token but the first and the last becomes the pad token
   kNullClass,       // the extra class
+  kOtherText,       // the template around another text, the family's own if none is given
 };
 
 struct ImageModelConfig {
@@ -39,20 +40,26 @@ struct ImageModelConfig {
   std::int64_t grid_cols = 0;
   bool row_end = false;    // a token behind each row of codes
   bool image_end = false;  // a token behind the last one
+  std::int64_t grids = 1;  // grids of codes in a clip's stream; a picture is one
+  bool grid_end = false;   // a token behind each grid
+  bool stream_end = false;  // a token behind everything
 
   VocabularyGrammar grammar() const {
     return {.codes = static_cast<std::size_t>(codes),
             .rows = static_cast<std::size_t>(grid_rows),
             .columns = static_cast<std::size_t>(grid_cols),
             .row_end = row_end,
-            .image_end = image_end};
+            .image_end = image_end,
+            .grids = static_cast<std::size_t>(grids),
+            .grid_end = grid_end,
+            .stream_end = stream_end};
   }
   // Picture codes and control ids, which the code table has rows for.
   std::int64_t image_vocabulary() const {
     return static_cast<std::int64_t>(grammar().vocabulary());
   }
-  // Codes of a picture, and tokens of its stream: the same but for row ends and image end.
-  std::int64_t image_codes() const { return grid_rows * grid_cols; }
+  // Codes of a picture or clip, and tokens of its stream: the same but for control ids.
+  std::int64_t image_codes() const { return grids * grid_rows * grid_cols; }
   std::int64_t image_tokens() const { return static_cast<std::int64_t>(grammar().length()); }
   // Rows one sequence needs in the cache: the prompt, and every token of the stream but the last.
   std::int64_t cache_rows(std::int64_t prompt_tokens) const {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/nn/conv_parts.h"
 #include "engine/ops/ops.h"
 
 namespace tessera {
@@ -19,75 +20,6 @@ using End = FeatureArena::End;
 
 End other(End end) { return end == End::kLow ? End::kHigh : End::kLow; }
 
-// What a step is made of: convolutions and norms, in the order in which they are used. The two
-// convolutions that condition a norm follow it.
-struct Part {
-  std::string name;
-  bool is_norm = false;
-  bool conditions = false;
-  int c_in = 0;  // of a norm: its channels
-  int c_out = 0;
-  int kernel = 0;
-};
-
-Part conv_part(std::string name, int c_in, int c_out, int kernel) {
-  return {std::move(name), false, false, c_in, c_out, kernel};
-}
-Part norm_part(std::string name, int channels) {
-  return {std::move(name), true, false, channels, 0, 0};
-}
-
-std::vector<Part> plain_parts(const ConvStep& step) {
-  const int in = step.c_in;
-  const int out = step.c_out;
-  switch (step.kind) {
-    case ConvStepKind::kConv1:
-      return {conv_part(step.name, in, out, 1)};
-    case ConvStepKind::kConv3:
-      return {conv_part(step.name, in, out, 3)};
-    case ConvStepKind::kDown:
-    case ConvStepKind::kUp:
-      return {conv_part(step.name, in, out, 3)};
-    case ConvStepKind::kNorm:
-      return {norm_part(step.name, in)};
-    case ConvStepKind::kNormConv3:
-      return {norm_part(step.norm_name, in), conv_part(step.name, in, out, 3)};
-    case ConvStepKind::kRes: {
-      std::vector<Part> parts = {
-          norm_part(step.name + ".norm1", in), conv_part(step.name + ".conv1", in, out, 3),
-          norm_part(step.name + ".norm2", out), conv_part(step.name + ".conv2", out, out, 3)};
-      if (in != out) parts.push_back(conv_part(step.name + ".nin_shortcut", in, out, 1));
-      return parts;
-    }
-    case ConvStepKind::kAttention:
-      return {norm_part(step.name + ".norm", in), conv_part(step.name + ".q", in, in, 1),
-              conv_part(step.name + ".k", in, in, 1), conv_part(step.name + ".v", in, in, 1),
-              conv_part(step.name + ".proj_out", in, in, 1)};
-  }
-  return {};
-}
-
-std::vector<Part> parts_of(const ConvStep& step, const GroupNormOptions& norm) {
-  std::vector<Part> parts;
-  for (Part& part : plain_parts(step)) {
-    if (!part.is_norm || norm.conditioned_by == 0) {
-      parts.push_back(std::move(part));
-      continue;
-    }
-    parts.push_back(norm_part(part.name + ".norm_layer", part.c_in));
-    for (const char* name : {".conv_y", ".conv_b"}) {
-      parts.push_back(conv_part(part.name + name, norm.conditioned_by, part.c_in, 1));
-      parts.back().conditions = true;
-    }
-  }
-  return parts;
-}
-
-Shape weight_shape(const Part& part) {
-  if (part.is_norm) return {part.c_in};
-  return {part.c_out, part.c_in, part.kernel, part.kernel};
-}
-Shape bias_shape(const Part& part) { return {part.is_norm ? part.c_in : part.c_out}; }
 
 struct ConvParams {
   ConvWeight weight;
@@ -334,7 +266,7 @@ Tensor load_vector(Backend& backend, WeightSource& source, const std::string& na
 }
 
 // Sizes without memory, for a dry run.
-void add_sizes_only(const Part& part, std::vector<ConvParams>& convs,
+void add_sizes_only(const ConvPart& part, std::vector<ConvParams>& convs,
                     std::vector<NormParams>& norms) {
   if (part.is_norm) {
     norms.emplace_back();
@@ -348,26 +280,6 @@ void add_sizes_only(const Part& part, std::vector<ConvParams>& convs,
 }
 
 }  // namespace
-
-std::vector<TensorSpec> conv_step_tensors(std::span<const ConvStep> steps,
-                                          const GroupNormOptions& norm) {
-  std::vector<TensorSpec> tensors;
-  for (const ConvStep& step : steps) {
-    for (const Part& part : parts_of(step, norm)) {
-      tensors.push_back({part.name + ".weight", weight_shape(part)});
-      tensors.push_back({part.name + ".bias", bias_shape(part)});
-    }
-  }
-  return tensors;
-}
-
-int conv_steps_factor(std::span<const ConvStep> steps) {
-  int factor = 1;
-  for (const ConvStep& step : steps) {
-    if (step.kind == ConvStepKind::kDown || step.kind == ConvStepKind::kUp) factor *= 2;
-  }
-  return factor;
-}
 
 FeatureArena::FeatureArena(Backend& backend, std::size_t bytes)
     : device_(backend.device()),
@@ -395,7 +307,7 @@ ConvStack::ConvStack(Backend& backend, std::vector<ConvStep> steps, WeightSource
     : steps_(std::move(steps)), norm_(norm) {
   for (const ConvStep& step : steps_) {
     Weights& loaded = weights_.emplace_back();
-    for (const Part& part : parts_of(step, norm_)) {
+    for (const ConvPart& part : parts_of(step, norm_)) {
       const std::string name = part.name + ".weight";
       if (part.is_norm) {
         NormParams affine;
@@ -445,7 +357,7 @@ ConvScratch conv_scratch(const Backend& backend, std::span<const ConvStep> steps
   for (const ConvStep& step : steps) {
     std::vector<ConvParams> convs;
     std::vector<NormParams> norms;
-    for (const Part& part : parts_of(step, norm)) add_sizes_only(part, convs, norms);
+    for (const ConvPart& part : parts_of(step, norm)) add_sizes_only(part, convs, norms);
     place = runner.run(step, convs, norms, place);
   }
   return {arena.peak(), runner.backend_scratch()};
@@ -455,7 +367,7 @@ std::size_t conv_weight_bytes(const Backend& backend, std::span<const ConvStep> 
                               DType storage, const GroupNormOptions& norm) {
   std::size_t bytes = 0;
   for (const ConvStep& step : steps) {
-    for (const Part& part : parts_of(step, norm)) {
+    for (const ConvPart& part : parts_of(step, norm)) {
       const std::size_t vector = static_cast<std::size_t>(bias_shape(part)[0]) * sizeof(float);
       bytes +=
           vector + (part.is_norm ? vector : backend.packed_conv_bytes(weight_shape(part), storage));

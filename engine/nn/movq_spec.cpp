@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "engine/nn/vq_graph.h"
 
 namespace tessera {
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/nn/conv_blocks.h"
+#include "engine/nn/vq_graph.h"
 #include "engine/nn/vq_spec.h"
 
 namespace tessera {
@@ -36,6 +37,14 @@ GroupNormOptions movq_norm(const MovqSpec& spec, VqSide side);
 // A name of those graphs as the file spells it. `linear`: set if the file keeps that 1x1
 // convolution's weight as a matrix.
 std::string movq_name(const MovqSpec& spec, const std::string& name, bool& linear);
+
+// Bytes that decoding a grid of rows x cols codes takes beside the weights: maps of the layers along
+// time, one frame's arena, the frames handed out.
+std::size_t movq_decode_scratch_bytes(const MovqSpec& spec, const Backend& backend, int rows,
+                                      int cols);
+// Bytes of packed weights: decoder and codebook, and the encoder if asked for.
+std::size_t movq_weight_bytes(const MovqSpec& spec, const Backend& backend, DType storage,
+                              VqHalves halves);
 
 // Every tensor with its shape, batch norms' running statistics included.
 std::vector<TensorSpec> movq_tensors(const MovqSpec& spec);

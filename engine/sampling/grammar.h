@@ -1,6 +1,7 @@
-// Which tokens of a picture's stream are picture codes and which are fixed by their place. Some
-// families write a row-end token behind every row of codes and an image-end token behind the last;
-// a plain grid of codes is the same without either.
+// Which tokens of a picture's or a clip's stream are picture codes and which are fixed by their
+// place. A clip is several grids of codes, one behind the other. Some families write a token behind
+// every row of codes, one behind every grid, one behind the picture, one behind everything; a plain
+// grid of codes is the same without any.
 //
 // Ids are local: picture codes first, 0 … codes-1, as the sliced head gives logits for them, then
 // the control ids that the family has. A control id stands at its places and nowhere else.
@@ -16,9 +17,12 @@ namespace tessera {
 
 struct VocabularyGrammar {
   std::size_t codes = 1;
-  std::size_t rows = 1, columns = 1;  // of the grid of codes
+  std::size_t rows = 1, columns = 1;  // of a grid of codes
   bool row_end = false;
   bool image_end = false;
+  std::size_t grids = 1;  // of a clip; a picture is one
+  bool grid_end = false;
+  bool stream_end = false;  // behind the image end
 
   // One row of `tokens` codes.
   static VocabularyGrammar line(std::size_t codes, std::size_t tokens) {
@@ -29,26 +33,46 @@ struct VocabularyGrammar {
 
   std::int32_t row_end_id() const { return static_cast<std::int32_t>(codes); }
   std::int32_t image_end_id() const { return static_cast<std::int32_t>(codes + (row_end ? 1 : 0)); }
-  std::size_t controls() const { return (row_end ? 1u : 0u) + (image_end ? 1u : 0u); }
+  std::int32_t grid_end_id() const { return image_end_id() + (image_end ? 1 : 0); }
+  std::int32_t stream_end_id() const { return grid_end_id() + (grid_end ? 1 : 0); }
+  std::size_t controls() const {
+    return static_cast<std::size_t>(stream_end_id()) - codes + (stream_end ? 1u : 0u);
+  }
   std::size_t vocabulary() const { return codes + controls(); }
   // Tokens from a code to the one below it.
   std::size_t stride() const { return columns + (row_end ? 1 : 0); }
+  // Codes of one grid.
   std::size_t cells() const { return rows * columns; }
+  // Tokens from a code to the one at its place in the next grid.
+  std::size_t grid_stride() const { return rows * stride() + (grid_end ? 1 : 0); }
   // Tokens of the whole stream.
-  std::size_t length() const { return rows * stride() + (image_end ? 1 : 0); }
+  std::size_t length() const {
+    return grids * grid_stride() + (image_end ? 1 : 0) + (stream_end ? 1 : 0);
+  }
 
   // The one id that may stand at a position; none where codes stand.
   std::optional<std::int32_t> forced(std::size_t position) const {
-    if (image_end && position == rows * stride()) return image_end_id();
-    if (row_end && (position + 1) % stride() == 0) return row_end_id();
+    const std::size_t ends = grids * grid_stride();
+    if (image_end && position == ends) return image_end_id();
+    if (stream_end && position == ends + (image_end ? 1 : 0)) return stream_end_id();
+    const std::size_t place = in_grid(position);
+    if (grid_end && place == rows * stride()) return grid_end_id();
+    if (row_end && (place + 1) % stride() == 0) return row_end_id();
     return std::nullopt;
   }
-  // The place of a code in the grid, row by row; none at a control id.
+  // The place of a code, grid by grid and row by row; none at a control id.
   std::optional<std::size_t> cell(std::size_t position) const {
     if (forced(position)) return std::nullopt;
-    return position / stride() * columns + position % stride();
+    const std::size_t place = in_grid(position);
+    return (position - place) / grid_stride() * cells() + place / stride() * columns +
+           place % stride();
   }
-  // Positions of the codes one row above and to the left within the row, for a code.
+  // Of a code within its row.
+  std::size_t column(std::size_t position) const { return in_grid(position) % stride(); }
+  // The position of the code at the same place one grid earlier, for a code.
+  std::optional<std::size_t> earlier(std::size_t position) const;
+  // Positions of the codes one row above and to the left within the row, for a code; both in its
+  // grid.
   std::optional<std::size_t> above(std::size_t position) const;
   std::optional<std::size_t> left(std::size_t position) const;
   // The position of the last code before `position`, which is not the first one.
@@ -58,6 +82,15 @@ struct VocabularyGrammar {
   std::size_t codes_among(std::size_t tokens) const;
   // The codes of a stream or of its first tokens, row by row.
   std::vector<std::int32_t> picture_codes(std::span<const std::int32_t> tokens) const;
+  // Tokens with which that many whole grids stand, their grid ends included.
+  std::size_t tokens_of(std::size_t whole_grids) const { return whole_grids * grid_stride(); }
+  // The stream's first tokens out of the codes of whole grids.
+  std::vector<std::int32_t> stream_of(std::span<const std::int32_t> whole_grids) const;
+
+ private:
+  std::size_t in_grid(std::size_t position) const {
+    return grids > 1 ? position % grid_stride() : position;
+  }
 };
 
 }  // namespace tessera

@@ -47,7 +47,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/helper", {"vision/codec", "video/codec", "engine/core"}},
     {"apps/studio", {"apps/pipeline", "video"}},
     {"apps/viewer", {"apps/studio"}},
-    {"apps/cli", {"apps/pipeline", "apps/batch", "apps/bench", "apps/studio"}},
+    {"apps/cli", {"apps/pipeline", "apps/batch", "apps/bench", "apps/studio", "video"}},
 };
 
 // Headers from outside that only some folders may see.

@@ -16,7 +16,6 @@ namespace {
 
 constexpr float kBatchNormEps = 1e-5f;
 constexpr std::size_t kPast = 2;        // frames of zeros before a clip, whatever the kernel
-constexpr std::size_t kMapsAlive = 64;  // of all layers along time, at most; they are small
 
 // Names of the frame graphs, as the file spells them.
 class RenamedSource final : public WeightSource {
@@ -325,13 +324,14 @@ Tensor MovqTokenizer::decode(std::span<const std::int32_t> ids, int rows, int co
 }
 
 std::size_t MovqTokenizer::decode_scratch_bytes(int rows, int cols) const {
-  const std::size_t places = static_cast<std::size_t>(rows) * static_cast<std::size_t>(cols);
-  const auto side = static_cast<std::size_t>(factor());
-  const std::size_t maps = kMapsAlive * places * static_cast<std::size_t>(spec_.frame.embed_dim);
-  const std::size_t pictures = static_cast<std::size_t>(frames()) * places * side * side * 3;
-  return conv_scratch(backend_, decoder_.steps(), rows, cols, movq_norm(spec_, VqSide::kDecoder))
-             .total() +
-         (maps + pictures) * sizeof(float);
+  return movq_decode_scratch_bytes(spec_, backend_, rows, cols);
+}
+
+Tensor MovqTokenizer::codebook() const {
+  Tensor out = Tensor::host(DType::kF32, codebook_.shape());
+  backend_.download(codebook_.view(), out.view());
+  backend_.synchronize();
+  return out;
 }
 
 std::vector<std::uint8_t> MovqTokenizer::to_pixels(ConstTensorView image) const {

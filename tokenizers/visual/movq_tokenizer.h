@@ -34,6 +34,7 @@ class MovqTokenizer final : public VisualTokenizer {
   std::vector<std::int32_t> encode(ConstTensorView image) const override;
   Tensor decode(std::span<const std::int32_t> ids, int rows, int cols) const override;
   std::size_t decode_scratch_bytes(int rows, int cols) const override;
+  Tensor codebook() const override;
   std::vector<std::uint8_t> to_pixels(ConstTensorView image) const override;
 
  private:

@@ -34,6 +34,9 @@ class VisualTokenizer {
   // What decode() allocates at most beside the weights, in bytes, the picture included.
   virtual std::size_t decode_scratch_bytes(int rows, int cols) const = 0;
 
+  // Code vectors [V, D] as codes are looked up, on the host.
+  virtual Tensor codebook() const = 0;
+
   // Float image [H, W, 3] to bytes by the family's rounding rule; NaN becomes 0.
   virtual std::vector<std::uint8_t> to_pixels(ConstTensorView image) const = 0;
 };

@@ -29,7 +29,7 @@ class VqTokenizer final : public VisualTokenizer {
   Tensor latents(ConstTensorView image) const;
 
   // Code vectors as they are compared, [V, D] host f32.
-  Tensor codebook() const;
+  Tensor codebook() const override;
 
   const VqSpec& spec() const { return spec_; }
 

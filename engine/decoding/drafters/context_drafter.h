@@ -21,6 +21,11 @@ class ContextDrafter final : public SlotDrafter<Real, Random> {
     const std::size_t position = job.next_position();
     const std::optional<std::size_t> left = this->grammar().left(position);
     const std::optional<std::size_t> above = this->grammar().above(position);
+    // The first code of a later grid has neither.
+    if (const auto earlier = this->grammar().earlier(position); !left && !above && earlier) {
+      job.window->append_point(job.token(*earlier));
+      return true;
+    }
     job.window->append_point(
         table_->guess(left ? job.token(*left) : -1, above ? job.token(*above) : -1));
     return true;

@@ -20,7 +20,7 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
   std::string_view name() const override { return "neighbour-law"; }
 
   void start(std::size_t items) override {
-    laws_.resize(items * columns_ * vocabulary_);
+    laws_.assign(items * columns_ * vocabulary_, Real{0});
     scratch_.resize(items);
     for (Scratch& scratch : scratch_) {
       scratch.ids.resize(vocabulary_);
@@ -41,7 +41,7 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
 
   // Of the position of a code.
   std::span<Real> slot(std::size_t item, std::size_t position) {
-    const std::size_t column = position % this->grammar().stride();
+    const std::size_t column = this->grammar().column(position);
     return {laws_.data() + (item * columns_ + column) * vocabulary_, vocabulary_};
   }
 
@@ -49,17 +49,28 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
     const std::size_t position = job.next_position(), known = job.committed.size();
     const std::optional<std::size_t> above = this->grammar().above(position);
     const std::size_t last = this->grammar().code_before(known);
-    const std::span<const Real> law = slot(job.item, above && *above < known ? *above : last);
     Scratch& scratch = scratch_[job.item];
+    std::span<const Real> law = slot(job.item, above && *above < known ? *above : last);
+    std::size_t kept = read_law(law, scratch);
+    if (kept == 0) {  // of a code that was given and never drawn
+      law = slot(job.item, last);
+      kept = read_law(law, scratch);
+    }
+    if (kept == 0) return false;
+    const LogitRow<Real> row{{scratch.ids.data(), kept}, {scratch.logits.data(), kept}};
+    job.window->append_dense(job.random->race(static_cast<std::uint32_t>(position), row), law);
+    return true;
+  }
+
+  // The ids of a law with their logits; how many.
+  std::size_t read_law(std::span<const Real> law, Scratch& scratch) const {
     std::size_t kept = 0;
     for (std::size_t id = 0; id < vocabulary_; ++id) {
       if (!(law[id] > 0)) continue;
       scratch.ids[kept] = static_cast<std::int32_t>(id);
       scratch.logits[kept++] = static_cast<Real>(fixed_log(static_cast<double>(law[id])));
     }
-    const LogitRow<Real> row{{scratch.ids.data(), kept}, {scratch.logits.data(), kept}};
-    job.window->append_dense(job.random->race(static_cast<std::uint32_t>(position), row), law);
-    return true;
+    return kept;
   }
 
   std::size_t columns_, vocabulary_;

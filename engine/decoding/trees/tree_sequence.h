@@ -109,12 +109,13 @@ class TreeSequence final : public PictureSequence<Real, Random> {
     std::int32_t node = 0;
     std::int64_t accepted = 0, tested = 0;
     kept_.clear();
-    if (before > 0) kept_.push_back(0);
+    const bool first = this->first_pass();
+    if (!first) kept_.push_back(0);
     bool refused = false;
     while (!refused && !this->done()) {
       const TargetRow<Real> row =
-          this->process(tokens_.size(), raw(before == 0 ? 0 : at(row_of_[at(node)])));
-      if (before == 0 || !collect(node, usable)) {
+          this->process(tokens_.size(), raw(first ? 0 : at(row_of_[at(node)])));
+      if (first || !collect(node, usable)) {
         this->commit(row, random_.race(this->position(), row.logits), drafter_);
         break;
       }
@@ -129,7 +130,7 @@ class TreeSequence final : public PictureSequence<Real, Random> {
       kept_.push_back(row_of_[at(node)]);
     }
     this->count_tests(tested, accepted);
-    if (before > 0) redraft(raw, node, before, usable);
+    if (!first) redraft(raw, node, before, usable);
     this->count_pass(tokens_.size() - before);
   }
 

@@ -14,7 +14,7 @@ namespace {
 
 TEST(MadeUpModels, AreSeededAndWhole) {
   const auto backend = make_backend("cpu", {.threads = 1});
-  for (const std::string name : {"test:tiny", "test:rows", "test:null"}) {
+  for (const std::string name : {"test:tiny", "test:rows", "test:null", "test:clip", "test:clip-rows"}) {
     OpenedModel first = open_model(name);
     const OpenedModel second = open_model(name);
     EXPECT_EQ(first.weights->total_bytes(), second.weights->total_bytes());

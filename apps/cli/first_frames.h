@@ -1,0 +1,24 @@
+// The frames that a clip begins with, out of a clip or a picture.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "vision/image/image.h"
+
+namespace tessera {
+
+// What is wanted of them.
+struct FirstFrames {
+  std::int64_t width = 0, height = 0;  // pixels
+  std::int64_t rate = 8;               // frames a second
+  std::int64_t most = 0;               // the last ones of the file
+};
+
+// The last frames of a clip, by its times at the wanted rate, or a picture (.png, .jpg, .jpeg,
+// .webp, .gif, .bmp) as one frame. Each is scaled to cover the wanted size and cut to its middle.
+// No more than `most` frames are held. Errors: those of FrameReader and PictureReader.
+std::vector<Image> read_first_frames(const std::filesystem::path& file, const FirstFrames& wanted);
+
+}  // namespace tessera

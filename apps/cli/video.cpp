@@ -1,0 +1,248 @@
+// `tessera video`: a clip from a prompt, and from first frames.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/commands.h"
+#include "apps/cli/decode_flags.h"
+#include "apps/cli/devices.h"
+#include "apps/cli/first_frames.h"
+#include "apps/cli/flags.h"
+#include "apps/cli/progress.h"
+#include "apps/cli/sampling_flags.h"
+#include "apps/cli/session.h"
+#include "apps/pipeline/sha256.h"
+#include "apps/pipeline/video_pipeline.h"
+#include "apps/studio/settings.h"
+#include "engine/core/io.h"
+#include "video/frame_writer.h"
+
+namespace tessera {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMaxFrames = 1'000'000;
+constexpr const char* kAiMark = "trainedAlgorithmicMedia";  // IPTC digital source type
+
+struct VideoFlags {
+  std::optional<std::string> model, prompt, negative_prompt, first_frames;
+  std::optional<std::int64_t> seed, frames, fps;
+  std::int64_t quality = 80;
+  std::string output = "clip.mkv";
+  bool overwrite = false, endless = false, sidecar = false, disable_metadata = false;
+  SamplingChoice sampling;
+  DecodeFlags decode;
+  DeviceFlags device;
+};
+
+[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
+                         std::string found, std::string hint = "") {
+  throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
+               std::move(found), std::move(hint)});
+}
+
+// What a clip says of its making, but for figures that are known at its end.
+nlohmann::ordered_json record_of(const PictureFacts& facts, const VideoFlags& flags,
+                                 std::int64_t rate, std::size_t first_frames) {
+  nlohmann::ordered_json out = {{"digital_source_type", kAiMark}};
+  if (flags.disable_metadata) return out;
+  out.update(facts_json(facts));
+  for (const char* later : {"tokens", "passes", "tokens_per_pass"}) out.erase(later);
+  out["fps"] = rate;
+  if (first_frames > 0) out["first_frames"] = first_frames;
+  return out;
+}
+
+std::string dump(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void check_output(const VideoFlags& flags) {
+  const fs::path path = flags.output;
+  container_of(path);
+  ensure_output_folder(path.has_parent_path() ? path.parent_path() : fs::path("."));
+  std::error_code error;
+  if (flags.overwrite || fs::symlink_status(path, error).type() == fs::file_type::not_found) return;
+  throw Error({.kind = ErrorKind::kStorage,
+               .code = "E_OUTPUT_EXISTS",
+               .file = path.string(),
+               .expected = "a name that is free",
+               .found = "a file of that name",
+               .hint = "--overwrite replaces it"});
+}
+
+ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, std::int64_t rate) {
+  if (!flags.prompt) refuse("E_FLAG_MISSING", "--prompt", "a text", "none");
+  if (flags.endless && flags.frames) {
+    refuse("E_FLAG_CONFLICT", "--endless", "either a number of --frames or no end", "both");
+  }
+  const std::int64_t wanted = flags.seed.value_or(-1);
+  ClipRequest request{.prompt = *flags.prompt,
+                      .negative_prompt = flags.negative_prompt,
+                      .sampling = flags.sampling,
+                      .seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted),
+                      .frames = flags.frames.value_or(0),
+                      .endless = flags.endless,
+                      .first_frames = {}};
+  if (!flags.first_frames) return request;
+  if (pipeline.most_first_frames() == 0) {
+    refuse("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
+           *flags.first_frames);
+  }
+  const FamilySpec& spec = pipeline.spec();
+  request.first_frames = read_first_frames(
+      *flags.first_frames,
+      {spec.image_width(), spec.image_height(), rate, pipeline.most_first_frames()});
+  if (request.first_frames.empty()) {
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = "E_VIDEO_FIRST",
+                 .file = *flags.first_frames,
+                 .expected = "a clip with frames",
+                 .found = "none"});
+  }
+  return request;
+}
+
+// Frames go to the file as they come.
+class ClipFile : public ClipListener {
+ public:
+  ClipFile(const Session& session, FrameWriter& writer)
+      : session_(session), writer_(writer), reporter_(session) {}
+
+  Flow on_progress(const ClipProgress& progress) override {
+    reporter_.show(progress);
+    return session_.stop_requested() ? Flow::kStop : Flow::kContinue;
+  }
+  void on_frame(std::int64_t index, const Image& frame) override { writer_.put(frame.rgb, index); }
+  void clear_progress() { reporter_.clear(); }
+
+ private:
+  const Session& session_;
+  FrameWriter& writer_;
+  ClipReporter reporter_;
+};
+
+void report(const Session& session, const VideoFlags& flags, const GeneratedClip& clip,
+            const FrameWriter& writer, std::int64_t rate) {
+  const double duration = static_cast<double>(clip.frames) / static_cast<double>(rate);
+  const std::string codec(name_of(writer.codec()));
+  const fs::path path = flags.output;
+  nlohmann::ordered_json line;
+  if (session.json || flags.sidecar) {
+    line = picture_line(path.string(), sha256_of_file(path), path.stem().string(), clip.facts,
+                        clip.seconds);
+    line.update(nlohmann::ordered_json{{"frames", clip.frames},
+                                       {"first_frames", clip.first_frames},
+                                       {"fps", rate},
+                                       {"duration", duration},
+                                       {"codec", codec},
+                                       {"windows", clip.windows},
+                                       {"finished", clip.status == PictureStatus::kDone}});
+  }
+  if (flags.sidecar) {
+    nlohmann::ordered_json record = {{"clip", line}, {"digital_source_type", kAiMark}};
+    record["clip"].erase("seconds");
+    record["clip"]["path"] = path.filename().string();
+    if (!flags.disable_metadata) record["facts"] = facts_json(clip.facts);
+    write_file_atomic(path.string() + ".json", record.dump(1) + "\n");
+  }
+  if (session.json) {
+    line["meters"] = meters_json(clip.meters);
+    return print_json_line(line);
+  }
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "%lld frames, %.2f s at %lld a second, %s  %.2f s, %.2f tokens a pass",
+                static_cast<long long>(clip.frames), duration, static_cast<long long>(rate),
+                codec.c_str(), clip.seconds, clip.facts.tokens_per_pass());
+  print_line(escape_for_terminal(path.string()) + "  seed " + std::to_string(clip.facts.seed) +
+             "  " + std::to_string(clip.facts.width) + "x" + std::to_string(clip.facts.height) +
+             "  " + text);
+}
+
+void report_failure(const Session& session, const VideoFlags& flags, const GeneratedClip& clip) {
+  ErrorInfo error = clip.error;
+  if (session.json) {
+    print_json_line(
+        {{"path", flags.output}, {"frames", clip.frames}, {"error", error_json(error)}});
+  }
+  error.file = flags.output;
+  warn(session, format_error(error));
+}
+
+int run_video(const Session& session, const VideoFlags& flags) {
+  check_output(flags);
+  PipelineOptions options = painting_options(flags.model, flags.device, {}, 1);
+  options.method = method_of(flags.decode);
+  options.draft_model = flags.decode.draft_model.value_or("");
+  VideoPipeline pipeline(options);
+  const std::int64_t rate = flags.fps.value_or(pipeline.rate());
+  const PreparedClip clip = pipeline.prepare(request_of(pipeline, flags, rate));
+  const MemoryPlan plan = pipeline.memory_plan(clip);
+  check_memory(plan, pipeline.model_name());
+  note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +
+                    " on " + pipeline.backend().name() + ", " + format_bytes(plan.total()));
+  FrameWriter writer(
+      flags.output,
+      {.container = container_of(flags.output),
+       .width = clip.facts.width,
+       .height = clip.facts.height,
+       .tick = {1, rate},
+       .quality = static_cast<int>(flags.quality),
+       .comment = dump(record_of(clip.facts, flags, rate, clip.first_frames.size()))});
+  ClipFile file(session, writer);
+  const GeneratedClip made = pipeline.run(clip, file);
+  file.clear_progress();
+  if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
+  // What stands is kept, also of a clip that was stopped or failed.
+  if (made.frames > 0) {
+    const Publish publish = flags.overwrite ? Publish::kReplace : Publish::kNew;
+    if (!writer.finish(made.frames, publish)) check_output(flags);
+    report(session, flags, made, writer, rate);
+  }
+  if (made.status == PictureStatus::kFailed) {
+    report_failure(session, flags, made);
+    return made.frames > 0 ? 3 : 1;
+  }
+  return made.status == PictureStatus::kStopped ? session.stop_exit_code() : 0;
+}
+
+}  // namespace
+
+void add_video(CLI::App& root, Session& session) {
+  CLI::App* app = root.add_subcommand("video", "paint a clip from text, or go on with one");
+  const auto flags = std::make_shared<VideoFlags>();
+  text_flag(*app, "-m,--model", flags->model, "folder or org/name of a model of clips");
+  text_flag(*app, "-p,--prompt", flags->prompt, "text");
+  text_flag(*app, "-n,--negative-prompt", flags->negative_prompt, "what guidance leads away from");
+  text_flag(*app, "--first-frames", flags->first_frames,
+            "clip or picture that the clip begins with: as many of its last frames as fit");
+  integer_flag(*app, "--frames", flags->frames, 1, kMaxFrames,
+               "frames of the clip, first ones included; default the model's own length");
+  app->add_flag("--endless", flags->endless, "go on until a signal; the clip is kept");
+  integer_flag(*app, "--fps", flags->fps, 1, 240, "frames a second; default the model's own");
+  integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
+  const std::string group = "Output";
+  text_flag(*app, "-o,--output", flags->output, "file name: .mkv (lossless), .mp4 or .webm")
+      ->group(group);
+  app->add_flag("--overwrite", flags->overwrite, "replace an existing file")->group(group);
+  integer_flag(*app, "--quality", flags->quality, 1, 100, "of lossy codecs")->group(group);
+  app->add_flag("--sidecar", flags->sidecar, "also a file NAME.json with what was done")
+      ->group(group);
+  app->add_flag("--disable-metadata", flags->disable_metadata,
+                "record no prompt and no settings (the AI mark stays)")
+      ->group(group);
+  add_sampling_flags(*app, flags->sampling);
+  add_decode_flags(*app, flags->decode);
+  add_device_flags(*app, flags->device);
+  add_common_flags(*app, session);
+  app->callback([&session, flags] {
+    session.run = [&session, flags] { return run_video(session, *flags); };
+  });
+}
+
+}  // namespace tessera

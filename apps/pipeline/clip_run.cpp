@@ -1,0 +1,38 @@
+#include "apps/pipeline/clip_run.h"
+
+namespace tessera {
+
+Flow ClipRun::on_pass(const PassEvent& event, std::int64_t earlier_passes) {
+  const DecodeResult& result = event.items[0];
+  const std::size_t whole =
+      result.status == DecodeStatus::kFailed
+          ? 0
+          : parts_.grammar.codes_among(result.tokens.size()) / parts_.grammar.cells();
+  if (whole > window_grids_) {
+    codes_ = parts_.grammar.picture_codes(result.tokens);
+    codes_.resize(whole * parts_.grammar.cells());
+    hand_out(codes_, window_grids_);
+    window_grids_ = whole;
+  }
+  const Flow flow =
+      listener_.on_progress({handed_out_, frames_, static_cast<std::int64_t>(result.tokens.size()),
+                             static_cast<std::int64_t>(parts_.grammar.length()),
+                             earlier_passes + result.passes, monotonic_seconds() - started_});
+  stopped_ = flow == Flow::kStop;
+  return stopped_ || done() ? Flow::kStop : Flow::kContinue;
+}
+
+void ClipRun::hand_out(std::span<const std::int32_t> codes, std::size_t first) {
+  const std::size_t cells = parts_.grammar.cells();
+  for (std::size_t grid = first; (grid + 1) * cells <= codes.size() && !done(); ++grid) {
+    std::int64_t wanted = parts_.movq.frames();
+    if (frames_ > 0) wanted = std::min(wanted, frames_ - handed_out_);
+    const auto frames = decoder_.next(codes.subspan(grid * cells, cells), static_cast<int>(wanted));
+    for (const Tensor& frame : frames) {
+      listener_.on_frame(handed_out_++,
+                         {frame.shape()[1], frame.shape()[0], parts_.movq.to_pixels(frame.view())});
+    }
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,337 @@
+// Joins family, text tokenizer, decode loop and clip tokenizer.
+#include "apps/pipeline/video_pipeline.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "apps/pipeline/clip_run.h"
+#include "apps/pipeline/draft_model.h"
+#include "apps/pipeline/guess_table_file.h"
+#include "apps/pipeline/prompt_encoder.h"
+#include "engine/core/io.h"
+#include "engine/decoding/method_parts.h"
+#include "tokenizers/visual/movq_tokenizer.h"
+
+namespace tessera {
+
+namespace {
+
+// Of the meters of a long clip this many PIT values are kept.
+constexpr std::size_t kMostTransforms = std::size_t{1} << 20;
+
+[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
+                         std::string found, std::string hint = "") {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = std::move(code),
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = std::move(hint)});
+}
+
+std::string size_text(std::int64_t width, std::int64_t height) {
+  return std::to_string(width) + "x" + std::to_string(height);
+}
+
+void check_clips(const PipelineOptions& options, const FamilySpec& spec, const std::string& name) {
+  check_paints(spec, name);
+  if (!spec.clip || !spec.movq) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_MODEL_PICTURES",
+                 .file = name,
+                 .expected = "a model that paints clips",
+                 .found = "one that paints pictures",
+                 .hint = "`tessera generate` paints with it"});
+  }
+  const std::int64_t width = options.width == 0 ? spec.image_width() : options.width;
+  const std::int64_t height = options.height == 0 ? spec.image_height() : options.height;
+  if (width != spec.image_width() || height != spec.image_height()) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_GEOMETRY",
+                 .file = name,
+                 .where = "--size",
+                 .expected = size_text(spec.image_width(), spec.image_height()) +
+                             ", which is what this model paints",
+                 .found = size_text(width, height)});
+  }
+}
+
+}  // namespace
+
+struct VideoPipeline::State {
+  State(const PipelineOptions& given, OpenedModel opened_model, std::string shown)
+      : options(given),
+        name(std::move(shown)),
+        opened(std::move(opened_model)),
+        backend(make_backend(given.device, {.threads = given.threads})),
+        storage(given.storage.value_or(stored_dtype(opened))),
+        vq_storage(stored_vq_dtype(opened)),
+        prompts(opened, name) {
+    check_clips(options, opened.spec, name);
+    const ImageModelConfig& config = opened.spec.model;
+    aids.grammar = config.grammar();
+    if (options.method.drafter == kBestDrafter || options.method.drafter == "context" ||
+        options.method.drafter == "previous-frame") {
+      aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
+    }
+    if (options.method.drafter == kModelDrafter || !options.draft_model.empty()) {
+      refuse("E_DECODE_DRAFT", "--model-draft", "no draft model, which clips do without",
+             options.draft_model.empty() ? "drafter model" : options.draft_model,
+             "choose --decode frames");
+    }
+    options.method = settle_method(options.method, aids, config.image_tokens());
+    check_method(options.method, aids, config.image_tokens());
+    if (options.method.adaptive) controller.emplace(options.method.window);
+  }
+
+  const ImageModelConfig& config() const { return opened.spec.model; }
+  int rows() const { return static_cast<int>(config().grid_rows); }
+  int cols() const { return static_cast<int>(config().grid_cols); }
+  std::int64_t grid_frames() const { return opened.spec.movq->frames(); }
+  // Grids of a window that those before it stand for, where a clip is longer than the model's own.
+  std::int64_t kept_grids() const {
+    return config().grids - std::max<std::int64_t>(1, config().grids / 2);
+  }
+  Image to_image(const Tensor& pixels) const {
+    return {pixels.shape()[1], pixels.shape()[0], movq->to_pixels(pixels.view())};
+  }
+  DecodeLimits limits_for(const PreparedClip& clip) const;
+  void load(bool encoder);
+  std::vector<std::int32_t> encode(const std::vector<Image>& frames) const;
+
+  PipelineOptions options;
+  std::string name;
+  OpenedModel opened;
+  std::unique_ptr<Backend> backend;
+  DType storage, vq_storage;
+  PromptEncoder prompts;
+  std::optional<ImageModel> model;
+  std::unique_ptr<MovqTokenizer> movq;
+  bool both_halves = false;
+  DecodeAids aids;
+  std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
+  std::optional<WindowController> controller;
+};
+
+DecodeLimits VideoPipeline::State::limits_for(const PreparedClip& clip) const {
+  const std::size_t longest = std::max(clip.item.prompt.size(), clip.item.unconditional.size());
+  // No window begins with more grids than leave one to write.
+  const std::size_t given = aids.grammar.tokens_of(static_cast<std::size_t>(config().grids - 1));
+  return {.items = 1,
+          .prompt_tokens = static_cast<std::int64_t>(std::max<std::size_t>(longest, 1)),
+          .window = options.method.window,
+          .guided = clip.item.law.guided(),
+          .kv = storage,
+          .laws = keeps_laws(options.method),
+          .shape = options.method.shape(),
+          .given_tokens = static_cast<std::int64_t>(given)};
+}
+
+void VideoPipeline::State::load(bool encoder) {
+  if (movq == nullptr || (encoder && !both_halves)) {
+    movq.reset();
+    movq = std::make_unique<MovqTokenizer>(
+        *backend, *opened.spec.movq, *opened.vq_weights, vq_storage,
+        encoder ? TokenizerHalves::kBoth : TokenizerHalves::kDecoder);
+    both_halves = encoder;
+    opened.vq_weights->verify_unchanged();
+  }
+  if (model) return;
+  if (rule_reads_neighbours(options.method)) {
+    const Tensor codebook = movq->codebook();
+    aids.neighbours = std::make_shared<CodeNeighbours>(
+        std::span(codebook.f32(), static_cast<std::size_t>(codebook.shape().elements())),
+        config().codes, neighbours_read(options.method));
+    if (options.method.grouped.fixed_groups) {
+      aids.groups = std::make_shared<CodeGroups>(*aids.neighbours, options.method.grouped.size);
+    }
+  }
+  parts = std::make_unique<OwnedParts<float, KeyedRandom>>(options.method, aids);
+  model.emplace(load_image_model(opened, *backend, storage));
+  if (opened.weights != nullptr) opened.weights->verify_unchanged();
+  opened.weights.reset();
+  opened.source.reset();
+}
+
+// Codes of whole grids.
+std::vector<std::int32_t> VideoPipeline::State::encode(const std::vector<Image>& frames) const {
+  std::vector<std::int32_t> codes;
+  if (frames.empty()) return codes;
+  ClipEncoder encoder(*movq, static_cast<int>(opened.spec.image_height()),
+                      static_cast<int>(opened.spec.image_width()));
+  for (const Image& frame : frames) {
+    const Tensor pixels = image_from_bytes(frame.rgb, frame.height, frame.width);
+    const auto grid = encoder.push(pixels.view());
+    if (grid) codes.insert(codes.end(), grid->begin(), grid->end());
+  }
+  return codes;
+}
+
+namespace {
+
+void add_meters(GeneratedClip& clip, const DecodeResult& result, std::size_t given) {
+  clip.facts.tokens += static_cast<std::int64_t>(result.tokens.size() - given);
+  clip.facts.passes += result.passes;
+  if (clip.windows++ == 0) {
+    clip.meters = result.meters;
+  } else {
+    clip.meters.add(result.meters);
+  }
+  if (clip.meters.transforms.size() > kMostTransforms) {
+    clip.meters.transforms.resize(kMostTransforms);
+  }
+}
+
+}  // namespace
+
+VideoPipeline::VideoPipeline(const PipelineOptions& options) {
+  const ModelReference reference = resolve_model(options.model);
+  state_ = std::make_unique<State>(options, open_model(reference.open_name), reference.shown_name);
+}
+
+VideoPipeline::VideoPipeline(const PipelineOptions& options, OpenedModel model,
+                             std::string shown_name)
+    : state_(std::make_unique<State>(options, std::move(model), std::move(shown_name))) {}
+
+VideoPipeline::~VideoPipeline() = default;
+VideoPipeline::VideoPipeline(VideoPipeline&&) noexcept = default;
+
+const FamilySpec& VideoPipeline::spec() const { return state_->opened.spec; }
+const std::string& VideoPipeline::model_name() const { return state_->name; }
+const DecodeMethod& VideoPipeline::method() const { return state_->options.method; }
+std::string VideoPipeline::window_report() const {
+  return state_->controller ? state_->controller->why() : "";
+}
+DType VideoPipeline::storage() const { return state_->storage; }
+const Backend& VideoPipeline::backend() const { return *state_->backend; }
+std::int64_t VideoPipeline::rate() const { return spec().clip->rate; }
+std::int64_t VideoPipeline::own_frames() const {
+  return spec().model.grids * state_->grid_frames();
+}
+std::int64_t VideoPipeline::most_first_frames() const {
+  return (spec().model.grids - 1) * state_->grid_frames();
+}
+
+namespace {
+
+// Whole grids of the last frames.
+std::vector<Image> whole_grids(std::vector<Image> frames, std::int64_t grid, std::int64_t most) {
+  if (frames.empty()) return frames;
+  while (static_cast<std::int64_t>(frames.size()) < grid) frames.push_back(frames.back());
+  const auto count = static_cast<std::int64_t>(frames.size());
+  const std::int64_t keep = std::min(count / grid * grid, most);
+  frames.erase(frames.begin(), frames.end() - keep);
+  return frames;
+}
+
+}  // namespace
+
+PreparedClip VideoPipeline::prepare(ClipRequest request) const {
+  const FamilySpec& model = spec();
+  PreparedClip out;
+  const std::int64_t first_count = static_cast<std::int64_t>(request.first_frames.size());
+  if (first_count > 0 && most_first_frames() == 0) {
+    refuse("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
+           std::to_string(first_count) + " frames");
+  }
+  for (const Image& frame : request.first_frames) {
+    if (frame.width == model.image_width() && frame.height == model.image_height()) continue;
+    refuse("E_VIDEO_FIRST", "--first-frames",
+           "frames of " + size_text(model.image_width(), model.image_height()),
+           size_text(frame.width, frame.height));
+  }
+  out.first_frames =
+      whole_grids(std::move(request.first_frames), state_->grid_frames(), most_first_frames());
+  out.frames = request.endless ? 0 : request.frames > 0 ? request.frames : own_frames();
+  const bool longer = request.endless || out.frames > own_frames();
+  if (longer && model.model.grids < 2) {
+    refuse(
+        "E_VIDEO_FRAMES", "--frames",
+        "at most " + std::to_string(own_frames()) + ", as nothing leads from one grid to the next",
+        request.endless ? "no end" : std::to_string(out.frames));
+  }
+  if (!request.endless && out.frames <= static_cast<std::int64_t>(out.first_frames.size())) {
+    refuse("E_VIDEO_FRAMES", "--frames",
+           "more than the " + std::to_string(out.first_frames.size()) + " first frames",
+           std::to_string(out.frames));
+  }
+  DecodeItem& item = out.item;
+  item.law = settle_sampling(request.sampling, model.sampling);
+  item.seed = request.seed;
+  EncodedPrompt encoded =
+      state_->prompts.encode(request.prompt, request.negative_prompt, item.law.guided());
+  item.prompt = std::move(encoded.prompt);
+  item.unconditional = std::move(encoded.unconditional);
+  PictureFacts& facts = out.facts;
+  facts.program = program_version();
+  facts.prompt = request.prompt;
+  facts.negative_prompt = request.negative_prompt;
+  facts.model = model_name();
+  facts.family = model.family;
+  facts.dtype = dtype_name(storage());
+  facts.backend = backend().name();
+  facts.seed = request.seed;
+  facts.width = model.image_width();
+  facts.height = model.image_height();
+  facts.law = item.law;
+  facts.method = method();
+  facts.preserves_distribution = promise_of(facts.method) != Promise::kNone;
+  return out;
+}
+
+MemoryPlan VideoPipeline::memory_plan(const PreparedClip& clip) const {
+  const DecodeLimits limits = state_->limits_for(clip);
+  MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(),
+                                    {.storage = storage(),
+                                     .images = 1,
+                                     .guidance = limits.guided,
+                                     .prompt_tokens = limits.prompt_tokens,
+                                     .window = limits.window,
+                                     .laws = limits.laws},
+                                    limits.shape);
+  plan.activations = DecodeLoop::activation_bytes(spec().model, backend(), limits) +
+                     aids_bytes(method(), state_->aids, 1);
+  if (!clip.first_frames.empty()) {
+    plan.vq_weights =
+        movq_weight_bytes(*spec().movq, backend(), state_->vq_storage, VqHalves::kBoth);
+    plan.vq_scratch *= 2;
+  }
+  return plan;
+}
+
+GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listener) {
+  State& state = *state_;
+  state.load(!clip.first_frames.empty());
+  GeneratedClip out;
+  out.facts = clip.facts;
+  ClipRun run({*state.movq, state.aids.grammar, static_cast<std::size_t>(state.kept_grids())},
+              clip.frames, listener);
+  run.begin_with(state.encode(clip.first_frames));
+  out.first_frames = run.handed_out();
+  DecodeLoop loop(*state.model, state.limits_for(clip));
+  DecodeItem item = clip.item;
+  while (!run.done() && !run.stopped() && out.status != PictureStatus::kFailed) {
+    item.item = static_cast<std::uint64_t>(out.windows);
+    item.given = state.aids.grammar.stream_of(run.window_begin());
+    run.begin_window();
+    const std::int64_t passes = out.facts.passes;
+    const auto results = loop.run(
+        {&item, 1}, state.parts->parts(),
+        [&](const PassEvent& event) { return run.on_pass(event, passes); },
+        state.controller ? &*state.controller : nullptr);
+    run.end_window();
+    add_meters(out, results[0], item.given.size());
+    if (results[0].status == DecodeStatus::kFailed) {
+      out.status = PictureStatus::kFailed;
+      out.error = results[0].error;
+    }
+  }
+  if (run.stopped() && !run.done() && out.status == PictureStatus::kDone) {
+    out.status = PictureStatus::kStopped;
+  }
+  out.frames = run.handed_out();
+  out.seconds = monotonic_seconds() - run.started();
+  return out;
+}
+
+}  // namespace tessera

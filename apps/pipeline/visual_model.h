@@ -1,0 +1,16 @@
+// The picture tokenizer of a model that paints, whatever its kind.
+#pragma once
+
+#include <memory>
+
+#include "engine/backend/backend.h"
+#include "engine/families/open_model.h"
+#include "tokenizers/visual/visual_tokenizer.h"
+
+namespace tessera {
+
+// Reads model.vq_weights. Error kModel.
+std::unique_ptr<VisualTokenizer> make_visual_tokenizer(Backend& backend, const OpenedModel& model,
+                                                       DType storage, TokenizerHalves halves);
+
+}  // namespace tessera

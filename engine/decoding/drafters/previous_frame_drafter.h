@@ -1,0 +1,40 @@
+// The code at the same place one grid earlier: what stands still in a clip is guessed right. No
+// chance in it: recorded as a point. The first grid has none before it; another drafter guesses
+// there.
+#pragma once
+
+#include <memory>
+
+#include "engine/decoding/drafter.h"
+
+namespace tessera {
+
+template <typename Real, typename Random>
+class PreviousFrameDrafter final : public SlotDrafter<Real, Random> {
+ public:
+  PreviousFrameDrafter(const VocabularyGrammar& grammar,
+                       std::unique_ptr<Drafter<Real, Random>> first)
+      : SlotDrafter<Real, Random>(grammar), first_(std::move(first)) {}
+  std::string_view name() const override { return "previous-frame"; }
+  void start(std::size_t items) override { first_->start(items); }
+  void renew(std::size_t item) override { first_->renew(item); }
+
+ private:
+  void learn(const Commitment<Real>& done) override { first_->commit(done); }
+
+  bool fill(DraftJob<Real, Random>& job) override {
+    const std::size_t before = job.window->size();
+    if (const auto earlier = this->grammar().earlier(job.next_position())) {
+      job.window->append_point(job.token(*earlier));
+      return true;
+    }
+    DraftJob<Real, Random> one = job;
+    one.want = before + 1;
+    first_->extend({&one, 1});
+    return job.window->size() > before;
+  }
+
+  std::unique_ptr<Drafter<Real, Random>> first_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,183 @@
+// `tessera video` on the seeded clip model: same seed same bytes, frames and times as asked, plain
+// equals gumbel frame by frame, first frames, signals, refusals.
+#include <chrono>
+#include <thread>
+
+#include "tests/integration/cli/program.h"
+#include "video/frame_reader.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class CliVideo : public ProgramTest {
+ protected:
+  ProgramResult video(std::vector<std::string> more, int code = 0) {
+    std::vector<std::string> args = {"video", "-m", model_};
+    args.insert(args.end(), more.begin(), more.end());
+    ProgramResult result = run(args);
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    return result;
+  }
+
+  // Whether the running program told of frames on stderr.
+  bool frames_reported() const {
+    const std::string text = get_file(logs_ / "stderr"), key = "\"frames_done\":";
+    for (std::size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
+      const std::size_t digit = at + key.size();
+      if (digit < text.size() && text[digit] >= '1' && text[digit] <= '9') return true;
+    }
+    return false;
+  }
+
+  std::string model_ = "test:clip";
+
+  struct Clip {
+    VideoInfo info;
+    std::vector<std::vector<std::uint8_t>> frames;
+    std::vector<double> times;  // seconds
+  };
+  Clip read(const std::string& name) const {
+    FrameReader reader(folder_ / name, {.process = {.program = VIDEO_HELPER}});
+    Clip clip{reader.info(), {}, {}};
+    while (auto frame = reader.next()) {
+      clip.times.push_back(static_cast<double>(frame->ticks) * clip.info.tick.value());
+      clip.frames.push_back(std::move(frame->rgb));
+    }
+    return clip;
+  }
+};
+
+TEST_F(CliVideo, SameSeedSameBytes) {
+  for (const char* ending : {".mkv", ".mp4", ".webm"}) {
+    const std::string a = std::string("a") + ending, b = std::string("b") + ending;
+    video({"-p", "a red cube", "-s", "7", "-o", a});
+    video({"-p", "a red cube", "-s", "7", "-o", b, "-t", "1"});
+    EXPECT_EQ(content(a), content(b)) << ending;
+    video({"-p", "a red cube", "-s", "8", "-o", std::string("c") + ending});
+    EXPECT_NE(content(a), content(std::string("c") + ending));
+  }
+}
+
+TEST_F(CliVideo, FramesTimesAndTheResultLineAreAsAsked) {
+  const Json line =
+      video({"-p", "x", "-s", "1", "--frames", "11", "--fps", "5", "-o", "a.mkv", "--json"})
+          .json_lines()
+          .at(0);
+  std::size_t at = 0;
+  for (const auto& [name, value] : line.items()) {
+    if (at < std::size(kPictureLine)) {
+      EXPECT_EQ(name, kPictureLine[at]);
+    }
+    ++at;
+  }
+  EXPECT_EQ(line["frames"], 11);
+  EXPECT_EQ(line["fps"], 5);
+  EXPECT_DOUBLE_EQ(line["duration"], 2.2);
+  EXPECT_EQ(line["codec"], "ffv1");
+  EXPECT_EQ(line["finished"], true);
+  EXPECT_EQ(line["sha256"].get<std::string>().size(), 64u);
+  EXPECT_EQ(line["meters"]["passes"], line["passes"]);
+  const Clip clip = read("a.mkv");
+  ASSERT_EQ(clip.frames.size(), 11u);
+  EXPECT_EQ(clip.info.width, 24);
+  EXPECT_EQ(clip.info.height, 16);
+  for (std::size_t i = 0; i < clip.times.size(); ++i) {
+    EXPECT_NEAR(clip.times[i], static_cast<double>(i) / 5, 1e-3);
+  }
+  video({"-p", "x", "-s", "1", "-o", "own.mkv"});
+  EXPECT_EQ(read("own.mkv").frames.size(), 16u);
+  EXPECT_NEAR(read("own.mkv").times[8], 1.0, 1e-3);
+}
+
+TEST_F(CliVideo, GumbelAndFramesWriteThePlainClip) {
+  const auto frames = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"-p", "a red cube", "-s", "5", "--frames", "24", "-o", name});
+    video(more);
+    return read(name).frames;
+  };
+  const auto plain = frames("plain.mkv", {});
+  EXPECT_EQ(plain.size(), 24u);
+  EXPECT_EQ(frames("gumbel.mkv", {"--decode", "gumbel"}), plain);
+  EXPECT_EQ(frames("frames.mkv", {"--decode", "frames", "--window", "7"}), plain);
+  EXPECT_EQ(frames("auto.mkv", {"--decode", "auto"}), plain);
+  EXPECT_NE(frames("sjd.mkv", {"--decode", "frames-coupled"}), plain) << "another draw";
+}
+
+TEST_F(CliVideo, FirstFramesBeginTheClip) {
+  video({"-p", "x", "-s", "1", "-o", "first.mkv", "--frames", "8"});
+  const Json line =
+      video({"-p", "x", "-s", "2", "-o", "on.mkv", "--first-frames", "first.mkv", "--json"})
+          .json_lines()
+          .at(0);
+  EXPECT_EQ(line["frames"], 16);
+  EXPECT_EQ(line["first_frames"], 8);
+  const auto on = read("on.mkv").frames;
+  video({"-p", "x", "-s", "2", "-o", "alone.mkv"});
+  EXPECT_NE(read("alone.mkv").frames, on);
+  video({"-p", "x", "-s", "2", "-o", "again.mkv", "--first-frames", "first.mkv"});
+  EXPECT_EQ(content("on.mkv"), content("again.mkv"));
+}
+
+TEST_F(CliVideo, TheRecordHoldsNoPathAndCanBeLeftOut) {
+  video({"-p", "a secret prompt", "-s", "1", "--sidecar", "-o", "a.mkv"});
+  EXPECT_NE(content("a.mkv").find("a secret prompt"), std::string::npos);
+  EXPECT_NE(content("a.mkv").find("trainedAlgorithmicMedia"), std::string::npos);
+  EXPECT_EQ(content("a.mkv").find(folder_.path().string()), std::string::npos);
+  const Json sidecar = Json::parse(content("a.mkv.json"));
+  EXPECT_EQ(sidecar["facts"]["prompt"], "a secret prompt");
+  EXPECT_EQ(sidecar["clip"]["frames"], 16);
+  video({"-p", "a secret prompt", "-s", "1", "--disable-metadata", "-o", "b.mkv"});
+  EXPECT_EQ(content("b.mkv").find("secret"), std::string::npos);
+  EXPECT_NE(content("b.mkv").find("trainedAlgorithmicMedia"), std::string::npos);
+}
+
+// An endless clip ends with a signal; what stood is a clip.
+TEST_F(CliVideo, ASignalLeavesAPlayableClip) {
+  for (const auto& [number, code] : {std::pair{SIGINT, 130}, {SIGTERM, 143}}) {
+    const std::string name = "s" + std::to_string(number) + ".mkv";
+    const ProgramResult result = run({"video", "-m", "test:clip", "-p", "x", "-s", "1", "--endless",
+                                      "-o", name, "--json", "--progress", "json"},
+                                     {}, [&, number = number](pid_t child) {
+                                       // Until some frames are reported.
+                                       for (int i = 0; i < 3000; ++i) {
+                                         std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                                         if (frames_reported()) break;
+                                       }
+                                       kill(child, number);
+                                     });
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    const Json line = result.json_lines().at(0);
+    EXPECT_EQ(line["finished"], false);
+    const Clip clip = read(name);
+    EXPECT_EQ(clip.frames.size(), line["frames"].get<std::size_t>());
+    EXPECT_GE(clip.frames.size(), 4u);
+    EXPECT_EQ(clip.frames.size() % 4, 0u);
+  }
+  EXPECT_EQ(files(), (std::vector<std::string>{"s15.mkv", "s2.mkv"}));
+}
+
+TEST_F(CliVideo, RefusalsNameThePlaceAndLeaveNothing) {
+  put_file(folder_ / "taken.mkv", "x");
+  const auto refused = [&](std::vector<std::string> more, int code, const char* error) {
+    const ProgramResult result = video(more, code);
+    EXPECT_NE(result.err.find(error), std::string::npos) << result.err;
+    EXPECT_EQ(files(), std::vector<std::string>{"taken.mkv"});
+  };
+  refused({"-p", "x", "-o", "a.gif"}, 2, ".mp4, .webm or .mkv");
+  refused({"-p", "x", "-o", "taken.mkv"}, 6, "taken.mkv");
+  refused({"-o", "a.mkv"}, 2, "--prompt");
+  refused({"-p", "x", "-o", "a.mkv", "--frames", "0"}, 2, "--frames");
+  refused({"-p", "x", "-o", "a.mkv", "--frames", "4", "--endless"}, 2, "--endless");
+  refused({"-p", "x", "-o", "a.mkv", "--decode", "rows"}, 2, "--decode rows");
+  refused({"-p", "x", "-o", "a.mkv", "--first-frames", "taken.mkv"}, 1, "taken.mkv");
+  model_ = "test:tiny";
+  refused({"-p", "x", "-o", "a.mkv"}, 2, "tessera generate");
+  const ProgramResult picture = run({"generate", "-m", "test:clip", "-p", "x"});
+  EXPECT_EQ(picture.exit_code, 2);
+  EXPECT_NE(picture.err.find("tessera video"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera
