@@ -28,9 +28,12 @@ struct PromptRows {
   std::unique_ptr<LlmPruning> cuts;  // null when no picture is pruned inside the model
 };
 
-// `ids` hold `image_id` once for every visual token before pruning, pictures in order. Asks methods
-// behind the projector and drops what they say. The sessions must outlive `cuts`.
+// `ids` hold `image_id`, or `video_id` where clips have an id of their own, once for every visual
+// token before pruning, pictures and clips in order. Asks methods behind the projector and drops
+// what they say. Text behind a clip goes on behind its highest place. The sessions must outlive
+// `cuts`.
 PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> ids,
-                        std::int32_t image_id, std::vector<PromptPicture> pictures);
+                        std::int32_t image_id, std::vector<PromptPicture> pictures,
+                        std::int32_t video_id = -1);
 
 }  // namespace tessera

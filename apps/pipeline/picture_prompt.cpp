@@ -86,7 +86,8 @@ PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& 
     out.visual_tokens += one.visual.total;
     out.whole.push_back(std::move(one.visual.whole));
   }
-  out.rows = build_prompt(model.text(), ids, model.spec().image_id, std::move(visual));
+  out.rows = build_prompt(model.text(), ids, model.spec().image_id, std::move(visual),
+                          model.spec().video_id);
   const std::int64_t most = model.text().config().transformer.rope.positions;
   const std::int64_t length = std::max(out.rows.next_place, out.rows.rows.shape()[0]);
   if (length + most_tokens > most) {

@@ -1,0 +1,67 @@
+// Histograms are three-dimensional, 8 levels a channel, of a frame made small, so that noise and
+// small movements change little. Each colour is shared between neighbouring levels by the
+// averaging of the small frame alone.
+#include "video/cuts/cut_finder.h"
+
+#include <opencv2/imgproc.hpp>
+
+#include "engine/core/error.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int kSmallSide = 96;  // pixels: the longest side of the frame that is counted
+constexpr int kLevels = 8;
+
+cv::Mat small_frame(std::span<const std::uint8_t> rgb, int width, int height) {
+  // The matrix borrows and is only read.
+  const cv::Mat whole(height, width, CV_8UC3, const_cast<std::uint8_t*>(rgb.data()));
+  const int longest = std::max(width, height);
+  if (longest <= kSmallSide) return whole;
+  const cv::Size size(std::max(1, width * kSmallSide / longest),
+                      std::max(1, height * kSmallSide / longest));
+  cv::Mat out;
+  cv::resize(whole, out, size, 0, 0, cv::INTER_AREA);
+  return out;
+}
+
+std::vector<float> histogram(const cv::Mat& frame) {
+  const int channels[] = {0, 1, 2};
+  const int levels[] = {kLevels, kLevels, kLevels};
+  const float range[] = {0, 256};
+  const float* ranges[] = {range, range, range};
+  cv::Mat counts;
+  cv::calcHist(&frame, 1, channels, cv::Mat(), counts, 3, levels, ranges);
+  const auto* data = counts.ptr<float>();
+  std::vector<float> out(data, data + kLevels * kLevels * kLevels);
+  const auto all = static_cast<float>(frame.total());
+  for (float& count : out) count /= all;
+  return out;
+}
+
+}  // namespace
+
+bool CutFinder::add(std::span<const std::uint8_t> rgb, std::int64_t width, std::int64_t height) {
+  expects(width > 0 && height > 0 && width <= (1 << 20) && height <= (1 << 20) &&
+              rgb.size() == static_cast<std::size_t>(width * height * 3),
+          "a whole RGB frame");
+  std::vector<float> now =
+      histogram(small_frame(rgb, static_cast<int>(width), static_cast<int>(height)));
+  const bool first = before_.empty();
+  distance_ = first ? 0 : cv::compareHist(before_, now, cv::HISTCMP_BHATTACHARYYA);
+  before_ = std::move(now);
+  const double mean = frames_ > 1 ? sum_ / static_cast<double>(frames_ - 1) : 0;
+  const bool cut = !first && frames_ >= settings_.least_frames && distance_ >= settings_.distance &&
+                   distance_ >= settings_.times * mean;
+  if (cut) {
+    frames_ = 1;
+    sum_ = 0;
+    return true;
+  }
+  if (!first) sum_ += distance_;
+  ++frames_;
+  return false;
+}
+
+}  // namespace tessera
