@@ -8,7 +8,6 @@ of them is the library's own. Needs torchvision, which the processors import.
 
   python assets/recipes/fixtures_clips.py [NAME ...]
 """
-import functools
 import sys
 from pathlib import Path
 
@@ -96,24 +95,6 @@ def onevision_family(seed):
     return family
 
 
-def run_case(model, family, case):
-    """fixtures_lmm.run_case with the types of tokens that a clip has."""
-    plain = model.forward
-
-    @functools.wraps(plain)
-    def with_types(*args, **kwargs):
-        ids = kwargs.get("input_ids")
-        if kwargs.get("video_grid_thw") is not None and ids is not None and (ids == 91).any():
-            kwargs["mm_token_type_ids"] = 2 * (ids == 91).int()
-        return plain(*args, **kwargs)
-
-    model.forward = with_types
-    try:
-        return lmm.run_case(model, family, case)
-    finally:
-        model.forward = plain
-
-
 @torch.no_grad()
 def make(family):
     print(family.name)
@@ -124,7 +105,7 @@ def make(family):
     recorded = {f"frames.{i}": frames for i, frames in enumerate(clips)}
     for seed in range(family.seed, family.seed + 20000, 100):
         lmm.randomise(model, seed)
-        runs = [run_case(model, family, case) for case in family.cases(model, clips)]
+        runs = [lmm.run_case(model, family, case) for case in family.cases(model, clips)]
         if None not in runs:
             break
     else:
