@@ -68,10 +68,15 @@ void prune_behind_projector(const TextModel& model, std::span<const std::int32_t
     if (words.empty()) words = embedded_text(model, text);
     VisualRows& visual = picture.visual;
     const MatrixView rows{visual.rows.data(), visual.block.count(), visual.width};
-    const Signal signals[] = {
+    std::vector<Signal> signals = {
         {.kind = SignalKind::kEmbeddings, .values = rows},
         {.kind = SignalKind::kTextEmbeddings,
          .values = {words.data(), static_cast<std::int64_t>(text.size()), visual.width}}};
+    if (!picture.verifier.empty()) {
+      const auto count = static_cast<std::int64_t>(picture.verifier.size());
+      signals.push_back(
+          {.kind = SignalKind::kVerifierScores, .values = {picture.verifier.data(), count, 1}});
+    }
     const PrunePlan plan = picture.session->select(hook, visual.block, signals);
     PrunedBlock pruned = apply(plan, visual.block, rows);
     visual.block = std::move(pruned.block);
@@ -198,7 +203,11 @@ PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> gi
       placed[i].block.tokens.push_back(moved);
     }
   }
-  for (const PlacedPicture& entry : placed) out.kept.push_back(entry.block);
+  for (const PlacedPicture& entry : placed) {
+    out.kept.push_back(entry.block);
+    out.picture_rows.push_back(entry.rows);
+  }
+  out.text_rows = text_rows;
   auto cuts = std::make_unique<LlmPruning>(model.config().transformer, model.backend(),
                                            std::move(placed), std::move(text_rows), out.places);
   if (cuts->needed()) out.cuts = std::move(cuts);

@@ -94,6 +94,22 @@ ClipFrames choose_frames(const ClipScene& scene, const FrameSampling& family,
   return out;
 }
 
+ClipFrames fitting_frames(const ClipScene& scene, const CaptionSpec& spec, ClipChoice choice) {
+  // Words and marks around a frame that is shown as a picture.
+  const std::int64_t beside = spec.video_id < 0 ? 24 : 0;
+  const bool fixed = choice.frames.has_value() || choice.rows <= 0;
+  while (true) {
+    ClipFrames frames = choose_frames(scene, spec.clip_frames, choice);
+    const auto count = static_cast<std::int64_t>(frames.numbers.size());
+    if (fixed || count == 1) return frames;
+    const VideoInfo& info = scene.clip->info;
+    const PreprocessPlan plan = plan_clip(spec.clip, info.width, info.height, frames);
+    const std::int64_t taken = plan.tokens + plan.views * beside;
+    if (taken <= choice.rows) return frames;
+    choice.frames = std::clamp(count * choice.rows / taken, std::int64_t{1}, count - 1);
+  }
+}
+
 std::vector<PreprocessedPicture> prepare_scene(const ClipScene& scene, const ClipFrames& frames,
                                                const std::vector<const ClipPolicy*>& policies) {
   const ClipIndex& clip = *scene.clip;

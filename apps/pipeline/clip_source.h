@@ -39,6 +39,8 @@ struct ClipScene {
 struct ClipChoice {
   std::optional<double> rate;          // frames a second
   std::optional<std::int64_t> frames;  // at most
+  // Rows of a prompt that frames may take where their number is not given; 0 = any.
+  std::int64_t rows = 0;
 };
 
 // Reads a clip through and cuts it into scenes; `stop` is asked between frames and ends the reading
@@ -51,6 +53,10 @@ std::vector<ClipScene> find_scenes(const std::filesystem::path& file, const CutS
 // may stand twice where the family's rule asks for more frames than there are.
 ClipFrames choose_frames(const ClipScene& scene, const FrameSampling& family,
                          const ClipChoice& choice);
+
+// The same, but fewer where the number is not given and they would take more than `choice.rows`;
+// one at least. Error kGeneral as plan_clip().
+ClipFrames fitting_frames(const ClipScene& scene, const CaptionSpec& spec, ClipChoice choice);
 
 // Those frames as one prepared picture for each of `policies`, read in one pass.
 // Error kGeneral, naming the file.

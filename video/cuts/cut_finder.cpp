@@ -1,6 +1,6 @@
-// Histograms are three-dimensional, 8 levels a channel, of a frame made small, so that noise and
-// small movements change little. Each colour is shared between neighbouring levels by the
-// averaging of the small frame alone.
+// Histograms are three-dimensional, 32 levels a channel, of a frame made small, so that noise and
+// small movements change little, and smoothed, so that a colour that drifts over the edge of a
+// level is near what it was.
 #include "video/cuts/cut_finder.h"
 
 #include <opencv2/imgproc.hpp>
@@ -12,7 +12,9 @@ namespace tessera {
 namespace {
 
 constexpr int kSmallSide = 96;  // pixels: the longest side of the frame that is counted
-constexpr int kLevels = 8;
+constexpr int kLevels = 32;
+constexpr int kTaps = 15;
+constexpr double kSmooth = 2.5;  // levels: the standard deviation that counts are spread by
 
 cv::Mat small_frame(std::span<const std::uint8_t> rgb, int width, int height) {
   // The matrix borrows and is only read.
@@ -26,6 +28,20 @@ cv::Mat small_frame(std::span<const std::uint8_t> rgb, int width, int height) {
   return out;
 }
 
+// Along each of the three axes; what would leave the cube is reflected, so that counts keep their
+// sum.
+void smooth(cv::Mat& counts) {
+  constexpr int kPlane = kLevels * kLevels;
+  auto* data = counts.ptr<float>();
+  cv::Mat slow(kLevels, kPlane, CV_32F, data), fast(kPlane, kLevels, CV_32F, data);
+  cv::GaussianBlur(slow, slow, cv::Size(1, kTaps), 0.1, kSmooth, cv::BORDER_REFLECT);
+  cv::GaussianBlur(fast, fast, cv::Size(kTaps, 1), kSmooth, 0.1, cv::BORDER_REFLECT);
+  for (int i = 0; i < kLevels; ++i) {
+    cv::Mat slice(kLevels, kLevels, CV_32F, data + i * kPlane);
+    cv::GaussianBlur(slice, slice, cv::Size(1, kTaps), 0.1, kSmooth, cv::BORDER_REFLECT);
+  }
+}
+
 std::vector<float> histogram(const cv::Mat& frame) {
   const int channels[] = {0, 1, 2};
   const int levels[] = {kLevels, kLevels, kLevels};
@@ -33,6 +49,7 @@ std::vector<float> histogram(const cv::Mat& frame) {
   const float* ranges[] = {range, range, range};
   cv::Mat counts;
   cv::calcHist(&frame, 1, channels, cv::Mat(), counts, 3, levels, ranges);
+  smooth(counts);
   const auto* data = counts.ptr<float>();
   std::vector<float> out(data, data + kLevels * kLevels * kLevels);
   const auto all = static_cast<float>(frame.total());

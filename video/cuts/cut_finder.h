@@ -1,5 +1,5 @@
 // Where one scene of a clip ends and the next begins: frames whose colours are spread otherwise
-// than those of the frame before. Holds two small histograms, whatever the length of the clip.
+// than those of the frame before. Holds two histograms of 128 KiB, whatever the length of the clip.
 #pragma once
 
 #include <array>
