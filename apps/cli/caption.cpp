@@ -9,6 +9,7 @@
 
 #include "apps/captions/text_forms.h"
 #include "apps/cli/caption_job.h"
+#include "apps/cli/clip_flags.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
@@ -16,7 +17,6 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/cli/session.h"
-#include "apps/pipeline/caption_memory.h"
 #include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/caption_pipeline.h"
 #include "apps/pipeline/facts.h"
@@ -36,9 +36,8 @@ constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
   std::optional<std::string> model, prompt, output;
-  std::vector<std::string> inputs, images, videos;
-  std::optional<double> fps, scene_cut;
-  std::optional<std::int64_t> video_frames;
+  std::vector<std::string> inputs, images;
+  ClipFlags clips;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
   std::string existing;  // empty = as the output is used to
   std::optional<std::string> extension;
@@ -209,31 +208,13 @@ Json job_of(const CaptionFlags& flags, const CaptionPipeline& pipeline,
           {"csv_raw", flags.raw_csv}};
 }
 
-ClipSettings clip_settings(const CaptionFlags& flags, const CaptionSpec& spec) {
-  constexpr std::int64_t kQuestionRows = 96;
-  ClipSettings out;
-  out.frames = {
-      .rate = flags.fps,
-      .frames = flags.video_frames,
-      .rows = std::max<std::int64_t>(rotary_places(spec) - flags.most_tokens - kQuestionRows, 1)};
-  if (flags.scene_cut) out.cuts.distance = *flags.scene_cut < 1 ? *flags.scene_cut : 2;
-  return out;
-}
-
-// Settings of clips, in jobs that have any.
-void add_clip_settings(const CaptionFlags& flags, Json& job) {
-  if (flags.fps) job["fps"] = *flags.fps;
-  if (flags.video_frames) job["video_frames"] = *flags.video_frames;
-  if (flags.scene_cut) job["scene_cut"] = *flags.scene_cut;
-}
-
 bool writes_subtitles(const CaptionFlags& flags) {
   return !flags.output && flags.extension.value_or("") == "srt";
 }
 
 std::vector<fs::path> all_inputs(const CaptionFlags& flags) {
   std::vector<fs::path> out(flags.inputs.begin(), flags.inputs.end());
-  out.insert(out.end(), flags.videos.begin(), flags.videos.end());
+  out.insert(out.end(), flags.clips.videos.begin(), flags.clips.videos.end());
   return out;
 }
 
@@ -321,7 +302,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
                        {.recursive = flags.recursive,
                         .carry = tar ? Carry::kEverything : Carry::kPictureOnly,
                         .by_ending = true,
-                        .clips = {flags.videos.begin(), flags.videos.end()}});
+                        .clips = {flags.clips.videos.begin(), flags.clips.videos.end()}});
   if (!flags.output && inputs.has_shards()) {
     refuse("E_FLAG_MISSING", "--output",
            "a file for all captions: an archive has no place for text files", "none",
@@ -334,7 +315,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   const std::uint64_t seed = settle_seed(flags);
   CaptionPipeline pipeline(pipeline_options(flags, flags.batch_size, seed));
   Json job = job_of(flags, pipeline, inputs);
-  add_clip_settings(flags, job);
+  add_clip_settings(flags.clips, job);
   const std::unique_ptr<CaptionSink> sink = make_caption_sink(sink_options(flags), job);
   note(session, pipeline.model().spec().title + " as " +
                     std::string(dtype_name(pipeline.storage())) + " on " +
@@ -347,7 +328,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
                   .prune = flags.prune.method.value_or(""),
                   .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
                   .seed = draws(flags) ? std::optional(seed) : std::nullopt,
-                  .clips = clip_settings(flags, pipeline.model().spec()),
+                  .clips = clip_settings(flags.clips, pipeline.model().spec(), flags.most_tokens),
                   .subtitles = writes_subtitles(flags)});
   const bool finished = run_to_end(pipeline, run, *sink);
   run.end_progress();
@@ -371,25 +352,23 @@ int run_job(const Session& session, const CaptionFlags& flags) {
 
 // A question writes no file.
 void check_question_flags(const CaptionFlags& flags) {
-  const std::pair<bool, const char*> of_jobs[] = {
-      {flags.output.has_value(), "--output"},
-      {flags.extension.has_value(), "--caption-ext"},
-      {!flags.existing.empty(), "--existing"},
-      {flags.recursive, "--recursive"},
-      {!flags.videos.empty(), "--video"},
-      {flags.fps.has_value(), "--fps"},
-      {flags.video_frames.has_value(), "--video-frames"},
-      {flags.scene_cut.has_value(), "--scene-cut"},
-      {flags.retry_failed, "--retry-failed"},
-      {flags.anew, "--anew"},
-      {flags.raw_csv, "--csv-raw"}};
+  const std::pair<bool, const char*> of_jobs[] = {{flags.output.has_value(), "--output"},
+                                                  {flags.extension.has_value(), "--caption-ext"},
+                                                  {!flags.existing.empty(), "--existing"},
+                                                  {flags.recursive, "--recursive"},
+                                                  {flags.retry_failed, "--retry-failed"},
+                                                  {flags.anew, "--anew"},
+                                                  {flags.raw_csv, "--csv-raw"}};
   for (const auto& [given, name] : of_jobs) {
     if (given) refuse("E_FLAG_CONFLICT", name, "inputs without --image", "both");
+  }
+  if (const std::string of_clips = flags.clips.given(); !of_clips.empty()) {
+    refuse("E_FLAG_CONFLICT", of_clips, "inputs without --image", "both");
   }
 }
 
 int run_caption(const Session& session, const CaptionFlags& flags) {
-  if (flags.images.empty() == (flags.inputs.empty() && flags.videos.empty())) {
+  if (flags.images.empty() == (flags.inputs.empty() && flags.clips.videos.empty())) {
     refuse("E_FLAG_MISSING", "inputs",
            "pictures, clips, folders, shards (.tar) or lists (.jsonl); or --image for one question",
            flags.images.empty() ? "none" : "both");
@@ -421,25 +400,6 @@ void add_job_flags(CLI::App& app, CaptionFlags& flags) {
       ->group(group);
 }
 
-void add_clip_flags(CLI::App& app, CaptionFlags& flags) {
-  const std::string group = "Clips";
-  app.add_option("--video", flags.videos,
-                 "a clip, whatever its ending; each scene of it gets a caption")
-      ->allow_extra_args(false)
-      ->group(group);
-  number_flag(app, "--fps", flags.fps, 0.001, 1000, "frames a second that the model is shown")
-      ->group(group);
-  integer_flag(
-      app, "--video-frames", flags.video_frames, 1, 768,
-      "frames of a scene that the model is shown, at most; default 32, fewer where its prompts "
-      "are shorter")
-      ->group(group);
-  number_flag(app, "--scene-cut", flags.scene_cut, 0.01, 1,
-              "a new scene begins where the colours of two frames are so far apart, 0 to 1; "
-              "default 0.3, 1 = never")
-      ->group(group);
-}
-
 }  // namespace
 
 void add_caption(CLI::App& root, Session& session) {
@@ -450,7 +410,7 @@ void add_caption(CLI::App& root, Session& session) {
                   "pictures, clips, folders, WebDataset shards (.tar), lists (.jsonl)");
   app->add_option("--image", flags->images, "a picture of one question; several for one prompt")
       ->allow_extra_args(false);
-  add_clip_flags(*app, *flags);
+  add_clip_flags(*app, flags->clips);
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder or org/name; default " + std::string(kDefaultCaptioner));
   text_flag(*app, "-p,--prompt", flags->prompt,

@@ -84,6 +84,7 @@ void PictureQueue::prepare_scene_of(const PictureSource& source, PreparedPicture
   }
   std::vector<PreprocessedPicture> prepared = prepare_scene(scene, frames, policies);
   out.sizes.push_back({scene.clip->info.width, scene.clip->info.height});
+  for (const std::string& note : scene.clip->info.notes) out.notes.push_back(note);
   out.pictures.push_back(std::move(prepared[0]));
   if (prepared.size() > 1) out.draft_pictures.push_back(std::move(prepared[1]));
 }

@@ -2,10 +2,12 @@
 // budget of everything is the model as it is.
 #include <gtest/gtest.h>
 
-#include <set>
+#include <cmath>
+#include <map>
 
 #include "apps/pipeline/clip_prompt.h"
 #include "apps/pipeline/prune_session.h"
+#include "apps/pipeline/verifier_watch.h"
 #include "tests/support/tiny_lmm.h"
 #include "tokenizers/text/chat_template.h"
 
@@ -59,9 +61,10 @@ TEST_P(ClipBlocks, EveryTokenKnowsItsFrame) {
 
 // Families without a place for time see frames as pictures: a frame's rows are those of its picture
 // alone.
-TEST_P(ClipBlocks, AFrameIsThePictureWithoutTiles) {
+class FramesAsPictures : public testing::TestWithParam<const char*> {};
+
+TEST_P(FramesAsPictures, AFrameIsThePictureWithoutTiles) {
   const TinyLmm tiny(GetParam());
-  if (tiny.spec.clip.view_frames > 1 || tiny.spec.clip.halved) GTEST_SKIP() << "frames are joined";
   const VisualRows clip = tiny.pictures->encode(clip_of(tiny), false, nullptr);
   const VisualRows one =
       tiny.pictures->encode(preprocess(tiny.spec.clip.frame, frame(1)), false, nullptr);
@@ -105,8 +108,108 @@ TEST_P(ClipBlocks, KeepingEverythingIsTheModelAsItIs) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Families, FramesAsPictures,
+                         testing::Values("llava-1.5", "llava-1.5-full", "llava-next", "janus",
+                                         "idefics3", "smolvlm"),
+                         [](const auto& family) { return test_name(family.param); });
 INSTANTIATE_TEST_SUITE_P(Families, ClipBlocks, testing::ValuesIn(kTinyFamilies),
                          [](const auto& family) { return test_name(family.param); });
+
+// All queries of a run, by layer and row.
+class AllQueries final : public LayerObserver {
+ public:
+  void queries(std::int64_t layer, std::int64_t first, ConstTensorView q) override {
+    const std::int64_t width = q.shape[1] * q.shape[2];
+    for (std::int64_t i = 0; i < q.shape[0]; ++i) {
+      const float* data = q.f32() + i * width;
+      rows[{layer, first + i}].assign(data, data + width);
+    }
+  }
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<float>> rows;
+};
+
+// Attention that text rows pay each row, mean over layers, heads and text rows, in plain loops.
+std::vector<double> plain_attention(const TinyLmm& tiny, const PromptRows& prompt, KvCache& cache,
+                                    Tensor& hidden) {
+  const ModelConfig& model = tiny.spec.text.model.transformer;
+  const std::int64_t total = prompt.rows.shape()[0];
+  Arena arena(tiny.text->scratch_bytes(total) + 4096);
+  std::vector<std::int64_t> positions;
+  for (const auto& place : prompt.places) positions.push_back(place[0]);
+  const std::vector<std::int32_t> sequences(static_cast<std::size_t>(total), 0);
+  AllQueries seen;
+  tiny.text->transformer().forward_layers({.rows = prompt.rows.view(),
+                                           .sequences = sequences,
+                                           .positions = positions,
+                                           .places = prompt.places},
+                                          {0, model.layers}, cache, arena, hidden.view(),
+                                          {.observer = &seen});
+  std::vector<double> out(static_cast<std::size_t>(total));
+  const std::int64_t hd = model.head_dim, group = model.heads / model.kv_heads;
+  double count = 0;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const float* keys = cache.keys(layer, 0).f32();
+    for (std::int64_t head = 0; head < model.heads; ++head) {
+      for (const std::int64_t row : prompt.text_rows) {
+        const std::vector<float>& q = seen.rows.at({layer, row});
+        std::vector<double> weight;
+        double sum = 0;
+        for (std::int64_t j = 0; j <= row; ++j) {
+          double product = 0;
+          for (std::int64_t d = 0; d < hd; ++d) {
+            product += static_cast<double>(q[static_cast<std::size_t>(head * hd + d)]) *
+                       keys[(j * model.kv_heads + head / group) * hd + d];
+          }
+          weight.push_back(std::exp(product / std::sqrt(static_cast<double>(hd))));
+          sum += weight.back();
+        }
+        for (std::size_t j = 0; j < weight.size(); ++j) out[j] += weight[j] / sum;
+        ++count;
+      }
+    }
+  }
+  for (double& value : out) value /= count;
+  return out;
+}
+
+TEST(VerifierWatching, ScoresAreTheAttentionOfAllLayersAndNothingChanges) {
+  for (const char* family : {"llava-1.5-full", "qwen2-vl"}) {
+    const TinyLmm tiny(family);
+    std::vector<PromptPicture> pictures;
+    pictures.push_back({tiny.pictures->encode(clip_of(tiny), tiny.spec.three_axes(), nullptr)});
+    const auto tokens = static_cast<std::size_t>(pictures[0].visual.total);
+    std::vector<std::int32_t> ids = {20, 21};
+    ids.insert(ids.end(), tokens, tiny.spec.image_id);
+    ids.insert(ids.end(), {22, 23, 24});
+    const PromptRows prompt =
+        build_prompt(*tiny.text, ids, tiny.spec.image_id, std::move(pictures));
+    const ModelConfig& model = tiny.spec.text.model.transformer;
+    const std::int64_t total = prompt.rows.shape()[0];
+    const auto fresh = [&] {
+      return KvCache(*tiny.backend, {model.layers, model.kv_heads, model.head_dim, total, 1});
+    };
+    KvCache first = fresh(), second = fresh();
+    Tensor plain = Tensor::host(DType::kF32, Shape{total, model.width});
+    const std::vector<double> want = plain_attention(tiny, prompt, first, plain);
+    VerifierWatch watch(model, *tiny.backend, prompt.picture_rows, prompt.text_rows);
+    Arena arena(tiny.text->scratch_bytes(total) + 4096);
+    Tensor last = Tensor::host(DType::kF32, Shape{1, model.width});
+    run_prompt_in_parts(tiny.text->transformer(), 0, prompt.rows.view(), prompt.places, watch,
+                        second, arena, last.view());
+    for (std::int64_t i = 0; i < model.width; ++i) {
+      EXPECT_EQ(last.view().f32()[i], plain.view().f32()[(total - 1) * model.width + i]);
+    }
+    ASSERT_EQ(watch.picture_sizes(), std::vector<std::int64_t>{static_cast<std::int64_t>(tokens)});
+    const auto scores = watch.take_scores();
+    ASSERT_EQ(scores.size(), 1u);
+    ASSERT_EQ(scores[0].size(), tokens);
+    for (std::size_t i = 0; i < tokens; ++i) {
+      const auto row = static_cast<std::size_t>(prompt.picture_rows[0][i]);
+      EXPECT_NEAR(scores[0][i], want[row], 1e-6) << family << " token " << i;
+    }
+    EXPECT_TRUE(watch.take_scores().empty()) << "once";
+  }
+}
 
 std::string words(ChatTemplate form, const PreprocessPlan& plan) {
   std::vector<ChatPart> parts;
