@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "apps/captions/subtitles.h"
 #include "apps/captions/text_forms.h"
 #include "apps/captions/webdataset.h"
 #include "engine/core/file_stream.h"
@@ -14,8 +15,8 @@ namespace tessera {
 
 namespace fs = std::filesystem;
 
-FolderWalk::FolderWalk(fs::path root, bool recursive)
-    : root_(std::move(root)), recursive_(recursive) {}
+FolderWalk::FolderWalk(fs::path root, bool recursive, bool clips)
+    : root_(std::move(root)), recursive_(recursive), clips_(clips) {}
 
 std::optional<WalkStep> FolderWalk::enter(const fs::path& folder) {
   Level level;
@@ -63,7 +64,9 @@ std::optional<WalkStep> FolderWalk::next() {
       continue;
     }
     const std::string ending = path.extension().string();
-    if (!ending.empty() && is_picture_extension(ending.substr(1))) return WalkStep{path, {}};
+    if (ending.empty()) continue;
+    const bool clip = clips_ && is_clip_extension(ending.substr(1));
+    if (clip || is_picture_extension(ending.substr(1))) return WalkStep{path, {}};
   }
   return std::nullopt;
 }

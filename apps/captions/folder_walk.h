@@ -1,4 +1,5 @@
-// Pictures below a folder, in natural order, depth first, one listing a level in memory.
+// Pictures, and clips if asked for, below a folder, in natural order, depth first, one listing a
+// level in memory.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct WalkStep {
 
 class FolderWalk {
  public:
-  FolderWalk(std::filesystem::path root, bool recursive);
+  FolderWalk(std::filesystem::path root, bool recursive, bool clips = false);
   std::optional<WalkStep> next();
   std::uint64_t links_skipped() const { return links_skipped_; }
 
@@ -30,7 +31,7 @@ class FolderWalk {
   std::optional<WalkStep> enter(const std::filesystem::path& folder);
 
   std::filesystem::path root_;
-  bool recursive_, started_ = false;
+  bool recursive_, clips_, started_ = false;
   std::vector<Level> levels_;
   std::uint64_t links_skipped_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "apps/captions/folder_walk.h"
+#include "apps/captions/subtitles.h"
 #include "apps/captions/text_forms.h"
 #include "engine/core/io.h"
 
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-enum class InputKind : std::uint8_t { kFile, kFolder, kShard, kList };
+enum class InputKind : std::uint8_t { kFile, kFolder, kShard, kList, kClip };
 
 constexpr std::string_view kind_name(InputKind kind) {
   switch (kind) {
@@ -26,6 +27,8 @@ constexpr std::string_view kind_name(InputKind kind) {
       return "shard";
     case InputKind::kList:
       return "list";
+    case InputKind::kClip:
+      return "clip";
     default:
       return "file";
   }
@@ -110,7 +113,7 @@ void check_folder(const fs::path& list, const fs::path& file) {
                .found = "a link to a folder elsewhere"});
 }
 
-CaptionItem file_item(const fs::path& file, const fs::path& key_path) {
+CaptionItem file_item(const fs::path& file, const fs::path& key_path, const InputOptions& options) {
   CaptionItem item;
   item.path = stable_text(file.lexically_normal().string());
   item.id = item.path;
@@ -120,6 +123,7 @@ CaptionItem file_item(const fs::path& file, const fs::path& key_path) {
   item.file = file;
   const std::string ending = file.extension().string();
   if (!ending.empty()) item.file_extension = ending.substr(1);
+  item.clip = options.by_ending && is_clip_extension(item.file_extension);
   return item;
 }
 
@@ -198,11 +202,11 @@ void CaptionInputs::State::close() {
 }
 
 std::optional<CaptionItem> CaptionInputs::State::next_of_folder() {
-  if (!walk) walk.emplace(path(), options.recursive);
+  if (!walk) walk.emplace(path(), options.recursive, options.by_ending);
   auto step = walk->next();
   if (!step) return std::nullopt;
   if (step->failure) return failed_item(step->path, std::move(*step->failure));
-  CaptionItem item = file_item(step->path, step->path.lexically_relative(path()));
+  CaptionItem item = file_item(step->path, step->path.lexically_relative(path()), options);
   item.key = prefix() + item.key;
   return item;
 }
@@ -219,7 +223,7 @@ std::optional<CaptionItem> CaptionInputs::State::next_of_list() {
   auto entry = list->next();
   if (!entry) return std::nullopt;
   const fs::path file = path().parent_path() / entry->image;
-  CaptionItem item = file_item(file, entry->image);
+  CaptionItem item = file_item(file, entry->image, options);
   item.key = prefix() + (entry->id ? listed_key(*entry->id) : item.key);
   item.id = list_item_id(path(), *entry);
   item.prompt = std::move(entry->prompt);
@@ -241,11 +245,14 @@ std::optional<CaptionItem> CaptionInputs::State::next_of_input() {
       return next_of_shard();
     case InputKind::kList:
       return next_of_list();
-    default:
+    default: {
       // A single file: the item now, and nothing when asked again.
       if (walk) return std::nullopt;
       walk.emplace(path(), false);
-      return file_item(path(), path());
+      CaptionItem item = file_item(path(), path(), options);
+      item.clip = item.clip || inputs[at].kind == InputKind::kClip;
+      return item;
+    }
   }
 }
 
@@ -264,7 +271,7 @@ Json CaptionInputs::State::describe(const Input& input, IdPlaces& places,
   if (input.kind == InputKind::kFolder) {
     ContentHash hash;
     std::uint64_t count = 0;
-    FolderWalk names(input.path, options.recursive);
+    FolderWalk names(input.path, options.recursive, options.by_ending);
     for (auto step = names.next(); step; step = names.next()) {
       hash.add(step->path.lexically_normal().native() + (step->failure ? "?\n" : "\n"));
       ++count;
@@ -290,10 +297,13 @@ CaptionInputs::CaptionInputs(std::vector<fs::path> arguments, const InputOptions
     const InputKind kind = kind_of(argument);
     state_->inputs.push_back({kind, std::move(argument), ""});
   }
+  for (const fs::path& clip : options.clips) {
+    state_->inputs.push_back({InputKind::kClip, without_end_slash(clip), ""});
+  }
   if (state_->inputs.size() < 2) return;
   std::set<std::string> taken;
   for (Input& input : state_->inputs) {
-    if (input.kind == InputKind::kFile) continue;
+    if (input.kind == InputKind::kFile || input.kind == InputKind::kClip) continue;
     const std::string name = input_name(input);
     std::string own = name;
     for (int number = 2; !taken.insert(own).second; ++number) {

@@ -15,7 +15,7 @@
 
 namespace tessera {
 
-// One picture to describe, or one that cannot be had.
+// One picture or clip to describe, or one that cannot be had.
 struct CaptionItem {
   // Stable over runs: "photos/a.jpg", "shard.tar/0001", or listed_id() of what a list gave.
   std::string id;
@@ -24,6 +24,7 @@ struct CaptionItem {
   std::string name, directory;       // for prompt templates
   std::filesystem::path file;        // to be opened by whoever decodes; empty: `picture` has it
   std::string file_extension;        // of `file`, without the dot
+  bool clip = false;                 // `file` is a clip
   SampleMember picture;              // of a sample of a shard
   std::vector<SampleMember> others;  // its other members, with Carry::kEverything
   std::optional<std::string> prompt;
@@ -34,6 +35,9 @@ struct InputOptions {
   bool recursive = false;
   Carry carry = Carry::kPictureOnly;
   OutsidePaths outside = OutsidePaths::kRefused;
+  bool by_ending = false;  // files with a clip's ending are clips, in folders and lists too
+  std::vector<std::filesystem::path> clips;  // files that are clips whatever their ending; they
+                                             // come behind all other arguments
 };
 
 struct InputCounts {

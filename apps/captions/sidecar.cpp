@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "apps/captions/subtitles.h"
 #include "apps/captions/text_forms.h"
 #include "apps/captions/webdataset.h"
 #include "engine/core/io.h"
@@ -73,11 +74,12 @@ void check_caption_extension(const std::string& text) {
                     text.find_first_not_of(
                         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                         "0123456789_-.") == std::string::npos;
-  if (!good || is_picture_extension(text.substr(text.rfind('.') + 1))) {
+  const std::string last = text.substr(text.rfind('.') + 1);
+  if (!good || is_picture_extension(last) || is_clip_extension(last)) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_CAPTION_EXTENSION",
                  .where = "--caption-ext",
-                 .expected = "an ending such as txt or caption, and no picture's",
+                 .expected = "an ending such as txt or caption, and no picture's or clip's",
                  .found = "\"" + text + "\""});
   }
 }

@@ -9,6 +9,7 @@
 
 #include "apps/captions/text_forms.h"
 #include "apps/cli/caption_job.h"
+#include "apps/cli/clip_flags.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
@@ -36,6 +37,7 @@ constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 struct CaptionFlags {
   std::optional<std::string> model, prompt, output;
   std::vector<std::string> inputs, images;
+  ClipFlags clips;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
   std::string existing;  // empty = as the output is used to
   std::optional<std::string> extension;
@@ -178,6 +180,7 @@ Json prune_of(const CaptionFlags& flags) {
   Json out = {{"method", choice.method}, {"options", options}};
   out["keep"] = choice.budget.tokens ? Json(*choice.budget.tokens) : Json(choice.budget.ratio);
   if (choice.budget.adaptive) out["adaptive"] = true;
+  if (!flags.prune.scope.empty()) out["scope"] = flags.prune.scope;
   return out;
 }
 
@@ -205,9 +208,19 @@ Json job_of(const CaptionFlags& flags, const CaptionPipeline& pipeline,
           {"csv_raw", flags.raw_csv}};
 }
 
+bool writes_subtitles(const CaptionFlags& flags) {
+  return !flags.output && flags.extension.value_or("") == "srt";
+}
+
+std::vector<fs::path> all_inputs(const CaptionFlags& flags) {
+  std::vector<fs::path> out(flags.inputs.begin(), flags.inputs.end());
+  out.insert(out.end(), flags.clips.videos.begin(), flags.clips.videos.end());
+  return out;
+}
+
 SinkOptions sink_options(const CaptionFlags& flags) {
   SinkOptions options{.output = flags.output.value_or(""),
-                      .inputs = {flags.inputs.begin(), flags.inputs.end()},
+                      .inputs = all_inputs(flags),
                       .columns = {"path", "caption", "tokens", "passes", "prune", "visual_tokens",
                                   "kept_tokens", "seconds", "id", "prompt"},
                       .formula_safe = !flags.raw_csv,
@@ -232,6 +245,11 @@ void check_output_flags(const CaptionFlags& flags) {
            flags.output.value_or("text files"));
   }
   check_caption_extension(flags.extension.value_or("txt"));
+  const bool joins = flags.existing == "append" || flags.existing == "prepend";
+  if (writes_subtitles(flags) && joins) {
+    refuse("E_FLAG_CONFLICT", "--existing", "skip or overwrite for --caption-ext srt",
+           flags.existing);
+  }
 }
 
 // Without it every picture would fail.
@@ -280,9 +298,11 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   CaptionPrompt{flags.prompt.value_or("")};
   std::vector<fs::path> arguments(flags.inputs.begin(), flags.inputs.end());
   const bool tar = flags.output && *output_form(*flags.output) == OutputForm::kTar;
-  CaptionInputs inputs(
-      std::move(arguments),
-      {.recursive = flags.recursive, .carry = tar ? Carry::kEverything : Carry::kPictureOnly});
+  CaptionInputs inputs(std::move(arguments),
+                       {.recursive = flags.recursive,
+                        .carry = tar ? Carry::kEverything : Carry::kPictureOnly,
+                        .by_ending = true,
+                        .clips = {flags.clips.videos.begin(), flags.clips.videos.end()}});
   if (!flags.output && inputs.has_shards()) {
     refuse("E_FLAG_MISSING", "--output",
            "a file for all captions: an archive has no place for text files", "none",
@@ -294,7 +314,8 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   }
   const std::uint64_t seed = settle_seed(flags);
   CaptionPipeline pipeline(pipeline_options(flags, flags.batch_size, seed));
-  const Json job = job_of(flags, pipeline, inputs);
+  Json job = job_of(flags, pipeline, inputs);
+  add_clip_settings(flags.clips, job);
   const std::unique_ptr<CaptionSink> sink = make_caption_sink(sink_options(flags), job);
   note(session, pipeline.model().spec().title + " as " +
                     std::string(dtype_name(pipeline.storage())) + " on " +
@@ -306,7 +327,9 @@ int run_job(const Session& session, const CaptionFlags& flags) {
                   .retry_failed = flags.retry_failed,
                   .prune = flags.prune.method.value_or(""),
                   .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
-                  .seed = draws(flags) ? std::optional(seed) : std::nullopt});
+                  .seed = draws(flags) ? std::optional(seed) : std::nullopt,
+                  .clips = clip_settings(flags.clips, pipeline.model().spec(), flags.most_tokens),
+                  .subtitles = writes_subtitles(flags)});
   const bool finished = run_to_end(pipeline, run, *sink);
   run.end_progress();
   say_more(session, inputs, run, flags.prune.method.has_value());
@@ -339,12 +362,15 @@ void check_question_flags(const CaptionFlags& flags) {
   for (const auto& [given, name] : of_jobs) {
     if (given) refuse("E_FLAG_CONFLICT", name, "inputs without --image", "both");
   }
+  if (const std::string of_clips = flags.clips.given(); !of_clips.empty()) {
+    refuse("E_FLAG_CONFLICT", of_clips, "inputs without --image", "both");
+  }
 }
 
 int run_caption(const Session& session, const CaptionFlags& flags) {
-  if (flags.images.empty() == flags.inputs.empty()) {
+  if (flags.images.empty() == (flags.inputs.empty() && flags.clips.videos.empty())) {
     refuse("E_FLAG_MISSING", "inputs",
-           "pictures, folders, shards (.tar) or lists (.jsonl); or --image for one question",
+           "pictures, clips, folders, shards (.tar) or lists (.jsonl); or --image for one question",
            flags.images.empty() ? "none" : "both");
   }
   check_helper();
@@ -381,9 +407,10 @@ void add_caption(CLI::App& root, Session& session) {
       root.add_subcommand("caption", "describe pictures, or answer questions about them");
   const auto flags = std::make_shared<CaptionFlags>();
   app->add_option("inputs", flags->inputs,
-                  "pictures, folders, WebDataset shards (.tar), lists (.jsonl)");
+                  "pictures, clips, folders, WebDataset shards (.tar), lists (.jsonl)");
   app->add_option("--image", flags->images, "a picture of one question; several for one prompt")
       ->allow_extra_args(false);
+  add_clip_flags(*app, flags->clips);
   text_flag(*app, "-m,--model", flags->model,
             "bundled name, folder or org/name; default " + std::string(kDefaultCaptioner));
   text_flag(*app, "-p,--prompt", flags->prompt,

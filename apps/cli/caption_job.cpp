@@ -46,6 +46,7 @@ Json caption_fields(const Caption& caption, const std::string& path, const std::
     out["draft_kept_tokens"] = caption.draft_kept_tokens;
     out["draft_seconds"] = caption.seconds.draft;
   }
+  if (!caption.frames.empty()) out["frames"] = caption.frames;
   if (!caption.notes.empty()) out["notes"] = caption.notes;
   if (seed) out["seed"] = *seed;
   return out;
@@ -97,6 +98,7 @@ bool CaptionJob::take(CaptionItem& item) {
     return false;
   }
   try {
+    check_form(item);
     const Wanted wanted = sink_.wants(item);
     if (wanted == Wanted::kLater) later_.push_back(std::move(item));
     if (wanted == Wanted::kNo) {
@@ -125,6 +127,33 @@ void CaptionJob::fail_input(CaptionItem item, ErrorInfo error) {
   items_.insert_or_assign(id, std::move(item));
 }
 
+// What an output has no form for. Error kGeneral.
+void CaptionJob::check_form(const CaptionItem& item) const {
+  const auto refuse = [&](const char* code, const char* expected, const char* found) {
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = code,
+                 .file = item.path,
+                 .expected = expected,
+                 .found = found});
+  };
+  if (item.clip && options_.carry) {
+    refuse("E_CAPTION_CLIP", "pictures for a WebDataset", "a clip");
+  }
+  if (!item.clip && options_.subtitles) {
+    refuse("E_CAPTION_SUBTITLES", "a clip, whose scenes have times", "a picture");
+  }
+}
+
+// Reads the clip through and puts its scenes in line; false when the run is to stop.
+bool CaptionJob::begin_clip(CaptionItem& item, const CaptionRequest& request) {
+  std::vector<ClipScene> scenes =
+      find_scenes(item.file, options_.clips.cuts, [&] { return session_.stop_requested(); });
+  if (scenes.empty()) return false;
+  const std::lock_guard lock(mutex_);
+  clips_.begin(item.id, std::move(scenes), request, options_.clips.frames);
+  return true;
+}
+
 CaptionRequest CaptionJob::request_of(CaptionItem& item) {
   CaptionRequest request;
   request.id = item.id;
@@ -149,11 +178,17 @@ CaptionRequest CaptionJob::request_of(CaptionItem& item) {
 
 std::optional<CaptionRequest> CaptionJob::next() {
   while (!session_.stop_requested()) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (auto scene = clips_.next()) return scene;
+    }
     std::optional<CaptionItem> item = next_item();
     if (!item) break;
     if (!take(*item)) continue;
     try {
-      return request_of(*item);
+      CaptionRequest request = request_of(*item);
+      if (!item->clip) return request;
+      if (!begin_clip(*item, request)) break;
     } catch (const Error& error) {  // the boundary of one item
       if (error.info().kind != ErrorKind::kGeneral) throw;
       const std::lock_guard lock(mutex_);
@@ -179,6 +214,21 @@ Json CaptionJob::result_of(const CaptionItem& item, const Caption& caption) cons
 
 void CaptionJob::on_caption(Caption&& caption) {
   report_failed_inputs();
+  std::optional<ClipCaption> clip;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!clips_.knows(caption.id)) {
+      clip = std::nullopt;
+    } else if (clip = clips_.add(std::move(caption)); !clip) {
+      return;
+    }
+  }
+  if (!clip) return on_item(std::move(caption), nullptr);
+  Caption whole = std::move(clip->whole);
+  on_item(std::move(whole), &*clip);
+}
+
+void CaptionJob::on_item(Caption&& caption, const ClipCaption* clip) {
   std::optional<ErrorInfo> error;
   if (caption.failed) error = caption.error;
   caption.text = clean_caption(caption.text);  // the same on the terminal and in files
@@ -186,9 +236,14 @@ void CaptionJob::on_caption(Caption&& caption) {
   const auto found = items_.find(caption.id);
   expects(found != items_.end(), "a caption of an item");
   CaptionItem& item = found->second;
-  const Json fields = result_of(item, caption);
+  Json fields = result_of(item, caption);
+  if (clip != nullptr) {
+    fields["scenes"] = *clip->scenes;
+    if (!clip->cues.empty()) fields["end"] = clip->cues.back().end;
+  }
   try {
-    if (!error) sink_.add(item, fields, caption.text);
+    const bool timed = clip != nullptr && options_.subtitles;
+    if (!error) sink_.add(item, fields, timed ? subtitles(clip->cues) : caption.text);
   } catch (const Error& failure) {  // the boundary of one item
     if (failure.info().kind != ErrorKind::kGeneral) throw;
     error = failure.info();
@@ -203,7 +258,7 @@ void CaptionJob::on_caption(Caption&& caption) {
   if (error) return say_failed(over, std::move(*error));
   visual_tokens_ += caption.visual_tokens;
   kept_tokens_ += caption.kept_tokens;
-  say_done(over, fields, caption.text);
+  say_done(over, fields, caption.text, clip);
 }
 
 void CaptionJob::on_notice(std::string_view text) {
@@ -252,12 +307,20 @@ void CaptionJob::say(Print print) {
   }
 }
 
-void CaptionJob::say_done(const CaptionItem& item, const Json& fields, const std::string& caption) {
+void CaptionJob::say_done(const CaptionItem& item, const Json& fields, const std::string& caption,
+                          const ClipCaption* clip) {
   ++done_;
   progress_.clear();
   say([&] {
     if (session_.json) return print_json_line(fields);
     const std::string id = is_listed(item) ? " [" + shown_id(item.id) + "]" : "";
+    if (clip != nullptr) {
+      for (const TimedCaption& cue : clip->cues) {
+        print_text(escape_for_terminal(item.path + id) + " " + clock_time(cue.start) + "-" +
+                   clock_time(cue.end) + ": " + cue.text + "\n");
+      }
+      return;
+    }
     print_text(escape_for_terminal(item.path + id) + ": " + caption + "\n");
   });
   progress_.show(done_, failed_);

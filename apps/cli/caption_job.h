@@ -13,6 +13,7 @@
 #include "apps/captions/inputs.h"
 #include "apps/captions/prompt_template.h"
 #include "apps/captions/sink.h"
+#include "apps/cli/clip_captions.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/session.h"
 #include "apps/pipeline/caption_pipeline.h"
@@ -33,6 +34,8 @@ struct CaptionJobOptions {
   std::string prune;  // method, empty for none
   std::string prompt;
   std::optional<std::uint64_t> seed;  // of what is drawn by lot
+  ClipSettings clips;
+  bool subtitles = false;  // text files hold captions of clips with their times
 };
 
 class CaptionJob final : public CaptionListener {
@@ -68,10 +71,14 @@ class CaptionJob final : public CaptionListener {
   std::optional<CaptionItem> next_item();
   bool take(CaptionItem& item);
   CaptionRequest request_of(CaptionItem& item);
+  void check_form(const CaptionItem& item) const;
+  bool begin_clip(CaptionItem& item, const CaptionRequest& request);
+  void on_item(Caption&& caption, const ClipCaption* clip);
   void fail_input(CaptionItem item, ErrorInfo error);
   void forget(const std::string& id);
   Json result_of(const CaptionItem& item, const Caption& caption) const;
-  void say_done(const CaptionItem& item, const Json& fields, const std::string& caption);
+  void say_done(const CaptionItem& item, const Json& fields, const std::string& caption,
+                const ClipCaption* clip);
   void say_failed(const CaptionItem& item, ErrorInfo error);
   template <typename Print>
   void say(Print print);
@@ -86,6 +93,7 @@ class CaptionJob final : public CaptionListener {
   // At work, and until the sink knows what became of them: an item is never in neither.
   std::map<std::string, CaptionItem> items_;
   std::vector<FailedInput> failed_inputs_;
+  ClipCaptions clips_;                // under the lock too
   std::set<std::string> failed_now_;  // in this run
   std::vector<CaptionItem> later_;    // another at work has their place
   std::vector<CaptionItem> ready_;    // to be asked about again

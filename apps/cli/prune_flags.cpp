@@ -68,6 +68,10 @@ void add_prune_flags(CLI::App& app, PruneFlags& flags) {
              names_of([](const PrunerRow& row) { return row.adaptive; }) + ")")
       ->type_name("INTEGER|auto")
       ->group(group);
+  choice_flag(app, "--prune-scope", flags.scope, {"all", "tile", "frame"},
+              "tokens that compete with one another: all of a picture or clip, those of a tile, "
+              "those of a frame; default the method's own")
+      ->group(group);
   app.add_option("--prune-option", flags.options, "NAME=NUMBER, a setting of the method")
       ->allow_extra_args(false)  // what follows is a picture
       ->group(group);
@@ -80,8 +84,10 @@ void add_prune_flags(CLI::App& app, PruneFlags& flags) {
 PruneChoice prune_choice(const PruneFlags& flags) {
   PruneChoice out;
   if (!flags.method) {
-    if (flags.rate || flags.keep || !flags.options.empty() || flags.parity) {
-      refuse("--prune", "a method for --prune-rate, --keep-tokens, --prune-option or --parity",
+    if (flags.rate || flags.keep || !flags.options.empty() || flags.parity ||
+        !flags.scope.empty()) {
+      refuse("--prune",
+             "a method for --prune-rate, --keep-tokens, --prune-scope, --prune-option or --parity",
              "none");
     }
     return out;
@@ -100,6 +106,9 @@ PruneChoice prune_choice(const PruneFlags& flags) {
   } else {
     out.budget.ratio = 1 - flags.rate.value_or(0.67);
   }
+  if (flags.scope == "all") out.budget.scope = Scope::kGlobal;
+  if (flags.scope == "tile") out.budget.scope = Scope::kPerTile;
+  if (flags.scope == "frame") out.budget.scope = Scope::kPerFrame;
   make_pruner(out.method, out.options);
   return out;
 }

@@ -22,6 +22,7 @@ struct PruneFlags {
   std::optional<double> rate;        // fraction removed
   std::optional<std::int64_t> keep;  // tokens of a picture, or kOwnNumber
   std::vector<std::string> options;  // NAME=VALUE
+  std::string scope;                 // empty = the method's own
   bool parity = false;
 };
 

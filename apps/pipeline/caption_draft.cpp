@@ -47,6 +47,26 @@ void check_one_vocabulary(const CaptionModel& target, const std::string& target_
   }
 }
 
+// Scores of the target are of its tokens, one for one.
+void check_same_tokens(const VerifierWatch& watch, const PromptRows& rows) {
+  const std::vector<std::int64_t> wanted = watch.picture_sizes();
+  std::vector<std::int64_t> found;
+  for (const auto& picture : rows.picture_rows) {
+    found.push_back(static_cast<std::int64_t>(picture.size()));
+  }
+  if (wanted == found) return;
+  const auto sum = [](const std::vector<std::int64_t>& sizes) {
+    std::int64_t all = 0;
+    for (const std::int64_t size : sizes) all += size;
+    return std::to_string(all);
+  };
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_PRUNE_PICTURE",
+               .where = "--draft-prune verifier",
+               .expected = sum(wanted) + " visual tokens, as the model has",
+               .found = sum(found)});
+}
+
 }  // namespace
 
 std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, CaptionModel& target,
@@ -83,22 +103,68 @@ void CaptionDraft::load(Backend& backend, std::optional<DType> storage) {
 
 std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question,
                                                      std::span<const PreprocessedPicture> pictures,
-                                                     const TextItem& text) const {
+                                                     const TextItem& text,
+                                                     VerifierWatch* watch) const {
   const auto start = std::chrono::steady_clock::now();
   auto out = std::make_unique<PreparedDraft>();
   if (choice_.blind) pictures = {};
-  out->prompt = make_picture_prompt(*model_, question, pictures,
-                                    {pruner_.get(), choice_.prune.budget, text.seed, text.item},
-                                    text.most_tokens);
+  const bool later = verified() && watch != nullptr && !pictures.empty();
+  PromptPruning pruning{pruner_.get(), choice_.prune.budget, text.seed, text.item};
+  if (later) pruning.pruner = nullptr;
+  out->prompt = make_picture_prompt(*model_, question, pictures, pruning, text.most_tokens, {},
+                                    later ? &out->visual : nullptr);
   PromptRows& rows = out->prompt.rows;
+  if (later) {
+    check_same_tokens(*watch, rows);
+    std::vector<PreprocessPlan> plans;
+    for (const PreprocessedPicture& picture : pictures) plans.push_back(picture.plan);
+    out->ids = model_->prompt_ids(question, plans);
+  }
   out->text = {.rows = std::move(rows.rows),
                .places = std::move(rows.places),
                .next_place = rows.next_place,
                .law = text.law,
                .stops = text.stops,
                .cuts = rows.cuts.get()};
+  if (later) {
+    out->text.settle = [this, watch, prepared = out.get(), seed = text.seed,
+                        item = text.item](DraftText& draft) {
+      choose_by(*watch, *prepared, seed, item);
+      PromptRows& chosen = prepared->prompt.rows;
+      draft.rows = std::move(chosen.rows);
+      draft.places = std::move(chosen.places);
+      draft.next_place = chosen.next_place;
+    };
+  }
   out->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
+}
+
+bool CaptionDraft::verified() const {
+  if (pruner_ == nullptr) return false;
+  const Hook behind{HookPoint::kAfterProjector};
+  for (const SignalNeed& need : pruner_->needs(behind, pruned_model_of(*model_, 1), {})) {
+    if (need.kind == SignalKind::kVerifierScores) return true;
+  }
+  return false;
+}
+
+// The prompt again, with the tokens that the target's attention speaks for.
+void CaptionDraft::choose_by(VerifierWatch& watch, PreparedDraft& prepared, std::uint64_t seed,
+                             std::uint64_t item) const {
+  std::vector<std::vector<float>> scores = watch.take_scores();
+  std::vector<PromptPicture> pictures;
+  for (std::size_t i = 0; i < prepared.visual.size(); ++i) {
+    PromptPicture& one = pictures.emplace_back();
+    prepared.prompt.sessions.push_back(std::make_unique<PruneSession>(
+        *pruner_, pruned_model_of(*model_, 1), choice_.prune.budget, seed, item));
+    one.session = prepared.prompt.sessions.back().get();
+    one.visual = std::move(prepared.visual[i]);
+    if (i < scores.size()) one.verifier = std::move(scores[i]);
+  }
+  prepared.visual.clear();
+  prepared.prompt.rows = build_prompt(model_->text(), prepared.ids, model_->spec().image_id,
+                                      std::move(pictures), model_->spec().video_id);
 }
 
 TextLimits CaptionDraft::own_limits(TextLimits limits, std::int64_t prompt_rows) const {

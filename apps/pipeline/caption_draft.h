@@ -9,6 +9,7 @@
 #include <string>
 
 #include "apps/pipeline/picture_prompt.h"
+#include "apps/pipeline/verifier_watch.h"
 #include "engine/decoding/drafters/text_drafter.h"
 
 namespace tessera {
@@ -26,6 +27,9 @@ struct PreparedDraft {
   PicturePrompt prompt;  // its rows are in the text
   DraftText text;
   double seconds = 0;  // that it took to prepare
+  // For a draft whose visual tokens are chosen once the target has read its prompt.
+  std::vector<VisualRows> visual;
+  std::vector<std::int32_t> ids;
   std::int64_t kept_tokens() const { return count_tokens(prompt.kept()); }
 };
 
@@ -48,10 +52,15 @@ class CaptionDraft {
   // Reads the weights; once. Without a storage as the checkpoint has them.
   void load(Backend& backend, std::optional<DType> storage);
   // The same question for the draft, to be written as `text` is: its law, stops, length, seed and
-  // number. Error as make_picture_prompt().
+  // number. Error as make_picture_prompt(); kGeneral E_PRUNE_PICTURE where target and draft have
+  // other numbers of visual tokens. The watch must outlive the text.
   std::unique_ptr<PreparedDraft> prepare(const std::string& question,
                                          std::span<const PreprocessedPicture> pictures,
-                                         const TextItem& text) const;
+                                         const TextItem& text,
+                                         VerifierWatch* watch = nullptr) const;
+  // Whether its visual tokens are chosen by what the target looks at: prepare() needs a watch over
+  // the target's prompt then, of pictures of as many tokens.
+  bool verified() const;
 
   // A drafter for a loop of these limits, with room for draft prompts of so many rows. Error
   // kMemory.
@@ -66,6 +75,8 @@ class CaptionDraft {
 
  private:
   CaptionDraft() = default;
+  void choose_by(VerifierWatch& watch, PreparedDraft& prepared, std::uint64_t seed,
+                 std::uint64_t item) const;
   TextLimits own_limits(TextLimits limits, std::int64_t prompt_rows) const;
 
   std::string name_;

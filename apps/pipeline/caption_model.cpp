@@ -6,6 +6,7 @@
 
 #include "apps/pipeline/caption_memory.h"
 #include "apps/pipeline/caption_weights.h"
+#include "apps/pipeline/clip_prompt.h"
 #include "apps/pipeline/made_up_captioner.h"
 #include "engine/core/io.h"
 #include "engine/families/test_models.h"
@@ -126,17 +127,24 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   ChatTurn turn;
   std::vector<PictureLayout> layouts;
   const std::int64_t class_tokens = spec_.tower.vit.class_token_feature ? 1 : 0;
+  std::int64_t wanted = 0;
   for (const PreprocessPlan& plan : pictures) {
-    turn.parts.push_back(ChatPart::image());
+    wanted += plan.tokens + class_tokens * (plan.clip ? plan.views : 1);
     constexpr std::int64_t kMostTokens = std::int64_t{1} << 15, kMostTiles = 64;
     if (plan.tokens < 1 || plan.tokens >= kMostTokens || plan.tiles.rows > kMostTiles ||
         plan.tiles.cols > kMostTiles) {
       throw Error({.kind = ErrorKind::kGeneral,
                    .code = "E_PICTURE_TOKENS",
-                   .where = "picture",
+                   .where = plan.clip ? "clip" : "picture",
                    .expected = "1 to 32767 visual tokens in at most 64 x 64 tiles",
-                   .found = std::to_string(plan.tokens)});
+                   .found = std::to_string(plan.tokens),
+                   .hint = plan.clip ? "show fewer frames: --video-frames" : ""});
     }
+    if (plan.clip) {
+      add_clip(chat_, plan, class_tokens, turn.parts, layouts);
+      continue;
+    }
+    turn.parts.push_back(ChatPart::image());
     const bool tiled = plan.base == BaseView::kLast;  // each tile in a frame of its own
     PictureLayout& layout = layouts.emplace_back();
     if (tiled) {
@@ -150,12 +158,11 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
   turn.parts.push_back({false, question});
   const Prompt prompt = chat_prompt(chat_, {turn}, true);
   const auto ids = encode_prompt(*tokenizer_, expand_images(chat_, prompt, layouts));
-  std::int64_t placeholders = 0, wanted = 0;
+  std::int64_t placeholders = 0;
   for (const std::int32_t id : ids) {
     checked_id(spec_, id, "prompt");
-    placeholders += id == spec_.image_id ? 1 : 0;
+    placeholders += id == spec_.image_id || id == spec_.video_id ? 1 : 0;
   }
-  for (const PreprocessPlan& plan : pictures) wanted += plan.tokens + class_tokens;
   if (placeholders != wanted) {
     refuse(spec_.folder / "tokenizer.json", spec_.image_token,
            "a token that stays whole: " + std::to_string(wanted) + " of it",

@@ -34,7 +34,8 @@ class CaptionModel {
   std::uint64_t weight_file_bytes() const { return weights_->total_bytes(); }
   DType stored() const;  // as the weight file has them
 
-  // Ids of a question about pictures of these plans: a placeholder id for every visual token. Error
+  // Ids of a question about pictures or clips of these plans: a placeholder id for every visual
+  // token, spec().image_id or, where clips have one of their own, spec().video_id. Error
   // kModel when the tokenizer and the model do not fit; kGeneral (E_PICTURE_TOKENS) for a picture
   // of more tokens than any prompt has.
   std::vector<std::int32_t> prompt_ids(const std::string& question,

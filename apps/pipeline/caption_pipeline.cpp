@@ -93,6 +93,7 @@ struct CaptionPipeline::State final : TextListener {
     Caption caption;
     PicturePrompt prompt;  // its rows are in the item
     TextItem item;
+    std::unique_ptr<VerifierWatch> watch;  // over the prompt, for a draft that goes by it
     std::unique_ptr<PreparedDraft> draft;  // null = it is written without drafts of a model
     // Rows of the draft's prompt, 1 without one.
     std::int64_t draft_rows() const { return draft ? draft->text.rows.shape()[0] : 1; }
@@ -361,6 +362,10 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(Ar
   if (prepared.error) throw Error(*prepared.error);
   for (const PreprocessedPicture& picture : prepared.pictures) {
     const PreprocessPlan& plan = picture.plan;
+    if (plan.clip) {
+      const std::vector<std::int64_t>& shown = plan.clip->numbers;
+      caption.frames.insert(caption.frames.end(), shown.begin(), shown.end());
+    }
     caption.seen.push_back({std::min(plan.resized_width, plan.canvas_width),
                             std::min(plan.resized_height, plan.canvas_height)});
   }
@@ -382,6 +387,13 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(Ar
   work->item.seed = options.seed;
   work->item.item = number;
   work->item.cuts = rows.cuts.get();
+  const ModelConfig& language = model->spec().text.model.transformer;
+  if (draft && draft->verified() && pruner == nullptr && language.layers > 1 &&
+      !rows.picture_rows.empty()) {
+    work->watch =
+        std::make_unique<VerifierWatch>(language, *backend, rows.picture_rows, rows.text_rows);
+    work->item.cuts = work->watch.get();
+  }
   work->stream.emplace(model->tokenizer());
   if (draft) prepare_draft(prepared, *work);
   caption.seconds.encode = since(work->start);
@@ -394,8 +406,9 @@ void CaptionPipeline::State::prepare_draft(const PreparedPictures& prepared, Wor
   const bool own = !prepared.draft_pictures.empty();
   try {
     if (prepared.draft_error) throw Error(*prepared.draft_error);
-    work.draft = draft->prepare(prepared.request.prompt,
-                                own ? prepared.draft_pictures : prepared.pictures, work.item);
+    work.draft =
+        draft->prepare(prepared.request.prompt, own ? prepared.draft_pictures : prepared.pictures,
+                       work.item, work.watch.get());
     caption.draft = draft->name();
     caption.seconds.draft = work.draft->seconds;
   } catch (const Error& error) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "apps/pipeline/caption_draft.h"
+#include "apps/pipeline/clip_source.h"
 #include "apps/pipeline/generate_pipeline.h"
 #include "apps/pipeline/prune_session.h"
 #include "engine/core/error.h"
@@ -36,8 +37,11 @@ struct CaptionOptions {
   std::filesystem::path helper;  // the picture reader; empty = beside the program
 };
 
-// Where a picture comes from: a file, bytes already read, or pixels.
+// Where a picture comes from: a file, bytes already read, or pixels; or a scene of a clip, whose
+// frames are one visual block.
 struct PictureSource {
+  std::optional<ClipScene> scene;
+  ClipChoice frames;  // of the scene
   std::shared_ptr<const Image> image;
   std::filesystem::path file;
   std::vector<std::uint8_t> bytes;
@@ -77,9 +81,10 @@ struct Caption {
   std::vector<std::array<std::int64_t, 2>> sizes;  // pixels of each picture, width and height
   // Pixels of each picture as the model was shown it: resized, before padding and tiles.
   std::vector<std::array<std::int64_t, 2>> seen;
-  std::vector<std::string> notes;  // of the picture reader; why a text had no draft model
-  std::vector<VisualBlock> kept;   // of each picture, in front of the LLM or behind it
-  std::vector<VisualBlock> whole;  // of each picture, before any pruning
+  std::vector<std::int64_t> frames;  // numbers of the frames of clips that were shown
+  std::vector<std::string> notes;    // of the picture reader; why a text had no draft model
+  std::vector<VisualBlock> kept;     // of each picture, in front of the LLM or behind it
+  std::vector<VisualBlock> whole;    // of each picture, before any pruning
   // Of each token of `whole`, see PicturePrompt::scores().
   std::vector<std::vector<float>> scores;
   DecodeMeters meters;

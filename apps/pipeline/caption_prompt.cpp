@@ -68,10 +68,15 @@ void prune_behind_projector(const TextModel& model, std::span<const std::int32_t
     if (words.empty()) words = embedded_text(model, text);
     VisualRows& visual = picture.visual;
     const MatrixView rows{visual.rows.data(), visual.block.count(), visual.width};
-    const Signal signals[] = {
+    std::vector<Signal> signals = {
         {.kind = SignalKind::kEmbeddings, .values = rows},
         {.kind = SignalKind::kTextEmbeddings,
          .values = {words.data(), static_cast<std::int64_t>(text.size()), visual.width}}};
+    if (!picture.verifier.empty()) {
+      const auto count = static_cast<std::int64_t>(picture.verifier.size());
+      signals.push_back(
+          {.kind = SignalKind::kVerifierScores, .values = {picture.verifier.data(), count, 1}});
+    }
     const PrunePlan plan = picture.session->select(hook, visual.block, signals);
     PrunedBlock pruned = apply(plan, visual.block, rows);
     visual.block = std::move(pruned.block);
@@ -92,22 +97,28 @@ std::vector<std::size_t> numbers_of(const VisualBlock& block,
 
 }  // namespace
 
-PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> ids,
-                        std::int32_t image_id, std::vector<PromptPicture> pictures) {
+PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> given,
+                        std::int32_t image_id, std::vector<PromptPicture> pictures,
+                        std::int32_t video_id) {
   const bool three_axes = model.config().transformer.rope.three_axes();
+  std::vector<std::int32_t> ids(given.begin(), given.end());
+  if (video_id >= 0) std::replace(ids.begin(), ids.end(), video_id, image_id);
   // Positions of whole pictures: blocks carry them through any pruning.
-  std::vector<std::vector<std::array<std::int32_t, 3>>> grids;
+  std::vector<std::vector<std::array<std::int32_t, 3>>> grids, offsets;
   std::int64_t placeholders = 0;
   for (const PromptPicture& picture : pictures) {
     grids.push_back(picture.visual.positions);
+    offsets.push_back(picture.visual.offsets.empty() ? picture.visual.positions
+                                                     : picture.visual.offsets);
     placeholders += picture.visual.total;
   }
   expects(std::count(ids.begin(), ids.end(), image_id) == placeholders,
           "a placeholder for each visual token");
   const auto behind = std::find(ids.rbegin(), ids.rend(), image_id).base();
-  const std::span<const std::int32_t> tail(behind, ids.end());
+  const std::span<const std::int32_t> tail =
+      std::span<const std::int32_t>(ids).subspan(static_cast<std::size_t>(behind - ids.begin()));
   prune_behind_projector(model, tail, pictures);
-  const WholePlaces whole = whole_places(ids, image_id, grids, three_axes);
+  const WholePlaces whole = whole_places(ids, image_id, offsets, three_axes);
 
   PromptRows out;
   bool renumber = !three_axes && !pictures.empty();
@@ -192,7 +203,11 @@ PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> id
       placed[i].block.tokens.push_back(moved);
     }
   }
-  for (const PlacedPicture& entry : placed) out.kept.push_back(entry.block);
+  for (const PlacedPicture& entry : placed) {
+    out.kept.push_back(entry.block);
+    out.picture_rows.push_back(entry.rows);
+  }
+  out.text_rows = text_rows;
   auto cuts = std::make_unique<LlmPruning>(model.config().transformer, model.backend(),
                                            std::move(placed), std::move(text_rows), out.places);
   if (cuts->needed()) out.cuts = std::move(cuts);

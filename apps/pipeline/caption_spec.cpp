@@ -32,6 +32,7 @@ struct FamilyRow {
   std::string_view image_key;  // of the placeholder's id, beside image_token_id
   std::int64_t image_id;       // the class default; -1 = by token
   std::string_view image_token;
+  std::int64_t video_id = -1;  // the class default; -1 = clips are shown as pictures
 };
 
 const std::array<FamilyRow, 9>& family_rows() {
@@ -66,7 +67,8 @@ const std::array<FamilyRow, 9>& family_rows() {
        "llava-onevision",
        "image_token_index",
        151646,
-       "<image>"},
+       "<image>",
+       151647},
       {"janus",
        "Janus",
        "text_config",
@@ -93,7 +95,8 @@ const std::array<FamilyRow, 9>& family_rows() {
        "qwen2-vl",
        "image_token_id",
        151655,
-       "<|image_pad|>"},
+       "<|image_pad|>",
+       151656},
       {"qwen2_5_vl",
        "Qwen2.5-VL",
        "",
@@ -102,7 +105,8 @@ const std::array<FamilyRow, 9>& family_rows() {
        "qwen2-vl",
        "image_token_id",
        151655,
-       "<|image_pad|>"},
+       "<|image_pad|>",
+       151656},
       {"idefics3",
        "Idefics3",
        "text_config",
@@ -248,6 +252,44 @@ PreprocessPolicy whole_views(PreprocessPolicy policy) {
   return policy;
 }
 
+// What the family makes of a clip. Qwen's pixels of a frame, and of all together, are told in
+// tokens: 128 to 768, 90 % of 128,000.
+ClipPolicy read_clip_policy(const CaptionSpec& spec, const JsonReader& config,
+                            const std::optional<Json>& json) {
+  static const Json kEmpty = Json::object();
+  const std::string file = (spec.folder / "video_preprocessor_config.json").string();
+  const JsonReader own(json ? *json : kEmpty, file);
+  ClipPolicy out;
+  out.frame = frame_policy(spec.policy);
+  if (spec.family == "llava_onevision") {
+    out.halved = out.newline_at_end = true;
+    return out;
+  }
+  if (spec.policy.mode != ResizeMode::kMultiples) return out;
+  PreprocessPolicy& frame = out.frame;
+  const std::int64_t token = frame.patch * frame.merge * frame.patch * frame.merge;
+  const JsonReader size = sub_config(own, "size");
+  frame.min_pixels = size.integer_or("shortest_edge", 128 * token, 1, kMostPixels);
+  frame.min_pixels = own.integer_or("min_pixels", frame.min_pixels, 1, kMostPixels);
+  const std::int64_t most = std::max(768 * token, frame.min_pixels);
+  frame.max_pixels = size.integer_or("longest_edge", most, frame.min_pixels, kMostPixels);
+  frame.max_pixels = own.integer_or("max_pixels", frame.max_pixels, frame.min_pixels, kMostPixels);
+  out.view_frames = spec.tower.vit.frames;
+  out.total_pixels = own.integer_or("max_video_tokens", 128000, 1, 1 << 24) * token * 9 / 10;
+  if (spec.family == "qwen2_5_vl") {
+    const JsonReader vision = sub_config(config, "vision_config");
+    out.ids_per_second = vision.number_or("tokens_per_second", 4, 0, 1000);
+  }
+  return out;
+}
+
+FrameSampling frames_of(const std::string& family) {
+  if (family == "qwen2_vl" || family == "qwen2_5_vl") return {.rule = FrameRule::kQwen};
+  if (family == "llava_onevision") return {.rule = FrameRule::kUniform};
+  if (family == "smolvlm") return {.rule = FrameRule::kRate, .rate = 1};
+  return {.rule = FrameRule::kRate};
+}
+
 bool describes(const Json& config) {
   if (!config.is_object() || row_of(type_of(config)) == nullptr) return false;
   // A Janus that only paints has no understanding half.
@@ -275,11 +317,18 @@ CaptionSpec read_caption_spec(const fs::path& folder) {
   auto config = std::make_shared<const Json>(
       parse_json(read_file(path, std::size_t{1} << 20), path.string()));
   return parse_caption_spec(std::move(config), read_json(folder / "preprocessor_config.json"),
-                            folder);
+                            read_json(folder / "video_preprocessor_config.json"), folder);
+}
+
+CaptionSpec parse_caption_spec(std::shared_ptr<const Json> config,
+                               const std::optional<Json>& preprocessor, const fs::path& folder) {
+  return parse_caption_spec(std::move(config), preprocessor, std::nullopt, folder);
 }
 
 CaptionSpec parse_caption_spec(std::shared_ptr<const Json> whole,
-                               const std::optional<Json>& preprocessor, const fs::path& folder) {
+                               const std::optional<Json>& preprocessor,
+                               const std::optional<Json>& video_preprocessor,
+                               const fs::path& folder) {
   const std::string file = (folder / "config.json").string();
   const Json& config = *whole;
   const FamilyRow* row = config.is_object() ? row_of(type_of(config)) : nullptr;
@@ -324,6 +373,8 @@ CaptionSpec parse_caption_spec(std::shared_ptr<const Json> whole,
   }
   spec.policy = read_policy(*row, reader, spec.tower, preprocessor, folder);
   if (spec.family == "llava_onevision") spec.together = whole_views(spec.policy);
+  spec.clip = read_clip_policy(spec, reader, video_preprocessor);
+  spec.clip_frames = frames_of(spec.family);
   spec.title = std::string(row->title) + " " + std::to_string(language.model.layers) + "x" +
                std::to_string(language.model.width);
   const std::int64_t wanted = reader.integer_or(
@@ -331,6 +382,11 @@ CaptionSpec parse_caption_spec(std::shared_ptr<const Json> whole,
       kMaxVocab);
   spec.image_id = static_cast<std::int32_t>(wanted);
   spec.image_token = row->image_token;
+  if (row->video_id >= 0) {
+    spec.video_id = static_cast<std::int32_t>(reader.integer_or(
+        "video_token_id", reader.integer_or("video_token_index", row->video_id, 0, kMaxVocab), 0,
+        kMaxVocab));
+  }
   if (spec.policy.mode == ResizeMode::kPinpoints) spec.newline_name = "image_newline";
   return spec;
 }

@@ -62,7 +62,8 @@ void check_pruning(const CaptionModel& model, const PromptPruning& pruning) {
 PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& question,
                                   std::span<const PreprocessedPicture> pictures,
                                   const PromptPruning& pruning, std::int64_t most_tokens,
-                                  std::span<EncodedPicture> seen) {
+                                  std::span<EncodedPicture> seen,
+                                  std::vector<VisualRows>* whole_rows) {
   expects(seen.empty() || seen.size() == pictures.size(), "all pictures were seen, or none");
   PicturePrompt out;
   std::vector<PreprocessPlan> plans;
@@ -85,8 +86,10 @@ PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& 
                                          std::move(encoded));
     out.visual_tokens += one.visual.total;
     out.whole.push_back(std::move(one.visual.whole));
+    if (whole_rows != nullptr) whole_rows->push_back(one.visual);
   }
-  out.rows = build_prompt(model.text(), ids, model.spec().image_id, std::move(visual));
+  out.rows = build_prompt(model.text(), ids, model.spec().image_id, std::move(visual),
+                          model.spec().video_id);
   const std::int64_t most = model.text().config().transformer.rope.positions;
   const std::int64_t length = std::max(out.rows.next_place, out.rows.rows.shape()[0]);
   if (length + most_tokens > most) {

@@ -23,7 +23,7 @@ struct PromptPruning {
 
 struct PicturePrompt {
   std::vector<std::unique_ptr<PruneSession>> sessions;  // of each picture; none without a pruner
-  std::vector<VisualBlock> whole;  // of each picture, before any pruning
+  std::vector<VisualBlock> whole;                       // of each picture, before any pruning
   PromptRows rows;
   std::int64_t visual_tokens = 0;  // before any pruning
 
@@ -43,13 +43,15 @@ PrunedModel pruned_model_of(const CaptionModel& model, std::int64_t views);
 // Error kUsage for what no picture can make good: a method that the model cannot serve.
 void check_pruning(const CaptionModel& model, const PromptPruning& pruning);
 
-// For a loaded model. `seen`: what VisualEncoder::look() gave for these pictures, or nothing. Error
+// For a loaded model. `whole_rows`, if given, receives a copy of the pictures' rows as they go into
+// the prompt. `seen`: what VisualEncoder::look() gave for these pictures, or nothing. Error
 // kGeneral for pictures that this model, method or prompt cannot take:
 // E_PICTURE_TOKENS, E_PRUNE_PICTURE, and E_PROMPT_LENGTH if the rows do not fit its positions
 // beside `most_tokens` of text; kModel as CaptionModel::prompt_ids().
 PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& question,
                                   std::span<const PreprocessedPicture> pictures,
                                   const PromptPruning& pruning, std::int64_t most_tokens,
-                                  std::span<EncodedPicture> seen = {});
+                                  std::span<EncodedPicture> seen = {},
+                                  std::vector<VisualRows>* whole_rows = nullptr);
 
 }  // namespace tessera

@@ -69,6 +69,26 @@ void PictureQueue::prepare_for_draft(const PreprocessPolicy& policy, const Pictu
   }
 }
 
+// One pass over the scene serves both models, whose frames are the target's choice.
+void PictureQueue::prepare_scene_of(const PictureSource& source, PreparedPictures& out) const {
+  const ClipScene& scene = *source.scene;
+  const ClipFrames frames = fitting_frames(scene, spec_, source.frames);
+  std::vector<const ClipPolicy*> policies = {&spec_.clip};
+  if (draft_ != nullptr && !out.draft_error && !(draft_->clip == spec_.clip)) {
+    try {
+      plan_clip(draft_->clip, scene.clip->info.width, scene.clip->info.height, frames);
+      policies.push_back(&draft_->clip);
+    } catch (const Error& error) {
+      out.draft_error = error.info();
+    }
+  }
+  std::vector<PreprocessedPicture> prepared = prepare_scene(scene, frames, policies);
+  out.sizes.push_back({scene.clip->info.width, scene.clip->info.height});
+  for (const std::string& note : scene.clip->info.notes) out.notes.push_back(note);
+  out.pictures.push_back(std::move(prepared[0]));
+  if (prepared.size() > 1) out.draft_pictures.push_back(std::move(prepared[1]));
+}
+
 std::string PictureQueue::confinement() const {
   const std::lock_guard lock(mutex_);
   return confinement_;
@@ -81,6 +101,10 @@ PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& re
   try {
     const PreprocessPolicy& policy = spec_.policy_of(out.request.pictures.size());
     for (const PictureSource& source : out.request.pictures) {
+      if (source.scene) {
+        prepare_scene_of(source, out);
+        continue;
+      }
       const Picture picture = source.image          ? as_picture(*source.image)
                               : source.file.empty() ? reader.decode(source.bytes, source.name)
                                                     : reader.read(source.file);

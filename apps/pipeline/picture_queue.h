@@ -52,6 +52,7 @@ class PictureQueue {
  private:
   void work();
   PreparedPictures prepare(CaptionRequest request, PictureReader& reader) const;
+  void prepare_scene_of(const PictureSource& source, PreparedPictures& out) const;
   void prepare_for_draft(const PreprocessPolicy& policy, const Picture& picture,
                          PreparedPictures& out) const;
 

@@ -20,7 +20,8 @@ bool works_on_patches(const Hook& hook) {
 std::vector<EncoderInput> inputs_of(const PreprocessedPicture& picture) {
   std::vector<EncoderInput> inputs;
   for (const EncoderView& view : picture.views) {
-    const Shape shape{3, view.height, view.width};
+    const Shape shape = view.frames == 1 ? Shape{3, view.height, view.width}
+                                         : Shape{view.frames, 3, view.height, view.width};
     inputs.push_back({.pixels = {DType::kF32, shape, view.values.data(), Device{}}});
   }
   return inputs;
@@ -119,6 +120,7 @@ VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_
   out.block = out.whole = layout.block;
   out.total = layout.block.count();
   out.width = encoder_.out_width();
+  out.offsets = layout.offsets;
   for (const VisualToken& token : out.block.tokens) out.positions.push_back(token.position);
   std::unique_ptr<EncoderPruning> pruning;
   TowerObserver* observer = nullptr;
@@ -131,7 +133,9 @@ VisualRows VisualEncoder::encode(const PreprocessedPicture& picture, bool three_
     options.proportional_attention = pruning->merges();
   }
   EncodedPicture images = seen ? std::move(*seen) : encoder_.encode(inputs_of(picture), options);
-  if (whole) {
+  if (whole && layout.resampled && picture.plan.clip) {
+    out.rows = project_frames(std::move(images), picture.plan, layout);
+  } else if (whole) {
     out.rows = project_whole(std::move(images), picture.plan, layout);
   } else {
     std::vector<float> features = joined_features(images.tiles, out.block);
@@ -232,6 +236,25 @@ std::vector<float> VisualEncoder::project_whole(EncodedPicture images, const Pre
     }
     out.insert(out.end(), row, row + width);
   }
+  return out;
+}
+
+// Projects every frame and resizes its tokens, one frame at a time.
+std::vector<float> VisualEncoder::project_frames(EncodedPicture images, const PreprocessPlan& plan,
+                                                 const VisualLayout& layout) const {
+  expects(!encoder_.spec().class_token_feature, "frames without class tokens are resized");
+  const std::int64_t width = encoder_.out_width();
+  const MapSize from{plan.view_rows, plan.view_cols}, to{plan.packed_rows, plan.packed_cols};
+  std::vector<float> out;
+  for (EncodedImage& image : images.tiles) {
+    EncodedPicture one;
+    one.tiles.push_back(std::move(image));
+    const std::vector<float> rows = host_floats(encoder_.project(std::move(one)).rows);
+    const Tensor map =
+        resize_map({DType::kF32, Shape{from.places(), width}, rows.data(), Device{}}, from, to);
+    out.insert(out.end(), map.view().f32(), map.view().f32() + to.places() * width);
+  }
+  out.resize(static_cast<std::size_t>(layout.block.count() * width));  // newlines come later
   return out;
 }
 

@@ -19,8 +19,10 @@ struct VisualRows {
   std::vector<float> rows;  // [tokens, D]
   std::int64_t width = 0;   // D
   std::int64_t total = 0;   // tokens before any pruning
-  // Of all of those: number in the picture, or (time, row, column) where the model has three axes.
+  // Of all of those: number in the picture, or (view, row, column) where the model has three axes.
   std::vector<std::array<std::int32_t, 3>> positions;
+  // The same as places on the axes, see VisualLayout::offsets.
+  std::vector<std::array<std::int32_t, 3>> offsets;
 };
 
 // What pruners may know of the encoder's side, for a picture of so many views.
@@ -59,6 +61,8 @@ class VisualEncoder {
                                      VisualBlock& block) const;
   std::vector<float> project_whole(EncodedPicture images, const PreprocessPlan& plan,
                                    const VisualLayout& layout) const;
+  std::vector<float> project_frames(EncodedPicture images, const PreprocessPlan& plan,
+                                    const VisualLayout& layout) const;
   void place_newlines(VisualRows& out) const;
   std::vector<float> host_floats(const Tensor& tensor) const;
 

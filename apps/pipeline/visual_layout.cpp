@@ -53,6 +53,52 @@ void append_map(VisualLayout& layout, const PreprocessPlan& plan) {
   }
 }
 
+// Frame by frame, a class token before each if it is a visual token; newlines at the end.
+void append_clip(VisualLayout& layout, const PreprocessPlan& plan, bool class_tokens) {
+  VisualBlock& block = layout.block;
+  layout.resampled = plan.packed_rows > 0;
+  const std::int64_t rows = layout.resampled ? plan.packed_rows : plan.view_rows;
+  const std::int64_t columns = layout.resampled ? plan.packed_cols : plan.view_cols;
+  block.grid.side_rows = small(rows);
+  block.grid.side_columns = small(columns);
+  for (std::int64_t view = 0; view < plan.views; ++view) {
+    if (class_tokens) {
+      block.tokens.emplace_back().kind = TokenKind::kCls;
+      block.tokens.back().tile = block.tokens.back().frame = small(view);
+    }
+    for (std::int64_t i = 0; i < rows * columns; ++i) {
+      block.tokens.push_back(patch(view, i / columns, i % columns));
+      block.tokens.back().frame = small(view);
+    }
+  }
+  for (std::int64_t i = 0; i < plan.newlines; ++i) {
+    block.tokens.push_back(newline());
+    block.tokens.back().frame = small(plan.views - 1);
+  }
+  const std::int64_t class_count = class_tokens ? plan.views : 0;
+  expects(block.count() == plan.tokens + class_count, "the plan counted the same tokens");
+}
+
+void append_picture(VisualLayout& layout, const PreprocessPlan& plan, bool class_token) {
+  VisualBlock& block = layout.block;
+  if (plan.base == BaseView::kFirst) {
+    append_view(block, plan, 0);
+    append_map(layout, plan);
+  } else {
+    for (std::int64_t view = 0; view < plan.views; ++view) append_view(block, plan, view);
+    for (std::int64_t i = 0; i < plan.newlines; ++i) block.tokens.push_back(newline());
+  }
+  expects(block.count() == plan.tokens, "the plan counted the same tokens");
+  if (plan.base != BaseView::kOnly && !layout.resampled) block.grid = tile_grid_of(plan);
+  if (class_token) {
+    expects(plan.base == BaseView::kOnly, "class tokens of one view");
+    VisualToken token;
+    token.kind = TokenKind::kCls;
+    token.tile = 0;
+    block.tokens.insert(block.tokens.begin(), token);
+  }
+}
+
 }  // namespace
 
 VisualLayout layout_of(const PreprocessPlan& plan, const LayoutFacts& facts) {
@@ -61,26 +107,20 @@ VisualLayout layout_of(const PreprocessPlan& plan, const LayoutFacts& facts) {
   block.position_rows = facts.three_axes ? 3 : 1;
   block.grid.side_rows = small(plan.view_rows);
   block.grid.side_columns = small(plan.view_cols);
-  if (plan.base == BaseView::kFirst) {
-    append_view(block, plan, 0);
-    append_map(out, plan);
+  if (plan.clip) {
+    append_clip(out, plan, facts.class_token_feature);
   } else {
-    for (std::int64_t view = 0; view < plan.views; ++view) append_view(block, plan, view);
-    for (std::int64_t i = 0; i < plan.newlines; ++i) block.tokens.push_back(newline());
-  }
-  expects(block.count() == plan.tokens, "the plan counted the same tokens");
-  if (plan.base != BaseView::kOnly && !out.resampled) block.grid = tile_grid_of(plan);
-  if (facts.class_token_feature) {
-    expects(plan.base == BaseView::kOnly, "class tokens of one view");
-    VisualToken token;
-    token.kind = TokenKind::kCls;
-    token.tile = 0;
-    block.tokens.insert(block.tokens.begin(), token);
+    append_picture(out, plan, facts.class_token_feature);
   }
   for (std::int32_t i = 0; i < small(block.count()); ++i) {
     VisualToken& token = block.tokens[static_cast<std::size_t>(i)];
-    token.position = facts.three_axes ? std::array<std::int32_t, 3>{0, token.row, token.column}
-                                      : std::array<std::int32_t, 3>{i, i, i};
+    token.position = facts.three_axes
+                         ? std::array<std::int32_t, 3>{token.frame, token.row, token.column}
+                         : std::array<std::int32_t, 3>{i, i, i};
+    out.offsets.push_back(token.position);
+    if (facts.three_axes && plan.clip) {
+      out.offsets.back()[0] = plan.clip->time_ids[static_cast<std::size_t>(token.frame)];
+    }
   }
   out.encoder = tiles_block(small(plan.views), small(plan.view_rows * facts.merge),
                             small(plan.view_cols * facts.merge), facts.class_token);

@@ -8,10 +8,14 @@
 namespace tessera {
 
 struct VisualLayout {
-  // position: number of the token in the picture, or (time, row, column) for a model of three axes.
+  // position: number of the token in the picture, or (view, row, column) for a model of three axes.
+  // Of a clip, `frame` and `tile` are the number of the view: a frame, or the frames of one patch.
   VisualBlock block;
   VisualBlock encoder;  // a token a patch of each view, class tokens included; padding is flagged
-  bool resampled = false;  // tokens of the map were resized behind the projector
+  bool resampled = false;  // tokens of the map, or of frames, were resized behind the projector
+  // Of each token: place on the axes behind the first place of the picture. As `position`, but for
+  // clips, whose time ids may go by the clock and then stand twice.
+  std::vector<std::array<std::int32_t, 3>> offsets;
 };
 
 struct LayoutFacts {

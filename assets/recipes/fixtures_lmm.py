@@ -141,6 +141,8 @@ def run_case(model, family, case):
     inputs = dict(case.inputs, input_ids=ids)
     if "image_grid_thw" in inputs:
         inputs["mm_token_type_ids"] = (ids == model.config.image_token_id).int()
+    if "video_grid_thw" in inputs:
+        inputs["mm_token_type_ids"] = 2 * (ids == model.config.video_token_id).int()
     watch = Watch(model, family)
     logits = model(**inputs, use_cache=False).logits[0]
     watch.close()

@@ -33,6 +33,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"vision/codec", {"vision/image", "engine/core"}},
     {"video", {"vision/image", "engine/core"}},
     {"video/codec", {"video", "engine/core"}},
+    {"video/cuts", {"engine/core"}},
     {"vision/judge", {"vision/scene", "vision/image", "engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"vision/pruning", {"engine/core"}},
     {"vision/encoder", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
@@ -40,7 +41,7 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"tokenizers/visual", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"apps/captions", {"engine/core"}},
     {"apps/pipeline",
-     {"apps/captions", "vision/scene", "vision/image", "vision/pruning", "vision/encoder", "vision/judge", "tokenizers/text", "tokenizers/visual",
+     {"apps/captions", "video", "video/cuts", "vision/scene", "vision/image", "vision/pruning", "vision/encoder", "vision/judge", "tokenizers/text", "tokenizers/visual",
       "engine/families", "engine/decoding"}},
     {"apps/batch", {"apps/pipeline"}},
     {"apps/bench", {"apps/pipeline"}},
@@ -56,7 +57,7 @@ struct OutsideRule {
   std::set<std::string> folders;
 };
 const std::vector<OutsideRule> kOutside = {
-    {"opencv2/", {"vision/image", "video"}},
+    {"opencv2/", {"video/cuts"}},
     {"libav", {"video/codec"}},
     {"libsws", {"video/codec"}},
     {"imgui", {"apps/viewer"}},

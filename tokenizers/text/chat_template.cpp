@@ -29,6 +29,7 @@ struct Form {
   std::string_view text_close;  // after each text part
   std::string_view generation;
   std::string_view image, image_open, image_close;  // the token of one visual row, its frame
+  std::string_view video;     // the token of one visual row of a clip, if there is one
   bool tiles = false;         // SmolVLM's frame with rows and columns of tiles
   bool tight_images = false;  // no space between "User:" and a picture
 };
@@ -80,6 +81,7 @@ constexpr Form kChatMl = {.system_open = "<|im_start|>system\n",
 constexpr Form one_vision() {
   Form form = with_name(kChatMl, "llava-onevision");
   form.layout = Layout::kImagesFirst;
+  form.video = "<video>";
   return form;
 }
 
@@ -95,6 +97,7 @@ constexpr Form qwen2_vl() {
   Form form = with_name(kChatMl, "qwen2-vl");
   form.implied_system = "You are a helpful assistant.";
   form.image = "<|image_pad|>";
+  form.video = "<|video_pad|>";
   form.image_open = "<|vision_start|>";
   form.image_close = "<|vision_end|>";
   return form;
@@ -159,12 +162,14 @@ constexpr std::array kForms = {
 static_assert(kForms.size() == static_cast<std::size_t>(ChatTemplate::kIdefics3) + 1);
 
 // What may stand in a control segment. Rows and columns of tiles are written by name besides.
-constexpr std::array<std::string_view, 17> kSpecial = {"<|im_start|>",
+constexpr std::array<std::string_view, 19> kSpecial = {"<|im_start|>",
                                                        "<|im_end|>",
                                                        "</s>",
                                                        "<image>",
                                                        "<|vision_start|>",
                                                        "<|image_pad|>",
+                                                       "<|video_pad|>",
+                                                       "<video>",
                                                        "<|vision_end|>",
                                                        "<image_placeholder>",
                                                        "<begin_of_image>",
@@ -212,11 +217,12 @@ void add_own(Prompt& prompt, std::string_view text) {
   }
 }
 
-void add_image(Prompt& prompt, const Form& form) {
+void add_image(Prompt& prompt, const Form& form, bool clip) {
+  expects(!clip || !form.video.empty(), "a family with a token for clips");
   std::string text(form.image_open);
   // Janus frames a picture only when it is expanded.
   if (form.layout == Layout::kJanus) text.clear();
-  text += form.image;
+  text += clip ? form.video : form.image;
   if (form.layout != Layout::kJanus) text += form.image_close;
   add(prompt, Kind::kImage, text);
 }
@@ -248,7 +254,7 @@ void add_janus_parts(Prompt& prompt, const Form& form, const std::vector<ChatPar
     const bool first = i == 0, last = i + 1 == parts.size();
     if (parts[i].is_image) {
       if (!first) add(prompt, Kind::kPlain, "\n");
-      add_image(prompt, form);
+      add_image(prompt, form, parts[i].is_clip);
       if (!last) add(prompt, Kind::kPlain, "\n");
       continue;
     }
@@ -262,13 +268,13 @@ void add_parts(Prompt& prompt, const Form& form, const std::vector<ChatPart>& pa
   const bool images_first = form.layout == Layout::kImagesFirst;
   for (const ChatPart& part : parts) {
     if (!part.is_image || !images_first) continue;
-    add_image(prompt, form);
+    add_image(prompt, form, part.is_clip);
     add(prompt, Kind::kPlain, "\n");
   }
   for (const ChatPart& part : parts) {
     if (part.is_image && images_first) continue;
     if (part.is_image) {
-      add_image(prompt, form);
+      add_image(prompt, form, part.is_clip);
     } else {
       add(prompt, Kind::kPlain, part.text);
       add(prompt, Kind::kPlain, form.text_close);
@@ -345,6 +351,7 @@ void add_tiles(Prompt& prompt, const Form& form, const PictureLayout& layout) {
 
 std::string_view chat_template_name(ChatTemplate form) { return form_of(form).name; }
 std::string_view image_token(ChatTemplate form) { return form_of(form).image; }
+std::string_view video_token(ChatTemplate form) { return form_of(form).video; }
 
 Prompt chat_prompt(ChatTemplate which, const std::vector<ChatTurn>& turns,
                    bool add_generation_prompt) {
@@ -407,7 +414,7 @@ Prompt expand_images(ChatTemplate which, const Prompt& prompt,
       add_tiles(out, form, layout);
     } else {
       add(out, Kind::kControl, form.image_open);
-      add(out, Kind::kControl, repeated(form.image, layout.tokens));
+      add(out, Kind::kControl, repeated(layout.clip ? form.video : form.image, layout.tokens));
       add(out, Kind::kControl, form.image_close);
     }
   }

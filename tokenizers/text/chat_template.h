@@ -40,8 +40,11 @@ enum class ChatRole : std::uint8_t { kSystem, kUser, kAssistant };
 
 struct ChatPart {
   bool is_image = false;
-  std::string text;  // of a text part
+  std::string text;      // of a text part
+  bool is_clip = false;  // an image part that stands for a whole clip
   static ChatPart image() { return {true, {}}; }
+  // For families with a video_token(); a programmer's error elsewhere.
+  static ChatPart clip() { return {true, {}, true}; }
 };
 
 struct ChatTurn {
@@ -73,11 +76,13 @@ std::string render_chat(ChatTemplate form, const std::vector<ChatTurn>& turns,
                         bool add_generation_prompt);
 std::string prompt_text(const Prompt& prompt);
 
-// What the model sees of one picture: `tokens` visual tokens, for SmolVLM and Idefics3 of each of
-// rows x columns tiles and of the whole picture besides; rows = columns = 0: the whole alone.
+// What the model sees of one picture or clip: `tokens` visual tokens, for SmolVLM and Idefics3 of
+// each of rows x columns tiles and of the whole picture besides; rows = columns = 0: the whole
+// alone.
 struct PictureLayout {
   std::int64_t tokens = 0;
   int rows = 0, columns = 0;
+  bool clip = false;  // the part was ChatPart::clip()
 };
 
 // Replaces the placeholder of each picture, in order, by one token a visual row, with the frame the
@@ -88,6 +93,8 @@ Prompt expand_images(ChatTemplate form, const Prompt& prompt,
 
 // The token that is repeated once a visual row: where the features go.
 std::string_view image_token(ChatTemplate form);
+// The same for clips; empty where the family shows a clip as pictures.
+std::string_view video_token(ChatTemplate form);
 
 // Ids of the prompt: the tokenizer's own beginning (BOS, if it has one and the template does not
 // write it), then segment by segment.

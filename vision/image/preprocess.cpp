@@ -75,7 +75,7 @@ std::vector<Image> make_views(const PreprocessPolicy& policy, const PreprocessPl
 }
 
 EncoderView normalise(const PreprocessPolicy& policy, const Image& view) {
-  EncoderView out = {view.width, view.height, std::vector<float>(view.rgb.size())};
+  EncoderView out = {view.width, view.height, std::vector<float>(view.rgb.size()), 1};
   const std::size_t plane = view.rgb.size() / 3;
   for (std::size_t c = 0; c < 3; ++c) {
     float table[256];
@@ -102,13 +102,16 @@ std::vector<float> patch_rows(const PreprocessPolicy& policy, const EncoderView&
   const std::int64_t patch = policy.patch, cell = patch * policy.merge;
   expects(frames > 0 && view.width % cell == 0 && view.height % cell == 0,
           "a view is a whole number of cells");
+  expects(view.frames == 1 || view.frames == frames, "a still, or the frames of a row");
+  const std::int64_t frame_size = view.frames == 1 ? 0 : 3 * view.height * view.width;
   std::vector<float> out;
-  out.reserve(view.values.size() * static_cast<std::size_t>(frames));
+  out.reserve(static_cast<std::size_t>(3 * view.height * view.width * frames));
   const auto append_patch = [&](std::int64_t left, std::int64_t top) {
     for (std::int64_t c = 0; c < 3; ++c) {
       for (std::int64_t t = 0; t < frames; ++t) {
         for (std::int64_t y = top; y < top + patch; ++y) {
-          const float* row = view.values.data() + (c * view.height + y) * view.width + left;
+          const float* row =
+              view.values.data() + t * frame_size + (c * view.height + y) * view.width + left;
           out.insert(out.end(), row, row + patch);
         }
       }

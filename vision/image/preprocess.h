@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,6 +72,15 @@ std::vector<std::string> preprocess_policy_names();
 
 enum class BaseView { kOnly, kFirst, kLast };
 
+// What a plan of a clip has besides (plan_clip): its views show frames in order of time.
+struct ClipPlan {
+  std::int64_t view_frames = 1;        // frames of a view; the last view repeats the last frame
+  std::vector<double> seconds;         // of each frame: when it is shown
+  std::vector<std::int64_t> numbers;   // of each frame in its file, from 0
+  double length = 0;                   // seconds of the clip
+  std::vector<std::int32_t> time_ids;  // of each view, for models with an axis of time
+};
+
 struct PreprocessPlan {
   std::int64_t width = 0, height = 0;            // pixels of the picture
   std::int64_t view_width = 0, view_height = 0;  // pixels; all views are of one size
@@ -92,16 +102,21 @@ struct PreprocessPlan {
   std::int64_t packed_rows = 0, packed_cols = 0;
   std::int64_t newlines = 0;  // one-more tokens, of rows or of the view, counted in `tokens`
   std::int64_t tokens = 0;    // visual tokens in the language model's sequence
+  // Of a clip; none = a picture. packed_rows and packed_cols are of a frame then, 0 where the
+  // tokens of a frame stay as many as the encoder gives.
+  std::optional<ClipPlan> clip;
 };
 
 // Error kGeneral, E_PICTURE_ASPECT, for a picture thinner than the policy allows.
 PreprocessPlan plan_preprocess(const PreprocessPolicy& policy, std::int64_t width,
                                std::int64_t height);
 
-// One view as the encoder takes it: [3, height, width] f32, normalised.
+// One view as the encoder takes it: [3, height, width] f32, normalised; [frames, 3, height, width]
+// where a view of a clip has several frames.
 struct EncoderView {
   std::int64_t width = 0, height = 0;  // pixels
   std::vector<float> values;
+  std::int64_t frames = 1;
 };
 
 struct PreprocessedPicture {
@@ -119,7 +134,8 @@ EncoderView normalise(const PreprocessPolicy& policy, const Image& view);
 
 // A view as rows of patches, [view_height/patch * view_width/patch, 3 * frames * patch * patch]:
 // each merge x merge cell of patches is contiguous, cells in raster order; a row is ordered
-// (channel, frame, y, x) and shows the still picture in each frame (Qwen2-VL).
+// (channel, frame, y, x) and shows a still picture in each frame (Qwen2-VL). A view of a clip has
+// as many frames as are asked for.
 std::vector<float> patch_rows(const PreprocessPolicy& policy, const EncoderView& view,
                               std::int64_t frames);
 

@@ -12,8 +12,10 @@
 #include "vision/pruning/hired.h"
 #include "vision/pruning/random_pruner.h"
 #include "vision/pruning/sparsevlm.h"
+#include "vision/pruning/temporal.h"
 #include "vision/pruning/tome.h"
 #include "vision/pruning/uniform_pruner.h"
+#include "vision/pruning/verifier.h"
 #include "vision/pruning/visionzip.h"
 #include "vision/pruning/vispruner.h"
 
@@ -42,6 +44,19 @@ std::unique_ptr<Pruner> visionzip(OptionReader& options) {
   s.true_mean = options.flag("true_mean", s.true_mean);
   s.dominant_first = options.flag("dominant_first", options.flag("parity", false));
   return std::make_unique<VisionZip>(s);
+}
+
+std::unique_ptr<Pruner> temporal(OptionReader& options) {
+  Temporal::Settings s;
+  s.alike = options.number("alike", s.alike, -1, 1);
+  s.merge = options.flag("merge", s.merge);
+  return std::make_unique<Temporal>(s);
+}
+
+std::unique_ptr<Pruner> verifier(OptionReader& options) {
+  VerifierGuided::Settings s;
+  s.share = options.number("share", s.share, 0, 1);
+  return std::make_unique<VerifierGuided>(s);
 }
 
 std::unique_ptr<Pruner> hired(OptionReader& options) {
@@ -198,6 +213,10 @@ constexpr auto kTable = std::to_array<PrunerRow>({
      "tokens that share the sentence's core neurons", corematching},
     {"correlation", "behind the encoder", ClsNeed::kRow, false, kR, KeptCount::kExact, true,
      "fewer where keys repeat (our instantiation)", correlation},
+    {"temporal", "behind the projector", ClsNeed::kNone, false, kR, KeptCount::kExact, true,
+     "what changes from frame to frame (our instantiation)", temporal},
+    {"verifier", "behind the projector", ClsNeed::kNone, true, kR, KeptCount::kExact, false,
+     "for drafts: what the judging model looked at, the rest spread evenly", verifier},
 });
 
 [[noreturn]] void refuse(std::string code, std::string where, std::string expected,

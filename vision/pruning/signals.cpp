@@ -6,12 +6,12 @@
 namespace tessera {
 
 std::string_view name_of(SignalKind kind) {
-  constexpr std::array<std::string_view, 14> kNames = {
+  constexpr std::array<std::string_view, 15> kNames = {
       "CLS attention row", "encoder keys",         "encoder values",
       "CLS value",         "encoder hidden state", "embeddings",
       "text embeddings",   "attention rows",       "last query",
       "LLM keys",          "LLM values",           "last value",
-      "core neurons",      "core neurons of text"};
+      "core neurons",      "core neurons of text", "scores of the judging model"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -37,6 +37,13 @@ bool has_token_columns(SignalKind kind) {
 }
 
 }  // namespace
+
+bool Signals::has(SignalKind kind, int layer) const {
+  for (const Signal& signal : list_) {
+    if (signal.kind == kind && signal.layer == layer) return true;
+  }
+  return false;
+}
 
 const Signal& Signals::get(std::string_view method, SignalKind kind, int layer) const {
   for (const Signal& signal : list_) {

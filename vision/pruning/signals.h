@@ -43,6 +43,7 @@ enum class SignalKind : std::uint8_t {
   kLastValue,        // [1, kv_heads * head_dim] of the last prompt token
   kCoreNeurons,      // bits [M, neurons]: core neurons of each visual token (core_neurons())
   kTextCoreNeurons,  // bits [N, neurons]: of the text tokens
+  kVerifierScores,   // [M, 1] for a draft: attention that the judging model paid each token
 };
 std::string_view name_of(SignalKind kind);
 
@@ -85,6 +86,8 @@ class Signals {
   const Signal& per_token(std::string_view method, SignalKind kind, int layer,
                           std::int64_t tokens) const;
   const Signal& get(std::string_view method, SignalKind kind, int layer) const;
+  // For methods that can do without.
+  bool has(SignalKind kind, int layer) const;
 
  private:
   std::span<const Signal> list_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "engine/decoding/drafters/draft_stream.h"
 #include "engine/decoding/model_pass.h"
@@ -90,6 +91,16 @@ void TextDrafter::State::note_prompts(std::span<Job> jobs) {
   prompts.clear();
   for (const Job& job : jobs) {
     if (job.window->size() < job.want && slots[job.item].reading()) prompts.push_back(job.item);
+  }
+  for (const std::size_t item : prompts) {
+    Slot& slot = slots[item];
+    if (!slot.text->settle) continue;
+    std::exchange(slot.text->settle, nullptr)(*slot.text);
+    const std::int64_t rows = slot.text->rows.shape()[0];
+    expects(rows >= 1 && rows <= slot.prompt_rows &&
+                static_cast<std::int64_t>(slot.text->places.size()) == rows,
+            "no more rows than were told, a place a row");
+    slot.prompt_rows = rows;
   }
   std::sort(prompts.begin(), prompts.end(),
             [&](std::size_t a, std::size_t b) { return slots[a].arrival < slots[b].arrival; });

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct DraftText {
   LawSettings law;                                  // the target's
   std::vector<std::int32_t> stops;                  // nothing is drafted behind these
   PromptCuts* cuts = nullptr;                       // borrowed until the text is done
+  // Called once, before the prompt is read, when the target has read its own: may put fewer rows,
+  // their places and next_place.
+  std::function<void(DraftText&)> settle;
 };
 
 class TextDrafter final : public Drafter<float, KeyedRandom> {

@@ -1,0 +1,59 @@
+#include "apps/cli/clip_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/flags.h"
+#include "apps/pipeline/caption_memory.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kQuestionRows = 96;  // of a question and its template
+constexpr double kNever = 2;                // no distance is so large
+
+}  // namespace
+
+std::string ClipFlags::given() const {
+  if (!videos.empty()) return "--video";
+  if (fps) return "--fps";
+  if (frames) return "--video-frames";
+  return scene_cut ? "--scene-cut" : "";
+}
+
+void add_clip_flags(CLI::App& app, ClipFlags& flags) {
+  const std::string group = "Clips";
+  app.add_option("--video", flags.videos,
+                 "a clip, whatever its ending; each scene of it gets a caption")
+      ->allow_extra_args(false)
+      ->group(group);
+  number_flag(app, "--fps", flags.fps, 0.001, 1000, "frames a second that the model is shown")
+      ->group(group);
+  integer_flag(app, "--video-frames", flags.frames, 1, 768,
+               "frames of a scene that the model is shown, at most; default 32, fewer where its "
+               "prompts are shorter")
+      ->group(group);
+  number_flag(app, "--scene-cut", flags.scene_cut, 0.01, 1,
+              "a new scene begins where the colours of two frames are so far apart, 0 to 1; "
+              "default 0.3, 1 = never")
+      ->group(group);
+}
+
+ClipSettings clip_settings(const ClipFlags& flags, const CaptionSpec& spec,
+                           std::int64_t most_tokens) {
+  const std::int64_t room = rotary_places(spec) - most_tokens - kQuestionRows;
+  ClipSettings out;
+  out.frames = {.rate = flags.fps, .frames = flags.frames, .rows = std::max<std::int64_t>(room, 1)};
+  if (flags.scene_cut) out.cuts.distance = *flags.scene_cut < 1 ? *flags.scene_cut : kNever;
+  return out;
+}
+
+void add_clip_settings(const ClipFlags& flags, Json& job) {
+  if (flags.fps) job["fps"] = *flags.fps;
+  if (flags.frames) job["video_frames"] = *flags.frames;
+  if (flags.scene_cut) job["scene_cut"] = *flags.scene_cut;
+}
+
+}  // namespace tessera

@@ -1,0 +1,36 @@
+// Flags of clips: which files are some, where their scenes end, which frames a model is shown.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/cli/clip_captions.h"
+#include "apps/pipeline/caption_spec.h"
+#include "engine/core/json.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tessera {
+
+struct ClipFlags {
+  std::vector<std::string> videos;
+  std::optional<double> fps, scene_cut;
+  std::optional<std::int64_t> frames;
+
+  // The first flag that was given; empty if none was.
+  std::string given() const;
+};
+
+void add_clip_flags(CLI::App& app, ClipFlags& flags);
+
+// For texts of so many tokens: without --video-frames as many frames as the prompt has room for.
+ClipSettings clip_settings(const ClipFlags& flags, const CaptionSpec& spec,
+                           std::int64_t most_tokens);
+// What makes a job with other settings another job; nothing where no flag was given.
+void add_clip_settings(const ClipFlags& flags, Json& job);
+
+}  // namespace tessera

@@ -1,0 +1,66 @@
+// From the chosen frames of a clip to what a vision encoder sees: every frame is prepared as a
+// picture without tiles, and frames become views, one each or several where the encoder's patches
+// are deep in time. Memory is that of the chosen frames, whatever the length of the clip.
+//
+// Sources: Qwen2VLVideoProcessor, LlavaOnevisionVideoProcessor and SmolVLMVideoProcessor of
+// transformers, with the Pillow resizing of pictures in the place of torchvision's (the two differ
+// by a level here and there), and qwen-vl-utils for the pixels of many frames.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "vision/image/preprocess.h"
+
+namespace tessera {
+
+struct ClipPolicy {
+  PreprocessPolicy frame;        // gives one view of a frame
+  std::int64_t view_frames = 1;  // frames of a view
+  // Pixels of all frames of a view's depth together: many frames become smaller, down to 1.05 times
+  // the policy's min_pixels. 0 = no matter how many. For ResizeMode::kMultiples.
+  std::int64_t total_pixels = 0;
+  bool halved = false;          // tokens of a frame are resized to half a side, rounded up
+  bool newline_at_end = false;  // one more token behind the last frame
+  // Time ids go by the clock, so many a second, truncated; none = one a view.
+  std::optional<double> ids_per_second;
+
+  bool operator==(const ClipPolicy&) const = default;
+};
+
+// The frames that are shown, as `seconds`, `numbers` and `length` of ClipPlan have them.
+struct ClipFrames {
+  std::vector<double> seconds;
+  std::vector<std::int64_t> numbers;
+  double length = 0;
+  double rate = 2;  // of the shown frames, a second
+};
+
+// A policy for frames from that of pictures: tiles are not cut, the base view alone is shown.
+PreprocessPolicy frame_policy(PreprocessPolicy picture);
+
+// `width` and `height` of a frame, in pixels. Error kGeneral as plan_preprocess(). expects() a
+// frame, as many seconds as numbers, and a policy that gives one view.
+PreprocessPlan plan_clip(const ClipPolicy& policy, std::int64_t width, std::int64_t height,
+                         const ClipFrames& frames);
+
+// Takes frames one after the other.
+class ClipPreprocessor {
+ public:
+  ClipPreprocessor(const ClipPolicy& policy, std::int64_t width, std::int64_t height,
+                   const ClipFrames& frames);
+
+  // The next frame, of the plan's size.
+  void add(const Picture& frame);
+  // expects() that all frames were added. The last view is filled with its last frame.
+  PreprocessedPicture finish();
+
+ private:
+  PreprocessPolicy policy_;  // of a frame, with the pixels that the clip leaves it
+  PreprocessPlan frame_;     // of one frame
+  PreprocessedPicture out_;
+  std::size_t added_ = 0;
+};
+
+}  // namespace tessera
