@@ -333,6 +333,15 @@ TEST_P(AnimationFile, IsWrittenBehindTheWalls) {
   EXPECT_EQ(list_folder(folder).size(), 1u);
 }
 
+// Noise has as many colours as pixels, and its encoding sorts and takes much memory; sizes beyond
+// one piece of the wire.
+TEST_P(AnimationFile, NoiseIsWrittenBehindTheWallsToo) {
+  FrameWriter writer(path, format_of(GetParam(), 800, 600), process);
+  for (unsigned i = 0; i < 2; ++i) writer.put(noise(800 * 600, i), i);
+  EXPECT_TRUE(writer.finish(2));
+  EXPECT_EQ(frames_of_file(), 2u);
+}
+
 TEST_P(AnimationFile, AFailedFrameKeepsTheNameFree) {
   {
     FrameWriter writer(path, format_of(GetParam()), process);
