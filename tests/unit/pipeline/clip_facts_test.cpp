@@ -41,7 +41,8 @@ TEST(ClipFacts, TheCommentIsTheBlockOfPictures) {
   EXPECT_EQ(comment.at("fps"), 8);
   comment.erase("digital_source_type");
   comment.erase("fps");
-  for (const auto& [name, value] : facts_json(facts).items()) {
+  const Json block = facts_json(facts);
+  for (const auto& [name, value] : block.items()) {
     const bool later = name == "tokens" || name == "passes" || name == "tokens_per_pass";
     EXPECT_EQ(comment.contains(name), !later) << name;
     if (!later) {

@@ -220,6 +220,9 @@ TEST(AnimatedGif, FewColoursAreKeptAndTimesAreHundredths) {
   for (std::size_t i = 0; i < shown.size(); ++i) {
     EXPECT_EQ(shown[i], drawn_frame(16, 16, static_cast<int>(i))) << i;
   }
+  const std::string bytes(file.bytes.begin(), file.bytes.end());
+  EXPECT_NE(bytes.find(std::string("NETSCAPE2.0\x03\x01\0\0", 15)), std::string::npos)
+      << "shown for ever";
   // Begins at 0, 3.3, 6.7, 13.3, 116.7, 120, 123.3 hundredths; the end is at 130.
   EXPECT_EQ(stays_of_gif(file.bytes), (std::vector<int>{3, 4, 6, 104, 3, 3, 7}));
 }
