@@ -68,7 +68,7 @@ const std::vector<OutsideRule> kOutside = {
     {"cudnn", {"engine/backend/cuda"}},
     {"png.h", {"vision/image", "vision/codec"}},
     {"jpeglib.h", {"vision/codec"}},
-    {"webp/", {"vision/codec"}},
+    {"webp/", {"vision/codec", "video/codec"}},
     {"pcre2.h", {"tokenizers/text"}},
     {"utf8proc.h", {"tokenizers/text"}},
     {"CLI/", {"apps/cli"}},
