@@ -1,6 +1,7 @@
 // Whole frames of the viewer, built by ImGui without a window: what is drawn, what keys do.
 #include <imgui_internal.h>
 
+#include "apps/studio/event.h"
 #include "tests/unit/viewer/viewer_frames.h"
 
 namespace tessera {
