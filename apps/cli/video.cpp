@@ -227,7 +227,7 @@ void add_video(CLI::App& root, Session& session) {
   integer_flag(*app, "--fps", flags->fps, 1, 240, "frames a second; default the model's own");
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   const std::string group = "Output";
-  text_flag(*app, "-o,--output", flags->output, "file name: .mkv (lossless), .mp4 or .webm")
+  text_flag(*app, "-o,--output", flags->output, "file name: .mkv or .webp (lossless), .mp4, .webm or .gif")
       ->group(group);
   app->add_flag("--overwrite", flags->overwrite, "replace an existing file")->group(group);
   integer_flag(*app, "--quality", flags->quality, 1, 100, "of lossy codecs")->group(group);

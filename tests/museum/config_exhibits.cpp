@@ -39,8 +39,8 @@ void add_texts(std::vector<Exhibit>& out) {
   out.push_back(raw("too_deep", "E_JSON_DEPTH", {"at most 32"},
                     "{\"a\":" + std::string(40, '[') + std::string(40, ']') + "}"));
   out.push_back(raw("million_brackets", "E_JSON_DEPTH", {"32"}, std::string(1'000'000, '[')));
-  out.push_back(raw("over_1_mib", "E_IO_SIZE", {"1048576"},
-                    std::string(kSmallJanusConfig) + std::string(1 << 20, ' ')));
+  out.push_back(raw("over_32_mib", "E_IO_SIZE", {"33554432"},
+                    std::string(kSmallJanusConfig) + std::string(32 << 20, ' ')));
   out.push_back(raw("a_list", "E_JSON_TYPE", {"an object"}, "[]"));
   out.push_back(
       raw("infinite_number", "E_JSON_NUMBER", {"1e999"}, R"({"model_type":"janus","x":1e999})"));

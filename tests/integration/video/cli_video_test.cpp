@@ -165,7 +165,7 @@ TEST_F(CliVideo, RefusalsNameThePlaceAndLeaveNothing) {
     EXPECT_NE(result.err.find(error), std::string::npos) << result.err;
     EXPECT_EQ(files(), std::vector<std::string>{"taken.mkv"});
   };
-  refused({"-p", "x", "-o", "a.gif"}, 2, ".mp4, .webm or .mkv");
+  refused({"-p", "x", "-o", "a.flv"}, 2, ".mp4, .webm, .mkv, .webp or .gif");
   refused({"-p", "x", "-o", "taken.mkv"}, 6, "taken.mkv");
   refused({"-o", "a.mkv"}, 2, "--prompt");
   refused({"-p", "x", "-o", "a.mkv", "--frames", "0"}, 2, "--frames");
