@@ -10,6 +10,7 @@ pkg_check_modules(FFMPEG REQUIRED IMPORTED_TARGET libavformat libavcodec libavut
 find_path(OPENCV_HEADERS opencv2/imgproc.hpp PATH_SUFFIXES opencv4 REQUIRED)
 find_library(OPENCV_CORE opencv_core REQUIRED)
 find_library(OPENCV_IMGPROC opencv_imgproc REQUIRED)
+pkg_check_modules(WEBP REQUIRED IMPORTED_TARGET libwebp)
 if(TESSERA_TESTS)
   find_package(GTest REQUIRED)
 endif()

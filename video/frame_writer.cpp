@@ -13,39 +13,51 @@ using vw::Kind;
 
 namespace {
 
-constexpr unsigned kCodecs = 6;
-
 // What a clip of that many frames and bytes of pixels can have written at most, heads, tables and
 // what is written twice included: no encoder makes more out of noise.
 constexpr std::uint64_t most_bytes(std::uint64_t frames, std::uint64_t pixel_bytes) {
   return (std::uint64_t{16} << 20) + frames * 4096 + pixel_bytes * 2;
 }
 
+std::vector<ClipCodec> codecs_of(ClipProcess& process, ClipContainer container) {
+  process.ask(Kind::kCodecs, static_cast<std::uint64_t>(container), nullptr, 0);
+  const vw::Message message = process.receive();
+  if (message.kind != Kind::kDone || message.bytes != 0 || message.a >> kClipCodecs != 0) {
+    process.fail_nonsense("list of codecs");
+  }
+  std::vector<ClipCodec> out;
+  for (unsigned i = 1; i < kClipCodecs; ++i) {
+    if ((message.a >> i & 1) != 0) out.push_back(static_cast<ClipCodec>(i));
+  }
+  process.end_answer();
+  return out;
+}
+
 }  // namespace
 
 ClipContainer container_of(const std::filesystem::path& path) {
   const std::string ending = path.extension().string();
-  for (const ClipContainer container :
-       {ClipContainer::kMp4, ClipContainer::kWebm, ClipContainer::kMatroska}) {
+  for (const ClipContainer container : kClipContainers) {
     if (ending == "." + std::string(name_of(container))) return container;
   }
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_VIDEO_NAME",
                .file = path.string(),
-               .expected = "a name that ends with .mp4, .webm or .mkv",
+               .expected = "a name that ends with .mp4, .webm, .mkv, .webp or .gif",
                .found = ending.empty() ? "no ending" : ending});
 }
 
 std::vector<ClipCodec> codecs_there(ClipContainer container, const ClipProcessOptions& options) {
   ClipProcess process(options, "tessera-video");
-  process.ask(Kind::kCodecs, static_cast<std::uint64_t>(container), nullptr, 0);
-  const vw::Message message = process.receive();
-  if (message.kind != Kind::kDone || message.bytes != 0 || message.a >> kCodecs != 0) {
-    process.fail_nonsense("list of codecs");
-  }
-  std::vector<ClipCodec> out;
-  for (unsigned i = 1; i < kCodecs; ++i) {
-    if ((message.a >> i & 1) != 0) out.push_back(static_cast<ClipCodec>(i));
+  return codecs_of(process, container);
+}
+
+ClipAbilities clip_abilities(const ClipProcessOptions& options) {
+  ClipProcess process(options, "tessera-video");
+  ClipAbilities out;
+  out.confinement = process.confinement();
+  for (const ClipContainer container : kClipContainers) {
+    out.codecs.emplace_back(container, codecs_of(process, container));
   }
   return out;
 }
@@ -78,7 +90,7 @@ struct FrameWriter::State {
     const std::uint64_t taken = done();
     const bool wished =
         format.codec == ClipCodec::kAuto || taken == static_cast<std::uint64_t>(format.codec);
-    if (taken == 0 || taken >= kCodecs || !wished) process.fail_nonsense("codec");
+    if (taken == 0 || taken >= kClipCodecs || !wished) process.fail_nonsense("codec");
     codec = static_cast<ClipCodec>(taken);
   }
 

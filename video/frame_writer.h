@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/core/publish.h"
@@ -16,12 +17,21 @@
 
 namespace tessera {
 
-// The container of a file name: ".mp4", ".webm", ".mkv". Error kUsage, E_VIDEO_NAME, for others.
+// The container of a file name: ".mp4", ".webm", ".mkv", ".webp", ".gif". Error kUsage,
+// E_VIDEO_NAME, for others.
 ClipContainer container_of(const std::filesystem::path& path);
 
 // The codecs of a container that the libraries of this machine can write, as ClipWriter has them.
 std::vector<ClipCodec> codecs_there(ClipContainer container,
                                     const ClipProcessOptions& options = {});
+
+// What the process that writes clips can do, and what confines it ("limits and system calls" ...).
+// Errors as ClipProcess.
+struct ClipAbilities {
+  std::string confinement;
+  std::vector<std::pair<ClipContainer, std::vector<ClipCodec>>> codecs;  // every container once
+};
+ClipAbilities clip_abilities(const ClipProcessOptions& options = {});
 
 // Errors: kGeneral as ClipWriter (video/codec/clip_writer.h) and ClipProcess; kStorage for the
 // file.

@@ -62,20 +62,25 @@ class ClipSink {
   virtual void write(std::uint64_t offset, const std::uint8_t* data, std::size_t count) = 0;
 };
 
-// What a written clip shall be.
-enum class ClipContainer : std::uint8_t { kMp4, kWebm, kMatroska };
-enum class ClipCodec : std::uint8_t { kAuto, kH264, kMpeg4, kVp9, kAv1, kFfv1 };
+// What a written clip shall be. Animated WebP keeps every pixel and whole milliseconds; GIF has 256
+// colours a frame, chosen anew for each, and whole hundredths of a second.
+enum class ClipContainer : std::uint8_t { kMp4, kWebm, kMatroska, kWebp, kGif };
+enum class ClipCodec : std::uint8_t { kAuto, kH264, kMpeg4, kVp9, kAv1, kFfv1, kWebp, kGif };
+inline constexpr ClipContainer kClipContainers[] = {ClipContainer::kMp4, ClipContainer::kWebm,
+                                                    ClipContainer::kMatroska, ClipContainer::kWebp,
+                                                    ClipContainer::kGif};
+inline constexpr unsigned kClipCodecs = 8;  // kAuto counted
 
 struct ClipFormat {
   ClipContainer container = ClipContainer::kMp4;
   ClipCodec codec = ClipCodec::kAuto;  // the first of the container's that is there
   std::int64_t width = 0, height = 0;  // pixels
   Rational tick{1, 8};                 // seconds
-  int quality = 80;                    // 1 to 100; FFV1 is lossless whatever it says
-  std::string comment;                 // a tag of the container, UTF-8 without NUL
+  int quality = 80;                    // 1 to 100; of H.264, MPEG-4, VP9 and AV1 alone
+  std::string comment;                 // a tag of the container, UTF-8 without NUL; GIF has none
 };
 
-// "mp4", "webm", "mkv"; "h264" ...
+// "mp4", "webm", "mkv", "webp", "gif"; "h264" ...
 std::string_view name_of(ClipContainer container);
 std::string_view name_of(ClipCodec codec);
 

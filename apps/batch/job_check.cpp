@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/sha256.h"
+#include "apps/batch/content_sum.h"
 #include "engine/core/file_stream.h"
 #include "engine/core/io.h"
 
@@ -14,21 +14,30 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string ends_of_file(const fs::path& path) {
-  static constexpr std::size_t kEnd = std::size_t{64} << 10;
+// Length and XXH3 of the bytes: of all up to a gibibyte, else of the first, the last and many
+// pieces evenly between.
+std::string sum_of_file(const fs::path& path) {
+  static constexpr std::uint64_t kPiece = std::uint64_t{1} << 20, kMostPieces = 1024;
   InputFile file(path, ErrorKind::kModel);
-  std::string head(kEnd, '\0');
-  head.resize(file.read(head.data(), kEnd));
-  return std::to_string(file.size()) + " " + sha256_hex(head);
+  const std::uint64_t size = file.size();
+  const std::uint64_t all = (size + kPiece - 1) / kPiece, pieces = std::min(all, kMostPieces);
+  std::string sums, piece;
+  for (std::uint64_t i = 0; i < pieces; ++i) {
+    const std::uint64_t at = pieces == all ? i * kPiece : (size - kPiece) / (pieces - 1) * i;
+    // The last piece of many ends where the file does.
+    file.seek(pieces != all && i + 1 == pieces ? size - kPiece : at);
+    piece.resize(kPiece);
+    piece.resize(file.read(piece.data(), kPiece));
+    sums += xxh3_hex(piece);
+  }
+  return std::to_string(size) + " " + xxh3_hex(sums);
 }
 
-// Weight files by name, length and first bytes; made-up models have none.
+// Weight files and configurations by name; made-up models have none.
 Json file_sums(const std::string& open_name) {
   Json out = Json::object();
   const fs::path path(open_name);
-  const auto add = [&](const fs::path& file) {
-    out[file.filename().string()] = ends_of_file(file);
-  };
+  const auto add = [&](const fs::path& file) { out[file.filename().string()] = sum_of_file(file); };
   if (file_type(path) == FileType::kFile) add(path);
   if (!is_folder(path)) return out;
   for (const fs::path& file : list_folder(path)) {
@@ -82,7 +91,14 @@ JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledIt
   if (longest) {
     check.worst.assign(static_cast<std::size_t>(batch_size), *longest);
     check.worst.resize(std::min(check.worst.size(), items.size()), *longest);
-    if (guided) check.worst.back() = *guided;
+    // Guidance takes a second row a slot, the longest prompt more places in one: in a batch of one,
+    // whichever takes more memory.
+    const auto bytes = [&](const PreparedRequest& one) {
+      return pipeline.memory_plan(std::span(&one, 1)).total();
+    };
+    if (guided && (check.worst.size() > 1 || bytes(*guided) > bytes(*longest))) {
+      check.worst.back() = *guided;
+    }
   }
   return check;
 }

@@ -26,7 +26,7 @@ JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledIt
                      std::int64_t batch_size, const std::string& file);
 
 // What makes the pictures of a model what they are, beside items: name, family, storage, backend,
-// method, program, preset, and sums over its files' lengths, heads and tails.
+// method, program, preset, and sums over its files: of every byte up to a gibibyte, of 1,024 pieces of a mebibyte beyond.
 Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any,
                     const std::string& open_name);
 

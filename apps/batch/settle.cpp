@@ -11,7 +11,6 @@ namespace tessera {
 
 namespace {
 
-constexpr std::size_t kMaxNameBytes = 200;  // a temporary's name is longer by some 30
 
 [[noreturn]] void refuse_template(const std::string& text, std::string found) {
   throw Error({.kind = ErrorKind::kUsage,

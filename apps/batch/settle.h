@@ -12,6 +12,9 @@
 
 namespace tessera {
 
+// Of the name of a picture or a sheet; a temporary's name is longer by some 30.
+inline constexpr std::size_t kMaxNameBytes = 200;
+
 // "{id}_{seed}.png": any text with {id} and {seed} in it, one file name.
 class OutputTemplate {
  public:

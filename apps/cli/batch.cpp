@@ -219,15 +219,13 @@ int exit_code_of(const BatchStore::Totals& totals) {
 // The sheet is one more file of the folder, and must not take the name of a picture.
 void check_sheet(const BatchFlags& flags, const Shard& shard, std::span<const SettledItem> items) {
   const std::string& sheet = *flags.sheet;
-  OutputTemplate{sheet};
+  check_sheet_name(sheet);
   if (shard.of > 1) {
     refuse("--sheet", "a job in one shard, or batch merge OUT --sheet " + sheet,
            "one of " + std::to_string(shard.of) + " shards");
   }
   sheet_is_there(fs::path(flags.output_dir) / sheet, flags.overwrite);
-  for (const SettledItem& item : items) {
-    if (item.name == sheet) refuse("--sheet", "a name that no picture has", "\"" + sheet + "\"");
-  }
+  for (const SettledItem& item : items) refuse_sheet_name(item.name, sheet);
 }
 
 // A job that is open.
@@ -269,10 +267,9 @@ PaintEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
   return end;
 }
 
-// When every item is over: after this run's pictures, or where an earlier run ended before it.
-void write_sheet(const OpenJob& job, bool painted) {
+// When every item is over, whoever painted the last one.
+void write_sheet(const OpenJob& job) {
   const fs::path sheet = fs::path(job.flags.output_dir) / *job.flags.sheet;
-  if (!painted && sheet_is_there(sheet, job.flags.overwrite)) return;
   std::vector<std::string> pictures;
   for (const SettledItem& item : job.items) {
     const ItemRecord* record = job.store.record(item.item.id);
@@ -284,7 +281,7 @@ void write_sheet(const OpenJob& job, bool painted) {
 }
 
 // What became of the job, and its exit code.
-int end_job(const OpenJob& job, PaintEnd end, bool painted) {
+int end_job(const OpenJob& job, PaintEnd end) {
   const BatchStore::Totals totals = job.store.totals();
   const std::uint64_t pending = totals.total - totals.done - totals.failed;
   note(job.session, std::to_string(totals.done) + " done, " + std::to_string(totals.failed) +
@@ -297,7 +294,7 @@ int end_job(const OpenJob& job, PaintEnd end, bool painted) {
   if (totals.failed > 0) {
     warn(job.session, std::to_string(totals.failed) + " failed; --retry-failed tries them again");
   }
-  if (job.flags.sheet) write_sheet(job, painted);
+  if (job.flags.sheet) write_sheet(job);
   return exit_code_of(totals);
 }
 
@@ -335,7 +332,7 @@ int run_job(const Session& session, BatchFlags flags) {
     write_owner(flags.output_dir, shard);
     end = paint_wanted(job, wanted, memory.plan);
   }
-  return end_job(job, end, !wanted.empty());
+  return end_job(job, end);
 }
 
 int run_batch(const Session& session, const BatchFlags& flags) {
@@ -348,7 +345,7 @@ int run_batch(const Session& session, const BatchFlags& flags) {
   }
   if (first == "merge") {
     if (rest.empty()) refuse("batch merge", "output folders", "none");
-    if (flags.sheet) OutputTemplate{*flags.sheet};
+    if (flags.sheet) check_sheet_name(*flags.sheet);
     return batch_merge(session, rest, flags.output_dir, flags.sheet.value_or(""), flags.overwrite);
   }
   if (flags.arguments.size() != 1) {

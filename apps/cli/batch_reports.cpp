@@ -5,9 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/batch/merge.h"
+#include "apps/batch/records.h"
 #include "apps/bench/measure.h"
+#include "apps/captions/text_forms.h"
 #include "apps/pipeline/facts.h"
 #include "apps/pipeline/memory.h"
+#include "engine/core/io.h"
 #include "engine/core/thread_pool.h"
 #include "vision/image/png.h"
 #include "vision/image/resample.h"
@@ -21,6 +24,7 @@ namespace {
 constexpr std::int64_t kSheetGap = 4;                     // pixels
 constexpr std::string_view kSheetMark = "tessera-sheet";  // a text chunk: how many pictures
 constexpr std::int64_t kSheetSide = 8192;                 // pixels
+constexpr std::size_t kMaxSheetBytes = std::size_t{1} << 30;
 constexpr std::size_t kProbeBytes = std::size_t{128} << 20;
 
 std::string counts_text(std::uint64_t total, std::uint64_t done, std::uint64_t failed) {
@@ -30,6 +34,17 @@ std::string counts_text(std::uint64_t total, std::uint64_t done, std::uint64_t f
 
 Json counts_json(std::uint64_t total, std::uint64_t done, std::uint64_t failed) {
   return {{"total", total}, {"done", done}, {"failed", failed}, {"pending", total - done - failed}};
+}
+
+// Before anything is copied: the sheet must not take the name of a file of the job.
+void check_merged_sheet(const std::vector<fs::path>& folders, const fs::path& target,
+                        const std::string& sheet, bool overwrite) {
+  for (const fs::path& folder : folders) {
+    for (const auto& [id, record] : read_job_report(folder).records) {
+      for (const RecordedFile& file : record.files) refuse_sheet_name(file.name, sheet);
+    }
+  }
+  sheet_is_there(target / sheet, overwrite);
 }
 
 // What of a shard is out of the ordinary; each part after a comma.
@@ -101,7 +116,7 @@ int batch_merge(const Session& session, const std::vector<fs::path>& folders,
                  .found = "none"});
   }
   const fs::path target = output.empty() ? folders.front() : output;
-  if (!sheet.empty()) sheet_is_there(target / sheet, overwrite);
+  if (!sheet.empty()) check_merged_sheet(folders, target, sheet, overwrite);
   const MergeReport report = merge_folders(folders, target);
   if (!sheet.empty()) write_batch_sheet(target / sheet, overwrite, report.pictures);
   if (session.json) {
@@ -171,6 +186,32 @@ int print_dry_run(const Session& session, const DryRun& run) {
   return 0;
 }
 
+void refuse_sheet_name(const std::string& picture, const std::string& sheet) {
+  if (picture != sheet) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_SHEET_NAME",
+               .where = "--sheet",
+               .expected = "a name that no picture has",
+               .found = "\"" + sheet + "\""});
+}
+
+void check_sheet_name(const std::string& name) {
+  std::string found;
+  if (!name.ends_with(".png")) found = "another ending";
+  if (name.starts_with('.')) found = "a dot first";
+  if (name.find('/') != std::string::npos) found = "a folder";
+  if (name.find_first_of("{}") != std::string::npos) found = "braces";
+  if (!is_printable(name)) found = "control characters";
+  if (name.size() > kMaxNameBytes) found = "over " + std::to_string(kMaxNameBytes) + " bytes";
+  if (found.empty()) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_SHEET_NAME",
+               .file = name.substr(0, kMaxNameBytes),
+               .where = "--sheet",
+               .expected = "a file name that ends in .png",
+               .found = found});
+}
+
 bool sheet_is_there(const fs::path& sheet, bool overwrite) {
   const FileType type = file_type(sheet);
   if (type == FileType::kMissing) return false;
@@ -208,7 +249,8 @@ void write_batch_sheet(const fs::path& sheet, bool overwrite,
   const PngText mark[] = {{std::string(kSheetMark), std::to_string(pictures.size())}};
   const std::string bytes =
       encode_png(contact_sheet(small, columns, kSheetGap), mark, ai_media_xmp(program_version()));
-  const bool replace = sheet_is_there(sheet, overwrite) || overwrite;
+  const bool there = sheet_is_there(sheet, overwrite), replace = there || overwrite;
+  if (there && read_file(sheet, kMaxSheetBytes, ErrorKind::kStorage) == bytes) return;
   if (publish_file(sheet, bytes, replace ? Publish::kReplace : Publish::kNew)) return;
   sheet_is_there(sheet, overwrite);  // somebody's, that came meanwhile
 }

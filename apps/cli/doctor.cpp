@@ -15,6 +15,7 @@
 #include "apps/pipeline/model_catalog.h"
 #include "engine/backend/backend.h"
 #include "engine/core/io.h"
+#include "video/frame_writer.h"
 #include "vision/image/picture_reader.h"
 
 extern char** environ;
@@ -110,6 +111,38 @@ void examine_picture_reader(std::vector<Finding>& out) {
   }
 }
 
+// Clips too are read and written by a process of their own, which alone knows its encoders.
+void examine_clips(std::vector<Finding>& out) {
+  const std::filesystem::path program = helper_beside_program().parent_path() / "tessera-video";
+  if (!file_exists(program)) {
+    out.push_back({Health::kMissing, "clips", "no " + program.string(),
+                   "put tessera-video, which is built with tessera, beside the program"});
+    return;
+  }
+  try {
+    const ClipAbilities abilities = clip_abilities();
+    const bool whole = abilities.confinement == kWholeConfinement;
+    out.push_back({whole ? Health::kGood : Health::kNote, "clips",
+                   "confined by " + abilities.confinement,
+                   whole ? ""
+                         : "the kernel refused " + std::string(kWholeConfinement) +
+                               ": read only clips that you trust, or allow seccomp"});
+    for (const auto& [container, codecs] : abilities.codecs) {
+      std::string names;
+      for (const ClipCodec codec : codecs) {
+        names += (names.empty() ? "written as " : ", ") + std::string(name_of(codec));
+      }
+      out.push_back({names.empty() ? Health::kNote : Health::kGood,
+                     "clips ." + std::string(name_of(container)),
+                     names.empty() ? "no encoder" : names,
+                     names.empty() ? "install FFmpeg's libraries with one, and build again" : ""});
+    }
+  } catch (const Error& error) {  // part of the result
+    out.push_back({Health::kMissing, "clips", format_error(error.info()),
+                   "build tessera-video anew, from the same sources as tessera"});
+  }
+}
+
 // The viewer is a program of its own beside this one.
 void examine_viewer(std::vector<Finding>& out) {
   const std::string built = TESSERA_VIEWER_FOUND;
@@ -149,6 +182,7 @@ int run_doctor(const Session& session, const CLI::App& root) {
   examine_machine(findings);
   examine_devices(findings);
   examine_picture_reader(findings);
+  examine_clips(findings);
   examine_viewer(findings);
   examine_models(findings);
   examine_environment(root, findings);

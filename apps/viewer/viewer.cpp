@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "apps/studio/event.h"
+#include "apps/studio/gallery.h"
 #include "apps/viewer/panels/panels.h"
 
 namespace tessera {
@@ -126,7 +128,14 @@ Viewer::Viewer(UiState state, TextureSource& textures, Poster post)
     : state_(std::move(state)), textures_(textures), post_(std::move(post)) {}
 
 void Viewer::drop(const std::vector<std::filesystem::path>& files) {
-  for (const auto& file : files) open_file(file, state_, post_);
+  // Those that the later ones would push out at once are not opened.
+  std::size_t pictures = 0, clips = 0;
+  std::vector<std::filesystem::path> kept;
+  for (auto file = files.rbegin(); file != files.rend(); ++file) {
+    const bool clip = is_clip_name(*file);
+    if (clip ? clips++ < 1 : pictures++ < kKeptOpened) kept.push_back(*file);
+  }
+  for (auto file = kept.rbegin(); file != kept.rend(); ++file) open_file(*file, state_, post_);
 }
 
 // Nobody plays to the wall. Once: a wish to play again is heard.

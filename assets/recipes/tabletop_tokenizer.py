@@ -30,7 +30,8 @@ def prompt_text(caption: str) -> str:
     return f"{USER}: {caption}\n\n{ASSISTANT}:{BEGIN_IMAGE}"
 
 
-def build(texts, vocabulary: int) -> Tokenizer:
+def build(texts, vocabulary: int, specials=tuple(SPECIALS), first: str | None = BOS) -> Tokenizer:
+    """`first`: the token that the post-processor puts in front of every text, or None"""
     tokenizer = Tokenizer(models.BPE())
     punctuation = "!-/:-~！-／：-～‘-‟　-。"
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
@@ -44,12 +45,13 @@ def build(texts, vocabulary: int) -> Tokenizer:
     ])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary, special_tokens=[AddedToken(s, special=True, normalized=False) for s in SPECIALS],
+        vocab_size=vocabulary, special_tokens=[AddedToken(s, special=True, normalized=False) for s in specials],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False)
     tokenizer.train_from_iterator(texts, trainer)
-    bos = tokenizer.token_to_id(BOS)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{BOS}:0 $A:0", pair=f"{BOS}:0 $A:0 {BOS}:1 $B:1", special_tokens=[(BOS, bos)])
+    if first:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{first}:0 $A:0", pair=f"{first}:0 $A:0 {first}:1 $B:1",
+            special_tokens=[(first, tokenizer.token_to_id(first))])
     return tokenizer
 
 

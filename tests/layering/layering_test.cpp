@@ -68,7 +68,7 @@ const std::vector<OutsideRule> kOutside = {
     {"cudnn", {"engine/backend/cuda"}},
     {"png.h", {"vision/image", "vision/codec"}},
     {"jpeglib.h", {"vision/codec"}},
-    {"webp/", {"vision/codec"}},
+    {"webp/", {"vision/codec", "video/codec"}},
     {"pcre2.h", {"tokenizers/text"}},
     {"utf8proc.h", {"tokenizers/text"}},
     {"CLI/", {"apps/cli"}},
@@ -222,7 +222,7 @@ TEST(Tree, StaysSmall) {
   }
   EXPECT_LE(total, std::uintmax_t{45} << 20);
   EXPECT_LE(models, std::uintmax_t{32} << 20);
-  EXPECT_LE(goldens, std::uintmax_t{8} << 20);
+  EXPECT_LE(goldens, std::uintmax_t{9} << 20);
 }
 
 TEST(Tree, SpeaksOfTheProjectOnly) {

@@ -4,9 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "video/codec/ffmpeg.h"
+#include "video/codec/frame_times.h"
+#include "video/codec/palette.h"
+#include "video/codec/sink_io.h"
+#include "video/codec/webp_writer.h"
 
 namespace tessera {
 
@@ -15,20 +20,22 @@ using ffmpeg::words_of;
 
 namespace {
 
-constexpr int kIoBytes = 64 << 10;
 constexpr std::int64_t kLeastSide = 16, kMostSide = 8192;
+// Of GIF, in hundredths of a second. What stays for less than two is shown for ten by its viewers.
+constexpr std::int64_t kGifUnits = 100, kLeastGifStay = 2, kMostGifStay = 65535;
 
 struct Encoder {
   ClipCodec codec;
   const char* name;
   AVPixelFormat pixels;
 };
-constexpr std::array<Encoder, 5> kEncoders = {{
+constexpr std::array<Encoder, 6> kEncoders = {{
     {ClipCodec::kH264, "libx264", AV_PIX_FMT_YUV420P},
     {ClipCodec::kMpeg4, "mpeg4", AV_PIX_FMT_YUV420P},
     {ClipCodec::kVp9, "libvpx-vp9", AV_PIX_FMT_YUV420P},
     {ClipCodec::kAv1, "libaom-av1", AV_PIX_FMT_YUV420P},
     {ClipCodec::kFfv1, "ffv1", AV_PIX_FMT_BGR0},
+    {ClipCodec::kGif, "gif", AV_PIX_FMT_PAL8},
 }};
 
 std::span<const ClipCodec> codecs_of(ClipContainer container) {
@@ -37,7 +44,11 @@ std::span<const ClipCodec> codecs_of(ClipContainer container) {
   static constexpr std::array kMatroska = {ClipCodec::kFfv1, ClipCodec::kH264, ClipCodec::kVp9,
                                            ClipCodec::kAv1};
   if (container == ClipContainer::kMp4) return kMp4;
+  static constexpr std::array kWebp = {ClipCodec::kWebp};
+  static constexpr std::array kGif = {ClipCodec::kGif};
   if (container == ClipContainer::kWebm) return kWebm;
+  if (container == ClipContainer::kWebp) return kWebp;
+  if (container == ClipContainer::kGif) return kGif;
   return kMatroska;
 }
 
@@ -49,6 +60,7 @@ const Encoder& encoder_of(ClipCodec codec) {
 const char* muxer_of(ClipContainer container) {
   return container == ClipContainer::kMp4    ? "mp4"
          : container == ClipContainer::kWebm ? "webm"
+         : container == ClipContainer::kGif  ? "gif"
                                              : "matroska";
 }
 
@@ -82,57 +94,15 @@ void set_quality(AVCodecContext& codec, ClipCodec kind, int quality) {
       codec.level = 3;
       av_opt_set(options, "slicecrc", "1", 0);
       break;
+    case ClipCodec::kGif:
+      av_opt_set(options, "gifflags", "offsetting",
+                 0);  // no pixel is left out for a see-through one
+      break;
     case ClipCodec::kAuto:
+    case ClipCodec::kWebp:
       break;
   }
 }
-
-class SinkIo {
- public:
-  explicit SinkIo(ClipSink& sink) : sink_(sink) {
-    auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBytes));
-    if (buffer == nullptr) throw std::bad_alloc();
-    io_.reset(avio_alloc_context(buffer, kIoBytes, 1, this, nullptr, &write, &seek));
-    if (!io_) {
-      av_free(buffer);
-      throw std::bad_alloc();
-    }
-  }
-  SinkIo(const SinkIo&) = delete;
-  SinkIo& operator=(const SinkIo&) = delete;
-  AVIOContext* context() const { return io_.get(); }
-  void rethrow() {
-    if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
-  }
-
- private:
-  static int write(void* self, std::uint8_t* data, int count) {
-    auto& io = *static_cast<SinkIo*>(self);
-    try {
-      io.sink_.write(io.at_, data, static_cast<std::size_t>(count));
-      io.at_ += static_cast<std::uint64_t>(count);
-      io.size_ = std::max(io.size_, io.at_);
-      return count;
-    } catch (...) {
-      io.thrown_ = std::current_exception();
-      return AVERROR(EIO);
-    }
-  }
-  static std::int64_t seek(void* self, std::int64_t offset, int whence) {
-    auto& io = *static_cast<SinkIo*>(self);
-    if (whence == AVSEEK_SIZE) return static_cast<std::int64_t>(io.size_);
-    if (whence == SEEK_CUR) offset += static_cast<std::int64_t>(io.at_);
-    if (whence == SEEK_END) offset += static_cast<std::int64_t>(io.size_);
-    if (offset < 0) return AVERROR(EINVAL);
-    io.at_ = static_cast<std::uint64_t>(offset);
-    return offset;
-  }
-
-  ClipSink& sink_;
-  std::uint64_t at_ = 0, size_ = 0;
-  std::exception_ptr thrown_;
-  ffmpeg::Io io_;
-};
 
 void check(const ClipFormat& format, ClipCodec codec) {
   const std::int64_t low = std::min(format.width, format.height);
@@ -141,7 +111,9 @@ void check(const ClipFormat& format, ClipCodec codec) {
     fail("E_VIDEO_SIZE", "", "sides of 16 to 8192 pixels",
          std::to_string(format.width) + "x" + std::to_string(format.height));
   }
-  if (codec != ClipCodec::kFfv1 && (format.width % 2 != 0 || format.height % 2 != 0)) {
+  const bool halves =
+      codec != ClipCodec::kFfv1 && codec != ClipCodec::kGif && codec != ClipCodec::kWebp;
+  if (halves && (format.width % 2 != 0 || format.height % 2 != 0)) {
     fail("E_VIDEO_SIZE", "", "even sides for " + std::string(name_of(codec)) + ", or ffv1 in mkv",
          std::to_string(format.width) + "x" + std::to_string(format.height));
   }
@@ -157,12 +129,33 @@ void check(const ClipFormat& format, ClipCodec codec) {
 std::vector<ClipCodec> codecs_for(ClipContainer container) {
   std::vector<ClipCodec> out;
   for (const ClipCodec codec : codecs_of(container)) {
-    if (avcodec_find_encoder_by_name(encoder_of(codec).name) != nullptr) out.push_back(codec);
+    const bool there = codec == ClipCodec::kWebp ||  // which comes from libwebp
+                       avcodec_find_encoder_by_name(encoder_of(codec).name) != nullptr;
+    if (there) out.push_back(codec);
   }
   return out;
 }
 
-struct ClipWriter::State {
+namespace {
+
+ClipCodec choose(const ClipFormat& wanted) {
+  const std::vector<ClipCodec> there = codecs_for(wanted.container);
+  std::string names;
+  for (const ClipCodec codec : there)
+    names += (names.empty() ? "" : ", ") + std::string(name_of(codec));
+  const bool any = wanted.codec == ClipCodec::kAuto && !there.empty();
+  if (any) return there.front();
+  if (std::find(there.begin(), there.end(), wanted.codec) != there.end()) return wanted.codec;
+  fail("E_VIDEO_CODEC", "",
+       "a codec for " + std::string(name_of(wanted.container)) + ": " +
+           (names.empty() ? "none is there" : names),
+       std::string(name_of(wanted.codec)));
+}
+
+}  // namespace
+
+// All containers but WebP.
+struct ClipWriter::Ffmpeg {
   ClipFormat format;
   ClipCodec kind;
   SinkIo io;
@@ -171,13 +164,18 @@ struct ClipWriter::State {
   ffmpeg::Frame frame{av_frame_alloc()};
   ffmpeg::Packet packet{av_packet_alloc()};
   ffmpeg::Scaler scaler;
+  std::vector<std::uint8_t> indices;  // of the frame's colours
   AVStream* stream = nullptr;
   std::int64_t last = INT64_MIN, step = 1;  // ticks; of the frame before and to it
-  bool ended = false;
 
-  State(ClipSink& sink, const ClipFormat& wanted) : format(wanted), kind(choose(wanted)), io(sink) {
+  std::optional<FrameTimes> hundredths;  // GIF's
+
+  Ffmpeg(ClipSink& sink, const ClipFormat& wanted, ClipCodec taken)
+      : format(wanted), kind(taken), io(sink) {
     if (!frame || !packet) throw std::bad_alloc();
-    check(format, kind);
+    if (kind == ClipCodec::kGif) {
+      hundredths.emplace(format.tick, kGifUnits, kLeastGifStay, kMostGifStay);
+    }
     AVFormatContext* context = nullptr;
     if (avformat_alloc_output_context2(&context, nullptr, muxer_of(format.container), nullptr) <
         0) {
@@ -190,20 +188,6 @@ struct ClipWriter::State {
     open_stream();
   }
 
-  static ClipCodec choose(const ClipFormat& wanted) {
-    const std::vector<ClipCodec> there = codecs_for(wanted.container);
-    std::string names;
-    for (const ClipCodec codec : there)
-      names += (names.empty() ? "" : ", ") + std::string(name_of(codec));
-    const bool any = wanted.codec == ClipCodec::kAuto && !there.empty();
-    if (any) return there.front();
-    if (std::find(there.begin(), there.end(), wanted.codec) != there.end()) return wanted.codec;
-    fail("E_VIDEO_CODEC", "",
-         "a codec for " + std::string(name_of(wanted.container)) + ": " +
-             (names.empty() ? "none is there" : names),
-         std::string(name_of(wanted.codec)));
-  }
-
   void open_encoder() {
     const Encoder& encoder = encoder_of(kind);
     const AVCodec* found = avcodec_find_encoder_by_name(encoder.name);
@@ -213,6 +197,7 @@ struct ClipWriter::State {
     codec->height = static_cast<int>(format.height);
     codec->pix_fmt = encoder.pixels;
     codec->time_base = {static_cast<int>(format.tick.num), static_cast<int>(format.tick.den)};
+    if (hundredths) codec->time_base = {1, kGifUnits};
     codec->framerate = {codec->time_base.den, codec->time_base.num};
     codec->thread_count = 1;
     codec->gop_size = 48;
@@ -253,8 +238,20 @@ struct ClipWriter::State {
     if (begun < 0) fail("E_VIDEO_CODEC", "", "a container that takes the video", words_of(begun));
   }
 
+  void fill_indices(std::span<const std::uint8_t> rgb) {
+    indices.resize(rgb.size() / 3);
+    const Palette palette = quantize(rgb, indices);
+    std::memcpy(frame->data[1], palette.colours.data(), sizeof palette.colours);
+    const auto width = static_cast<std::size_t>(format.width);
+    for (std::int64_t y = 0; y < format.height; ++y) {
+      std::memcpy(frame->data[0] + y * frame->linesize[0],
+                  indices.data() + static_cast<std::size_t>(y) * width, width);
+    }
+  }
+
   void fill(std::span<const std::uint8_t> rgb) {
     if (av_frame_make_writable(frame.get()) < 0) throw std::bad_alloc();
+    if (codec->pix_fmt == AV_PIX_FMT_PAL8) return fill_indices(rgb);
     const auto width = static_cast<std::size_t>(format.width);
     if (codec->pix_fmt == AV_PIX_FMT_BGR0) {
       for (std::int64_t y = 0; y < format.height; ++y) {
@@ -300,43 +297,67 @@ struct ClipWriter::State {
       if (put < 0) fail("E_VIDEO_CODEC", "", "a packet that can be written", words_of(put));
     }
   }
+
+  void put(std::span<const std::uint8_t> rgb, std::int64_t ticks) {
+    if (last != INT64_MIN && ticks <= last) {
+      fail("E_VIDEO_TIME", "", "a time after tick " + std::to_string(last),
+           "tick " + std::to_string(ticks));
+    }
+    const std::int64_t shown = hundredths ? hundredths->begin(ticks) : ticks;
+    if (last != INT64_MIN) step = ticks - last;
+    last = ticks;
+    fill(rgb);
+    frame->pts = shown;
+    const int sent = avcodec_send_frame(codec.get(), frame.get());
+    if (sent < 0) fail("E_VIDEO_CODEC", "", "a frame that can be encoded", words_of(sent));
+    write_packets();
+  }
+
+  void finish(std::int64_t end_ticks) {
+    if (end_ticks > last) step = end_ticks - last;
+    if (hundredths) {
+      av_opt_set_int(output->priv_data, "final_delay", hundredths->last_stay(end_ticks), 0);
+    }
+    avcodec_send_frame(codec.get(), nullptr);
+    write_packets();
+    const int ended = av_write_trailer(output.get());
+    io.rethrow();
+    if (ended < 0) fail("E_VIDEO_CODEC", "", "an end that can be written", words_of(ended));
+  }
 };
 
 ClipWriter::ClipWriter(ClipSink& sink, const ClipFormat& format)
-    : state_(std::make_unique<State>(sink, format)) {}
+    : format_(format), kind_(choose(format)) {
+  check(format, kind_);
+  if (kind_ == ClipCodec::kWebp) {
+    webp_ = std::make_unique<WebpWriter>(sink, format);
+  } else {
+    ffmpeg_ = std::make_unique<Ffmpeg>(sink, format, kind_);
+  }
+}
 ClipWriter::~ClipWriter() = default;
 
-ClipCodec ClipWriter::codec() const { return state_->kind; }
-
 void ClipWriter::put(std::span<const std::uint8_t> rgb, std::int64_t ticks) {
-  State& state = *state_;
-  expects(!state.ended, "a clip that is not finished");
-  expects(rgb.size() == static_cast<std::size_t>(state.format.width * state.format.height * 3),
+  expects(!ended_, "a clip that is not finished");
+  expects(rgb.size() == static_cast<std::size_t>(format_.width * format_.height * 3),
           "a frame of the clip's size");
-  if (state.last != INT64_MIN && ticks <= state.last) {
-    fail("E_VIDEO_TIME", "", "a time after tick " + std::to_string(state.last),
-         "tick " + std::to_string(ticks));
+  if (webp_) {
+    webp_->put(rgb, ticks);
+  } else {
+    ffmpeg_->put(rgb, ticks);
   }
-  if (state.last != INT64_MIN) state.step = ticks - state.last;
-  state.last = ticks;
-  state.fill(rgb);
-  state.frame->pts = ticks;
-  const int sent = avcodec_send_frame(state.codec.get(), state.frame.get());
-  if (sent < 0) fail("E_VIDEO_CODEC", "", "a frame that can be encoded", words_of(sent));
-  state.write_packets();
+  ++frames_;
 }
 
 void ClipWriter::finish(std::int64_t end_ticks) {
-  State& state = *state_;
-  expects(!state.ended, "a clip that is not finished");
-  if (state.last == INT64_MIN) fail("E_VIDEO_EMPTY", "", "at least one frame", "none");
-  state.ended = true;
-  if (end_ticks > state.last) state.step = end_ticks - state.last;
-  avcodec_send_frame(state.codec.get(), nullptr);
-  state.write_packets();
-  const int ended = av_write_trailer(state.output.get());
-  state.io.rethrow();
-  if (ended < 0) fail("E_VIDEO_CODEC", "", "an end that can be written", words_of(ended));
+  expects(!ended_, "a clip that is not finished");
+  if (frames_ == 0) fail("E_VIDEO_EMPTY", "", "at least one frame", "none");
+  ended_ = true;
+  if (webp_) {
+    webp_->finish(end_ticks);
+  } else {
+    ffmpeg_->finish(end_ticks);
+  }
 }
 
 }  // namespace tessera

@@ -11,13 +11,17 @@
 
 namespace tessera {
 
+class WebpWriter;
+
 // The codecs that a container can hold and this build of the libraries can write, the one that
-// kAuto takes first. mp4: h264, mpeg4; webm: vp9, av1; matroska: ffv1, h264, vp9, av1.
+// kAuto takes first. mp4: h264, mpeg4; webm: vp9, av1; matroska: ffv1, h264, vp9, av1;
+// webp, gif: their own.
 std::vector<ClipCodec> codecs_for(ClipContainer container);
 
 // Errors, kind kGeneral: E_VIDEO_CODEC (not there, or not for this container), E_VIDEO_SIZE (sides
-// of 16 to 8192; even ones where the codec halves its colours), E_VIDEO_TIME (not growing),
-// E_VIDEO_EMPTY (no frame at the end). What
+// of 16 to 8192; even ones where the codec halves its colours), E_VIDEO_TIME (not growing,
+// or, of WebP and GIF, frames that stay shorter or longer than those can tell: GIF 2 to 65,535
+// hundredths of a second), E_VIDEO_EMPTY (no frame at the end). What
 // the sink throws passes through.
 class ClipWriter {
  public:
@@ -27,15 +31,21 @@ class ClipWriter {
   ClipWriter(const ClipWriter&) = delete;
   ClipWriter& operator=(const ClipWriter&) = delete;
 
-  ClipCodec codec() const;
+  ClipCodec codec() const { return kind_; }
   // rgb [height, width, 3] u8, on the screen from `ticks` on.
   void put(std::span<const std::uint8_t> rgb, std::int64_t ticks);
   // Ends the file; the last frame stays until `end_ticks`. Without it the file is unfinished.
   void finish(std::int64_t end_ticks);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Ffmpeg;
+
+  ClipFormat format_;
+  ClipCodec kind_;
+  std::unique_ptr<Ffmpeg> ffmpeg_;
+  std::unique_ptr<WebpWriter> webp_;  // one of both
+  std::uint64_t frames_ = 0;
+  bool ended_ = false;
 };
 
 }  // namespace tessera

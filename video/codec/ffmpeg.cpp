@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdarg>
+#include <cstdlib>
 #include <new>
 #include <string_view>
 
@@ -70,12 +71,28 @@ void listen() { av_log_set_callback(&hear); }
 
 namespace tessera {
 
+namespace {
+
+// The C library's qsort() asks the system for its memory when it first sorts more than a few bytes,
+// which the walls forbid: libwebp and others sort with it.
+void settle_sorting() {
+  std::array<int, 4096> numbers{};
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int>(i * 2654435761u);
+  std::qsort(numbers.data(), numbers.size(), sizeof numbers[0], [](const void* a, const void* b) {
+    const int x = *static_cast<const int*>(a), y = *static_cast<const int*>(b);
+    return x < y ? -1 : x > y ? 1 : 0;
+  });
+}
+
+}  // namespace
+
 void settle_clip_codecs(std::size_t most_bytes) {
   ffmpeg::listen();
   av_cpu_force_count(1);
   av_get_cpu_flags();
   tzset();  // dates of files are told in words; the first asks for the time zone's file
   av_max_alloc(most_bytes);
+  settle_sorting();
 }
 
 }  // namespace tessera

@@ -1,6 +1,10 @@
-// The XMP packet that says a picture was made by a model (IPTC, "Digital Source Type" NewsCodes).
+// XMP packets; the one that says a picture was made by a model has IPTC's "Digital Source Type"
+// (NewsCodes).
+#include "vision/image/xmp.h"
+
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "engine/core/fault.h"
 #include "engine/core/utf8.h"
@@ -11,6 +15,9 @@ namespace tessera {
 namespace {
 
 constexpr std::string_view kSourceTypes = "http://cv.iptc.org/newscodes/digitalsourcetype/";
+constexpr std::string_view kDescriptionBegin =
+    "<dc:description><rdf:Alt><rdf:li xml:lang=\"x-default\">";
+constexpr std::string_view kDescriptionEnd = "</rdf:li></rdf:Alt></dc:description>";
 
 // XML 1.0, section 2.2: other characters may stand nowhere, not even as references.
 bool is_xml_character(char32_t c) {
@@ -45,22 +52,74 @@ std::string escape_xml(std::string_view text) {
   return out;
 }
 
+// The other way round, for what escape_xml() writes.
+std::string unescape_xml(std::string_view text) {
+  static constexpr std::pair<std::string_view, char> kNames[] = {
+      {"&amp;", '&'},   {"&lt;", '<'},  {"&gt;", '>'},   {"&quot;", '"'},
+      {"&apos;", '\''}, {"&#9;", '\t'}, {"&#10;", '\n'}, {"&#13;", '\r'}};
+  std::string out;
+  while (!text.empty()) {
+    const auto* const known =
+        std::find_if(std::begin(kNames), std::end(kNames),
+                     [&](const auto& name) { return text.starts_with(name.first); });
+    out += known != std::end(kNames) ? known->second : text.front();
+    text.remove_prefix(known != std::end(kNames) ? known->first.size() : 1);
+  }
+  return out;
+}
+
 }  // namespace
 
-std::string ai_media_xmp(std::string_view creator_tool) {
+std::string xmp_packet(const XmpFacts& facts) {
   std::string out =
       "<?xpacket begin=\"\xef\xbb\xbf\" id=\"W5M0MpCehiHzreSzNTczkc9d\"?>\n"
       "<x:xmpmeta xmlns:x=\"adobe:ns:meta/\">\n"
       " <rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\">\n"
       "  <rdf:Description rdf:about=\"\"\n"
       "    xmlns:xmp=\"http://ns.adobe.com/xap/1.0/\"\n"
-      "    xmlns:Iptc4xmpExt=\"http://iptc.org/std/Iptc4xmpExt/2008-02-29/\"\n"
-      "    xmp:CreatorTool=\"";
-  out += escape_xml(creator_tool);
-  out += "\"\n    Iptc4xmpExt:DigitalSourceType=\"";
-  out += kSourceTypes;
-  out += "trainedAlgorithmicMedia\"/>\n </rdf:RDF>\n</x:xmpmeta>\n<?xpacket end=\"w\"?>";
+      "    xmlns:Iptc4xmpExt=\"http://iptc.org/std/Iptc4xmpExt/2008-02-29/\"";
+  if (!facts.description.empty()) {
+    out += "\n    xmlns:dc=\"http://purl.org/dc/elements/1.1/\"";
+  }
+  if (!facts.creator_tool.empty()) {
+    out += "\n    xmp:CreatorTool=\"" + escape_xml(facts.creator_tool) + "\"";
+  }
+  if (facts.made_by_model) {
+    out += "\n    Iptc4xmpExt:DigitalSourceType=\"";
+    out += kSourceTypes;
+    out += "trainedAlgorithmicMedia\"";
+  }
+  if (facts.description.empty()) {
+    out += "/>\n";
+  } else {
+    out += ">\n   ";
+    out += kDescriptionBegin;
+    out += escape_xml(facts.description);
+    out += kDescriptionEnd;
+    out += "\n  </rdf:Description>\n";
+  }
+  out += " </rdf:RDF>\n</x:xmpmeta>\n<?xpacket end=\"w\"?>";
   return out;
+}
+
+std::string ai_media_xmp(std::string_view creator_tool) {
+  return xmp_packet({.creator_tool = std::string(creator_tool), .made_by_model = true});
+}
+
+std::string description_of(std::string_view packet) {
+  const std::size_t begin = packet.find(kDescriptionBegin);
+  if (begin == std::string_view::npos) return "";
+  packet.remove_prefix(begin + kDescriptionBegin.size());
+  return unescape_xml(packet.substr(0, packet.find(kDescriptionEnd)));
+}
+
+std::filesystem::path xmp_sidecar(const std::filesystem::path& file) {
+  std::filesystem::path out = file.has_filename() ? file : file.parent_path();
+  return out.replace_extension(".xmp");
+}
+
+bool save_xmp_sidecar(const std::filesystem::path& file, std::string_view packet, Publish publish) {
+  return publish_file(xmp_sidecar(file), std::string(packet) + "\n", publish);
 }
 
 // Only where it is the property's value: other text may hold such an address too.

@@ -155,6 +155,49 @@ TEST_F(BatchCli, SheetsAreWholeAndReplaceNobody) {
   EXPECT_EQ(sheet.height, 2 * 32 + 3 * 4);
 }
 
+// Not even --overwrite lets a sheet take a picture's place, and nothing is copied before that is
+// known.
+TEST_F(BatchCli, SheetsOfMergesTakeNoPicture) {
+  const std::string job = put_job(2);
+  ASSERT_EQ(batch(job, "out", {"--name", "{seed}.png"}).exit_code, 0);
+  std::string picture;
+  for (const auto& [name, bytes] : pictures("out")) picture = name;
+  const std::string bytes = content("out/" + picture);
+  for (const bool overwrite : {true, false}) {
+    std::vector<std::string> call = {"batch", "merge", "out", "--sheet", picture};
+    if (overwrite) call.push_back("--overwrite");
+    const auto refused = run(call);
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_NE(refused.err.find("a name that no picture has"), std::string::npos) << refused.err;
+  }
+  EXPECT_EQ(run({"batch", "merge", "out", "--output-dir", "copy", "--sheet", picture}).exit_code,
+            2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "copy" / picture));
+  EXPECT_EQ(content("out/" + picture), bytes);
+  for (const std::string& name : {std::string("{id}.png"), std::string(300, 'x') + ".png"}) {
+    const auto refused = batch(job, "new", {"--sheet", name});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_NE(refused.err.find("--sheet"), std::string::npos) << refused.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "new")) << "refused before anything is painted";
+  }
+}
+
+// A sheet of fewer pictures is made anew when the others are there.
+TEST_F(BatchCli, SheetsFollowThePictures) {
+  const std::string job = put_job(3);
+  ASSERT_EQ(batch(job, "truth", {"--sheet", "s.png"}).exit_code, 0);
+  std::string picture;
+  for (const auto& [name, bytes] : pictures("truth")) picture = name != "s.png" ? name : picture;
+  std::filesystem::create_directory(folder_ / "out");
+  put_file(folder_ / "out" / picture, "somebody's");
+  ASSERT_EQ(batch(job, "out", {"--sheet", "s.png"}).exit_code, 3);
+  EXPECT_NE(content("out/s.png"), content("truth/s.png"));
+  std::filesystem::remove(folder_ / "out" / picture);
+  ASSERT_EQ(batch(job, "out", {"--retry-failed"}).exit_code, 0);
+  ASSERT_EQ(batch(job, "out", {"--sheet", "s.png"}).exit_code, 0);
+  EXPECT_EQ(content("out/s.png"), content("truth/s.png"));
+}
+
 // Without syncs the pictures are the same, and whoever asks is told.
 TEST_F(BatchCli, WithoutSyncs) {
   const std::string job = put_job(3);

@@ -2,6 +2,8 @@
 // never with a lost picture.
 #include <sys/stat.h>
 
+#include <fstream>
+
 #include "tests/integration/batch/batch_program.h"
 
 namespace tessera {
@@ -229,6 +231,24 @@ TEST_F(BatchErrors, AFullDiskEndsWithSixAndGoesOn) {
   EXPECT_EQ(std::system(("umount '" + disk + "'").c_str()), 0);
   ASSERT_EQ(batch(job, "truth").exit_code, 0);
   EXPECT_EQ(got, pictures("truth"));
+}
+
+// Weights of the same length that differ anywhere are another model.
+TEST_F(BatchErrors, ExchangedWeightsAreAnotherJob) {
+  const std::filesystem::path bundled =
+      std::filesystem::path(TESSERA_SOURCE_DIR) / "assets/models/tabletop-janus";
+  std::filesystem::copy(bundled, folder_ / "model");
+  const std::string job = put_job(1);
+  const std::vector<std::string> call = {"batch", job, "--output-dir", "out", "-m", "model",
+                                         "--decode", "gumbel"};
+  ASSERT_EQ(run(call).exit_code, 0);
+  const std::filesystem::path weights = folder_ / "model/model.safetensors";
+  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(std::filesystem::file_size(weights) * 3 / 4));
+  const char byte = static_cast<char>(file.peek() ^ 1);
+  file.put(byte);
+  file.close();
+  expect_refused(run(call), 2, "model.files");
 }
 
 }  // namespace

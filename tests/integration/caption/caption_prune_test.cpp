@@ -98,7 +98,7 @@ TEST_F(CaptionPrune, WhatCannotBePrunedIsRefusedBeforeAnythingIsWritten) {
 // picture the same.
 TEST_F(CaptionPrune, AMethodFindsItsOwnNumber) {
   for (const PrunerRow& row : pruner_table()) {
-    if (!row.adaptive) continue;
+    if (!row.adaptive || row.name == "temporal") continue;  // a picture says nothing twice
     const std::string name(row.name);
     SCOPED_TRACE(name);
     std::set<int> numbers;

@@ -1,6 +1,7 @@
 // `tessera doctor`: the process that reads pictures, and the memory of models.
 #include "tests/integration/cli/program.h"
 #include "tests/support/refused_seccomp.h"
+#include "video/frame_writer.h"
 #include "vision/image/picture_reader.h"
 
 namespace tessera {
@@ -45,6 +46,48 @@ TEST_F(CliDoctor, MissesAReaderThatIsNotThereOrSaysNothing) {
   EXPECT_EQ(finding(other, "picture reader").at("state"), "missing");
   EXPECT_NE(finding(other, "picture reader").at("text").get<std::string>().find("greeting"),
             std::string::npos);
+}
+
+TEST_F(CliDoctor, ListsTheEncodersOfEveryContainer) {
+  const ProgramResult result = run({"doctor", "--json"});
+  const auto process = finding(result, "clips");
+  EXPECT_EQ(process.at("state"), "ok") << process;
+  EXPECT_EQ(process.at("text"), "confined by " + std::string(kWholeConfinement));
+  for (const ClipContainer container : kClipContainers) {
+    const auto line = finding(result, "clips ." + std::string(name_of(container)));
+    std::string names;
+    for (const ClipCodec codec : codecs_there(container, {.program = TESSERA_VIDEO})) {
+      names += (names.empty() ? "written as " : ", ") + std::string(name_of(codec));
+    }
+    EXPECT_EQ(line.at("state"), names.empty() ? "note" : "ok");
+    EXPECT_EQ(line.at("text"), names.empty() ? "no encoder" : names);
+  }
+  EXPECT_EQ(finding(result, "clips .webp").at("text"), "written as webp");
+  EXPECT_NE(run({"doctor"}).out.find("ok  clips .webp: written as webp\n"), std::string::npos);
+  if (kWholeConfinement == "nothing") return;
+  without_seccomp([&] {
+    const auto fewer = finding(run({"doctor", "--json"}), "clips");
+    EXPECT_EQ(fewer.at("state"), "note");
+    EXPECT_EQ(fewer.at("text"), "confined by limits");
+    EXPECT_NE(fewer.at("fix"), "");
+  });
+}
+
+TEST_F(CliDoctor, MissesAProcessForClipsThatIsNotThereOrSaysNothing) {
+  const std::filesystem::path program = folder_ / "bin/tessera",
+                              video = folder_ / "bin/tessera-video";
+  std::filesystem::create_directories(folder_ / "bin");
+  std::filesystem::copy_file(TESSERA_PROGRAM, program);
+  const ProgramResult none = run_program(program.string(), {"doctor", "--json"});
+  EXPECT_EQ(none.exit_code, 4) << none.err;
+  EXPECT_EQ(finding(none, "clips").at("state"), "missing");
+  EXPECT_EQ(finding(none, "clips").at("text"), "no " + video.string());
+  put_file(video, "#!/bin/sh\necho I am another program >&0\n");
+  std::filesystem::permissions(video, std::filesystem::perms::owner_all);
+  const ProgramResult other = run_program(program.string(), {"doctor", "--json"});
+  EXPECT_EQ(other.exit_code, 4) << other.err;
+  EXPECT_EQ(finding(other, "clips").at("state"), "missing");
+  EXPECT_NE(finding(other, "clips").at("text"), "no " + video.string());
 }
 
 TEST_F(CliDoctor, SaysWhatEveryModelNeeds) {

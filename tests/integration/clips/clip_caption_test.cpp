@@ -200,6 +200,16 @@ TEST_F(ClipCaption, PruningOverFrames) {
   }
 }
 
+// Of a scene that stands still nearly all that `temporal` keeps by itself is the first frame.
+TEST_F(ClipCaption, AStillSceneIsKeptOnce) {
+  put_clip("a.mkv", {24});
+  caption({"a.mkv", "--video-frames", "4", "--prune", "temporal", "--keep-tokens", "auto", "-o",
+           "x.jsonl"});
+  const Json line = by_path(content("x.jsonl")).at("a.mkv");
+  EXPECT_GE(line.at("kept_tokens"), 144);
+  EXPECT_LE(line.at("kept_tokens"), 200);
+}
+
 // The draft sees what the judging model looked at; the text stays the model's own.
 TEST_F(ClipCaption, AVerifierGuidedDraftChangesNoText) {
   put_clip("a.mkv", {24});

@@ -126,7 +126,7 @@ TEST_F(ClipFileTest, ErrorsNameTheFile) {
   EXPECT_EQ(error.code, "E_VIDEO_FORMAT");
   EXPECT_EQ(error.file, (folder / "sound.mp4").string());
   EXPECT_EQ(error_of([&] { open(folder / "none.mp4"); }).code, "E_IO_OPEN");
-  EXPECT_EQ(error_of([&] { container_of("a.gif"); }).code, "E_VIDEO_NAME");
+  EXPECT_EQ(error_of([&] { container_of("a.avi"); }).code, "E_VIDEO_NAME");
 }
 
 TEST_F(ClipFileTest, AFileThatGrowsWhileItIsReadIsRefused) {

@@ -1,6 +1,7 @@
 // Whole frames of the viewer, built by ImGui without a window: what is drawn, what keys do.
 #include <imgui_internal.h>
 
+#include "apps/studio/event.h"
 #include "tests/unit/viewer/viewer_frames.h"
 
 namespace tessera {
@@ -349,6 +350,18 @@ TEST_F(Frames, DroppedFilesArePosted) {
   frame({});
   ASSERT_EQ(posted_.size(), 2u);
   EXPECT_EQ(std::get<OpenCommand>(posted_[1]).path, "b.png");
+}
+
+TEST_F(Frames, OfManyDroppedFilesTheLastOnesAreOpened) {
+  std::vector<std::filesystem::path> files = {"a.mkv", "b.mkv"};
+  for (int i = 0; i < 100; ++i) files.push_back(std::to_string(i) + ".png");
+  viewer_.drop(files);
+  frame({});
+  ASSERT_EQ(posted_.size(), 1 + kKeptOpened);
+  EXPECT_EQ(std::get<OpenFilmCommand>(posted_.front()).path, "b.mkv");
+  EXPECT_EQ(std::get<OpenCommand>(posted_[1]).path, "92.png");
+  EXPECT_EQ(std::get<OpenCommand>(posted_.back()).path, "99.png");
+  EXPECT_EQ(viewer_.state().shown.file, "99.png");
 }
 
 }  // namespace

@@ -1,0 +1,69 @@
+"""Encode dumped clips with the trained clip tokenizer: one .codes.npy [N, T / 4, 16, 16] u16 a part."""
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from training_common import load_checkpoint, load_scenes, to_float
+from video_model import VideoVq, VideoVqConfig
+
+
+def load_video_vq(path: Path, dtype=torch.float32) -> VideoVq:
+    weights, meta = load_checkpoint(path)
+    model = VideoVq(VideoVqConfig(**meta["config"]))
+    model.load_state_dict(weights)
+    return model.to(dtype).eval()
+
+
+@torch.no_grad()
+def encode(model: VideoVq, clips, frames: int, batch: int = 8) -> np.ndarray:
+    out = []
+    for lo in range(0, len(clips), batch):
+        out.append(model.encode(to_float(clips[lo:lo + batch, :frames])).numpy().astype(np.uint16))
+    return np.concatenate(out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vq", type=Path, required=True)
+    parser.add_argument("--clips", type=Path, required=True, help="dumped set, without suffix")
+    parser.add_argument("--frames", type=int, default=8, help="of each clip, from its first")
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--count", type=int, default=0, help="0: to the end")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    pixels = np.load(options.clips.with_suffix(".npy"), mmap_mode="r")
+    stop = options.start + options.count if options.count else len(pixels)
+    begin = time.time()
+    codes = encode(load_video_vq(options.vq), pixels[options.start:stop], options.frames)
+    target = options.clips.parent / f"{options.clips.name}.{options.start}-{stop}.codes.npy"
+    partial = target.with_suffix(".partial")
+    with open(partial, "wb") as f:
+        np.save(f, codes)
+    os.replace(partial, target)
+    print(f"{target}: {len(codes)} clips in {time.time() - begin:.0f} s")
+
+
+def load_coded_clips(stem: Path):
+    """captions and codes [N, T, H, W] of every encoded part of one dumped set"""
+    stem, captions, codes, parts = Path(stem), [], [], []
+    _, lines = load_scenes(stem, with_pixels=False)
+    for path in stem.parent.glob(f"{stem.name}.*.codes.npy"):
+        lo, hi = (int(v) for v in path.name[len(stem.name) + 1:].split(".")[0].split("-"))
+        parts.append((lo, hi, path))
+    for lo, hi, path in sorted(parts):
+        codes.append(np.load(path))
+        captions += [line["caption"] for line in lines[lo:hi]]
+    if not codes:
+        raise FileNotFoundError(f"no codes beside {stem}; run encode_clip_codes.py first")
+    return captions, np.concatenate(codes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+// FFmpeg's writing through a sink. Internal to video/codec.
+#pragma once
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "video/codec/ffmpeg.h"
+#include "video/video.h"
+
+namespace tessera {
+
+// `sink` outlives it. What the sink throws is kept until rethrow().
+class SinkIo {
+ public:
+  explicit SinkIo(ClipSink& sink) : sink_(sink) {
+    auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBytes));
+    if (buffer == nullptr) throw std::bad_alloc();
+    io_.reset(avio_alloc_context(buffer, kIoBytes, 1, this, nullptr, &write, &seek));
+    if (!io_) {
+      av_free(buffer);
+      throw std::bad_alloc();
+    }
+  }
+  SinkIo(const SinkIo&) = delete;
+  SinkIo& operator=(const SinkIo&) = delete;
+  AVIOContext* context() const { return io_.get(); }
+  void rethrow() {
+    if (thrown_) std::rethrow_exception(std::exchange(thrown_, nullptr));
+  }
+
+ private:
+  static constexpr int kIoBytes = 64 << 10;
+
+  static int write(void* self, std::uint8_t* data, int count) {
+    auto& io = *static_cast<SinkIo*>(self);
+    try {
+      io.sink_.write(io.at_, data, static_cast<std::size_t>(count));
+      io.at_ += static_cast<std::uint64_t>(count);
+      io.size_ = std::max(io.size_, io.at_);
+      return count;
+    } catch (...) {
+      io.thrown_ = std::current_exception();
+      return AVERROR(EIO);
+    }
+  }
+  static std::int64_t seek(void* self, std::int64_t offset, int whence) {
+    auto& io = *static_cast<SinkIo*>(self);
+    if (whence == AVSEEK_SIZE) return static_cast<std::int64_t>(io.size_);
+    if (whence == SEEK_CUR) offset += static_cast<std::int64_t>(io.at_);
+    if (whence == SEEK_END) offset += static_cast<std::int64_t>(io.size_);
+    if (offset < 0) return AVERROR(EINVAL);
+    io.at_ = static_cast<std::uint64_t>(offset);
+    return offset;
+  }
+
+  ClipSink& sink_;
+  std::uint64_t at_ = 0, size_ = 0;
+  std::exception_ptr thrown_;
+  ffmpeg::Io io_;
+};
+
+}  // namespace tessera
