@@ -24,6 +24,23 @@ bool is_video_code(std::string_view code) {
 
 }  // namespace
 
+void ClipInterrupt::fire() {
+  const std::lock_guard lock(mutex_);
+  fired_ = true;
+  for (const ReaderProcess* process : running_) process->kill();
+}
+
+void ClipInterrupt::watch(const ReaderProcess* process) {
+  const std::lock_guard lock(mutex_);
+  running_.push_back(process);
+  if (fired_) process->kill();
+}
+
+void ClipInterrupt::leave(const ReaderProcess* process) {
+  const std::lock_guard lock(mutex_);
+  std::erase(running_, process);
+}
+
 ClipProcess::ClipProcess(ClipProcessOptions options, std::string name)
     : options_(std::move(options)), name_(std::move(name)) {
   if (options_.program.empty()) {
@@ -31,14 +48,7 @@ ClipProcess::ClipProcess(ClipProcessOptions options, std::string name)
   }
   seconds_ = options_.deadline_seconds;
   deadline_ = monotonic_seconds() + seconds_;
-  try {
-    process_.emplace(options_.program, options_.memory_bytes, options_.cpu_seconds);
-  } catch (const Error& error) {
-    ErrorInfo info = error.info();
-    info.code = "E_VIDEO_HELPER";
-    info.expected = "the process that reads and writes clips, beside the program";
-    throw Error(std::move(info));
-  }
+  start();
   const vw::Message hello = receive();
   constexpr std::uint64_t kWalls = wire::kResourceLimits | wire::kSystemCallFilter;
   if (hello.kind != vw::Kind::kHello || hello.bytes != 0 || (hello.a & ~kWalls) != 0) {
@@ -46,6 +56,20 @@ ClipProcess::ClipProcess(ClipProcessOptions options, std::string name)
   }
   confined_ = hello.a;
   end_answer();
+}
+
+void ClipProcess::start() {
+  try {
+    process_ = std::unique_ptr<ReaderProcess, Ender>(
+        new ReaderProcess(options_.program, options_.memory_bytes, options_.cpu_seconds),
+        Ender{options_.interrupt});
+  } catch (const Error& error) {
+    ErrorInfo info = error.info();
+    info.code = "E_VIDEO_HELPER";
+    info.expected = "the process that reads and writes clips, beside the program";
+    throw Error(std::move(info));
+  }
+  if (options_.interrupt) options_.interrupt->watch(process_.get());
 }
 
 void ClipProcess::fail(const char* code, std::string expected, std::string found) {
@@ -59,6 +83,7 @@ void ClipProcess::fail(const char* code, std::string expected, std::string found
 }
 
 void ClipProcess::fail_transfer(ReaderProcess::Transfer how) {
+  process_.get_deleter().leave(process_.get());
   const std::string end =
       process_->end(how == ReaderProcess::Transfer::kClosed ? kGraceSeconds : 0);
   if (how == ReaderProcess::Transfer::kLate) {

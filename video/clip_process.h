@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,11 +16,29 @@
 
 namespace tessera {
 
+// Ends from another thread what one waits for: from fire() on the processes that it was given to
+// are killed, those that start later too, and their answers are errors, E_VIDEO_HELPER. All calls
+// from any thread.
+class ClipInterrupt {
+ public:
+  void fire();
+
+ private:
+  friend class ClipProcess;
+  void watch(const ReaderProcess* process);
+  void leave(const ReaderProcess* process);
+
+  std::mutex mutex_;
+  bool fired_ = false;
+  std::vector<const ReaderProcess*> running_;
+};
+
 struct ClipProcessOptions {
   std::filesystem::path program;                        // `tessera-video`; empty: beside this one
   double deadline_seconds = 60;                         // for one answer, by the wall clock
   std::uint64_t memory_bytes = std::uint64_t{4} << 30;  // address space of the process
   std::uint64_t cpu_seconds = 3600;                     // of its life
+  std::shared_ptr<ClipInterrupt> interrupt = {};        // null: nobody ends it from outside
 };
 
 // One question, one answer: ask(), then receive() and receive_payload() until the answer is there,
@@ -44,12 +64,25 @@ class ClipProcess {
   // For an error on this side in the middle of an answer: ends the process, which can no longer be
   // understood. Nothing happens between answers.
   void give_up(const ErrorInfo& error);
-  bool is_there() const { return process_.has_value(); }
+  bool is_there() const { return process_ != nullptr; }
   const std::string& name() const { return name_; }
   // "limits and system calls", "limits", "system calls", "nothing".
   std::string confinement() const;
 
  private:
+  // What is ended is not killed any more.
+  struct Ender {
+    std::shared_ptr<ClipInterrupt> interrupt;
+    void leave(const ReaderProcess* process) const {
+      if (interrupt) interrupt->leave(process);
+    }
+    void operator()(ReaderProcess* process) const {
+      leave(process);
+      delete process;
+    }
+  };
+
+  void start();
   void send(video_wire::Kind kind, std::uint64_t a, const void* data, std::size_t bytes);
   [[noreturn]] void fail(const char* code, std::string expected, std::string found);
   [[noreturn]] void fail_transfer(ReaderProcess::Transfer how);
@@ -59,7 +92,7 @@ class ClipProcess {
   std::string name_;
   double deadline_ = 0, seconds_ = 0;
   bool answering_ = true;  // the greeting is one
-  std::optional<ReaderProcess> process_;
+  std::unique_ptr<ReaderProcess, Ender> process_;
   std::optional<ErrorInfo> ended_;  // why there is no process
   std::uint64_t confined_ = 0;
 };

@@ -136,6 +136,7 @@ struct Fold {
   void operator()(FilmEvent&& event) const {
     if (!to.film || to.film->number != event.film.number) return;
     event.film.strip = std::move(to.film->strip);
+    event.film.asked = to.film->asked;
     to.film = std::move(event.film);
   }
   void operator()(FilmThumbnailEvent&& event) const {

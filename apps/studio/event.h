@@ -91,7 +91,7 @@ struct ProblemEvent {
 struct FilmOpenedEvent {
   Film film;
 };
-// The open clip as it is now, but for its strip; of another opening than the newest: nothing.
+// The open clip as it is now, but for its strip and `asked`; of another opening than the newest: nothing.
 struct FilmEvent {
   Film film;
 };

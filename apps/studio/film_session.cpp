@@ -19,8 +19,7 @@ constexpr std::int64_t kRun = 16;  // frames that are rather decoded than jumped
 constexpr std::int64_t kBackRun = 8;
 // Seconds by which a frame may come late before the clip is played slower instead.
 constexpr double kMostLag = 0.3;
-constexpr double kCountSeconds = 5;  // for the frames of a file that cannot be looked through
-constexpr double kLongest = 3600;    // of one sleep, seconds
+constexpr double kLongest = 3600;  // of one sleep, seconds
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::int64_t number_of(const std::vector<std::int64_t>& ticks, std::int64_t at) {
@@ -39,13 +38,14 @@ double last_stay(const VideoInfo& info, const std::vector<double>& times) {
   return std::clamp(stay, 0.001, 10.0);
 }
 
-// Whether the frames before are whole; all else ends the clip.
-bool is_damage(const ErrorInfo& info) {
+}  // namespace
+
+bool is_film_damage(const ErrorInfo& info) {
   return info.code == "E_VIDEO_DATA" || info.code == "E_VIDEO_CUT";
 }
 
-[[noreturn]] void refuse(const std::filesystem::path& path, const char* code, std::string expected,
-                         std::string found) {
+void refuse_frames(const std::filesystem::path& path, const char* code, std::string expected,
+                   std::string found) {
   throw Error({.kind = ErrorKind::kGeneral,
                .code = code,
                .file = path.string(),
@@ -54,13 +54,13 @@ bool is_damage(const ErrorInfo& info) {
                .found = std::move(found)});
 }
 
-}  // namespace
-
 FrameReaderOptions film_reader_options(const std::filesystem::path& program,
-                                       double deadline_seconds) {
+                                       double deadline_seconds,
+                                       std::shared_ptr<ClipInterrupt> interrupt) {
   FrameReaderOptions options;
   options.process.program = program;
   options.process.deadline_seconds = deadline_seconds;
+  options.process.interrupt = std::move(interrupt);
   options.limits.decoded_pixels = std::uint64_t{1} << 60;  // round and round for hours
   return options;
 }
@@ -84,6 +84,8 @@ FilmSession::~FilmSession() {
 void FilmSession::end() {
   const std::lock_guard lock(mutex_);
   ending_ = true;
+  interrupt_->fire();
+  if (strip_plan_.interrupt) strip_plan_.interrupt->fire();
   changed_.notify_all();
 }
 
@@ -105,6 +107,13 @@ void FilmSession::work() {
   }
   reader_.reset();
   if (strip_.joinable()) strip_.join();
+  // One that is closed may be kept for a while: not its frames.
+  ring_.clear();
+  small_.clear();
+  film_.image.reset();
+  film_.times.reset();
+  strip_times_.reset();
+  ticks_ = {};
   ended_ = true;
 }
 
@@ -135,69 +144,27 @@ void FilmSession::open() {
     ticks_ = reader_->scan();
     next_ = 0;
   } catch (const Error& error) {
-    if (!is_damage(error.info())) throw;
+    if (!is_film_damage(error.info())) throw;
     count_frames(error.info());
   }
-  if (ticks_.empty()) refuse(film_.path, "E_FILM_EMPTY", "a frame at least", "none");
+  if (ticks_.empty()) refuse_frames(film_.path, "E_FILM_EMPTY", "a frame at least", "none");
   if (ticks_.size() > static_cast<std::size_t>(kMostFilmFrames)) {
-    refuse(film_.path, "E_FILM_LONG", "at most " + std::to_string(kMostFilmFrames) + " frames",
-           std::to_string(ticks_.size()));
+    refuse_frames(film_.path, "E_FILM_LONG",
+                  "at most " + std::to_string(kMostFilmFrames) + " frames",
+                  std::to_string(ticks_.size()));
   }
   set_times();
   film_.state = FilmState::kPaused;
   film_.wanted = 0;
   while (film_.frame < 0 && !ending_) fetch();
-  const std::size_t cells = std::min(kFilmThumbnails, ticks_.size());
-  for (std::size_t i = 0; i < cells; ++i) {
-    const double middle = (static_cast<double>(i) + 0.5) / static_cast<double>(cells);
-    const std::int64_t frame = film_.frame_at(middle * film_.seconds);
-    strip_plan_.frames.push_back(frame);
-    strip_plan_.ticks.push_back(ticks_[static_cast<std::size_t>(frame)]);
-  }
-  strip_ = std::thread([this] { read_strip(); });
+  plan_strip();
 }
 
 void FilmSession::reopen() {
   next_ = -1;
   reader_.reset();  // before the new one: each is a process
   reader_ = std::make_unique<FrameReader>(
-      film_.path, film_reader_options(options_.program, options_.deadline_seconds));
-}
-
-// A file that is cut does not tell the times of its frames; those that are whole do.
-void FilmSession::count_frames(ErrorInfo why) {
-  reopen();
-  const double until = monotonic_seconds() + kCountSeconds;
-  try {
-    while (!ending_ && monotonic_seconds() < until) {
-      const std::optional<VideoFrame> frame = reader_->next();
-      if (!frame) break;
-      if (ticks_.empty() || frame->ticks > ticks_.back()) ticks_.push_back(frame->ticks);
-    }
-  } catch (const Error& error) {
-    if (!is_damage(error.info())) throw;
-    why = error.info();
-  }
-  if (ticks_.empty()) throw Error(why);
-  tell_damage(std::move(why));
-  reopen();
-}
-
-void FilmSession::tell_damage(ErrorInfo info) {
-  if (info.file.empty()) info.file = film_.path.string();
-  if (film_.error.code.empty() && !ending_) events_.push(ProblemEvent{info});
-  film_.error = std::move(info);
-}
-
-// The clip ends before a frame that cannot be decoded.
-void FilmSession::end_before(std::int64_t frame, const ErrorInfo& info) {
-  if (frame == 0 || !is_damage(info)) throw Error(info);
-  film_.state = FilmState::kPaused;
-  tell_damage(info);
-  reopen();
-  ahead_error_.reset();
-  leave_out(frame, film_.frames());
-  if (film_.frame == film_.wanted) tell();
+      film_.path, film_reader_options(options_.program, options_.deadline_seconds, interrupt_));
 }
 
 void FilmSession::set_times() {
@@ -226,6 +193,7 @@ bool FilmSession::take_orders() {
     if (ending_) return false;
     orders.swap(orders_);
   }
+  film_.taken += orders.size();
   for (const FilmOrder& order : orders) {
     std::visit([this](const auto& one) { obey(one); }, order);
   }
@@ -245,6 +213,7 @@ double FilmSession::idle_until() const {
 }
 
 void FilmSession::go_to(std::int64_t frame) {
+  film_.search.reset();
   film_.wanted = std::clamp<std::int64_t>(frame, 0, last());
   clock_.start(monotonic_seconds(), (*film_.times)[static_cast<std::size_t>(film_.wanted)]);
 }
@@ -286,6 +255,7 @@ void FilmSession::go_on() {
   } else if (playing()) {
     read_ahead();
   }
+  if (film_.frame == film_.wanted && film_.times != strip_times_) plan_strip();
 }
 
 // Wants the next frame when it is due. One that is late is still shown, unless a later one that is
@@ -318,12 +288,14 @@ FrameWindow FilmSession::window() const {
 void FilmSession::show(std::shared_ptr<const Image> image) {
   film_.image = std::move(image);
   film_.frame = film_.wanted;
+  film_.search.reset();
   tell();
 }
 
 // One step towards the wanted frame: from what is kept, else by one call of the reader.
 void FilmSession::fetch() {
   if (std::shared_ptr<const Image> kept = ring_.get(film_.wanted)) return show(std::move(kept));
+  if (film_.search) return search();
   const std::int64_t wanted = film_.wanted;
   if (ahead_error_ && wanted >= ahead_error_->frame) {
     const Damage damage = *ahead_error_;
@@ -336,38 +308,33 @@ void FilmSession::fetch() {
     // Whoever steps back goes on to do so: the frames before are read on the way.
     from = std::max<std::int64_t>(0, wanted - std::min(window().behind, kBackRun));
   }
+  const bool reads_on = from == next_;
   try {
     read(from);
   } catch (const Error& error) {
-    end_before(from, error.info());
+    if (reads_on) return end_before(from, error.info());
+    begin_search(from, error.info());
   }
 }
 
-// Reads a frame of the file and keeps it.
-void FilmSession::read(std::int64_t from) {
+// Reads a frame of the file and keeps it; null where it was left out.
+std::shared_ptr<const Image> FilmSession::read(std::int64_t from) {
   const bool next = from == next_;
   next_ = -1;
   std::optional<VideoFrame> frame =
       next ? reader_->next() : reader_->frame_at(ticks_[static_cast<std::size_t>(from)]);
-  if (!frame) return leave_out(from, next ? film_.frames() : from + 1);
-  if (number_of(ticks_, frame->ticks) != from) return leave_out(from, from + 1);
+  if (!frame) {
+    leave_out(from, next ? film_.frames() : from + 1);
+    return nullptr;
+  }
+  if (number_of(ticks_, frame->ticks) != from) {
+    leave_out(from, from + 1);
+    return nullptr;
+  }
   next_ = from + 1;
-  ring_.put(from, image_of(std::move(*frame)), window(), playing());
-}
-
-// Frames from `from` to before `to` stand in the container, and the decoder does not give them: the
-// others are counted anew. One of them that is shown gives way to the wanted one.
-void FilmSession::leave_out(std::int64_t from, std::int64_t to) {
-  ticks_.erase(ticks_.begin() + from, ticks_.begin() + to);
-  if (ticks_.empty()) refuse(film_.path, "E_FILM_EMPTY", "a frame at least", "none");
-  set_times();
-  ring_.clear();
-  const auto moved = [&](std::int64_t frame) {
-    return std::min(frame < from ? frame : std::max(from, frame - (to - from)), last());
-  };
-  const bool gone = film_.frame >= from && film_.frame < to;
-  if (film_.frame >= 0) film_.frame = gone ? -1 : moved(film_.frame);
-  film_.wanted = moved(film_.wanted);
+  std::shared_ptr<const Image> image = image_of(std::move(*frame));
+  ring_.put(from, image, window(), playing());
+  return image;
 }
 
 std::optional<std::int64_t> FilmSession::missing_ahead() const {

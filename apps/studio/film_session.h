@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -23,7 +25,7 @@ namespace tessera {
 
 struct FilmOptions {
   std::filesystem::path program;  // `tessera-video`; empty: beside this one
-  double deadline_seconds = 10;   // for one answer of it
+  double deadline_seconds = 60;   // for one answer of it
   std::size_t kept_bytes = std::size_t{96} << 20;
 };
 
@@ -31,9 +33,16 @@ inline constexpr std::int64_t kMostFilmFrames = 1'000'000;
 
 // For a reader of a clip that is looked at.
 FrameReaderOptions film_reader_options(const std::filesystem::path& program,
-                                       double deadline_seconds);
+                                       double deadline_seconds,
+                                       std::shared_ptr<ClipInterrupt> interrupt = nullptr);
 // A frame as a picture; takes its pixels.
 std::shared_ptr<const Image> image_of(VideoFrame&& frame);
+
+// Whether the frames before are whole; all else ends the clip.
+bool is_film_damage(const ErrorInfo& info);
+// Throws the Error of kind kGeneral of a clip that has no frames, or too many.
+[[noreturn]] void refuse_frames(const std::filesystem::path& path, const char* code,
+                                std::string expected, std::string found);
 
 using FilmOrder = std::variant<FilmPlayCommand, FilmLoopCommand, FilmSeekCommand, FilmStepCommand,
                                FilmSpeedCommand>;
@@ -57,13 +66,12 @@ class FilmSession {
   // Starts to open it and tells by FilmEvents that carry film.number. `film` says number, path and
   // loop. The queue of events is borrowed and must be closed before the session ends.
   FilmSession(Film film, const FilmOptions& options, EventQueue& events);
-  // Waits for the threads: as long as an answer of the process takes, at most.
-  ~FilmSession();
+  ~FilmSession();  // ends it, and waits for the threads
   FilmSession(const FilmSession&) = delete;
 
   // False when too much waits already.
   bool post(const FilmOrder& order);
-  // Nothing more is read; does not wait.
+  // Nothing more is read, and the processes are killed; does not wait.
   void end();
   // Whether both threads are at their end: the destructor would not wait.
   bool ended() const { return ended_; }
@@ -89,7 +97,9 @@ class FilmSession {
   void fetch();
   void read_ahead();
   std::optional<std::int64_t> missing_ahead() const;
-  void read(std::int64_t from);
+  std::shared_ptr<const Image> read(std::int64_t from);
+  void begin_search(std::int64_t bad, const ErrorInfo& info);
+  void search();
   void leave_out(std::int64_t from, std::int64_t to);
   void set_times();
   std::int64_t last() const { return film_.frames() - 1; }
@@ -99,6 +109,9 @@ class FilmSession {
   void tell();
   void fail(ErrorInfo error);
 
+  void plan_strip();
+  void end_strip();
+  bool strip_ends() const { return ending_ || strip_ending_; }
   void read_strip();
   void read_cell(std::unique_ptr<FrameReader>& reader, std::int64_t& next, std::int64_t ticks,
                  FilmThumbnail& cell);
@@ -109,7 +122,7 @@ class FilmSession {
   std::condition_variable changed_;
   std::deque<FilmOrder> orders_;
   std::atomic<bool> ending_{false}, ended_{false};
-  // Of the playing thread; path, ticks and times do not change while the strip is read from them.
+  // Of the playing thread; the path does not change.
   Film film_;
   std::unique_ptr<FrameReader> reader_;
   VideoInfo info_;
@@ -122,9 +135,15 @@ class FilmSession {
     ErrorInfo info;
   };
   std::optional<Damage> ahead_error_;  // what waits behind the frames that are kept
+  // The small pictures. Plan and pictures are of the strip's thread while it runs.
   struct StripPlan {
     std::vector<std::int64_t> frames, ticks;  // of each cell
+    std::shared_ptr<ClipInterrupt> interrupt;
   } strip_plan_;
+  std::map<std::int64_t, std::shared_ptr<const Image>> small_;  // by ticks, of cells of the plan
+  std::shared_ptr<const std::vector<double>> strip_times_;      // those that the plan is for
+  std::atomic<bool> strip_ending_{false};
+  std::shared_ptr<ClipInterrupt> interrupt_ = std::make_shared<ClipInterrupt>();
   std::thread strip_, thread_;
 };
 

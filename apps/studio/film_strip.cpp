@@ -1,6 +1,8 @@
 // The small pictures along a clip, read one after the other beside its playing: whole frames come
 // from a process of their own and are made small here. One that cannot be read says why; after a
 // few of them the others are left out.
+#include <algorithm>
+
 #include "apps/studio/boundary.h"
 #include "apps/studio/film_session.h"
 #include "apps/studio/gallery.h"
@@ -10,7 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr int kMostFailures = 3;
-constexpr std::int64_t kRun = 16;  // frames that are rather decoded than jumped over
+constexpr std::int64_t kRun = 200;  // frames that are rather decoded than begun anew at a key frame
 
 std::string without_file(ErrorInfo info) {
   info.file.clear();
@@ -19,13 +21,53 @@ std::string without_file(ErrorInfo info) {
 
 }  // namespace
 
+// For the frames as they are counted now. What is there already of the plan before stays.
+void FilmSession::plan_strip() {
+  end_strip();
+  StripPlan plan;
+  plan.interrupt = std::make_shared<ClipInterrupt>();
+  const std::size_t cells = std::min(kFilmThumbnails, ticks_.size());
+  std::map<std::int64_t, std::shared_ptr<const Image>> small;
+  for (std::size_t i = 0; i < cells; ++i) {
+    const double middle = (static_cast<double>(i) + 0.5) / static_cast<double>(cells);
+    const std::int64_t frame = film_.frame_at(middle * film_.seconds);
+    const std::int64_t ticks = ticks_[static_cast<std::size_t>(frame)];
+    plan.frames.push_back(frame);
+    plan.ticks.push_back(ticks);
+    FilmThumbnail cell;
+    if (const auto there = small_.find(ticks); there != small_.end()) {
+      cell = {frame, there->second, ""};
+      small.insert(*there);
+    }
+    events_.push(FilmThumbnailEvent{film_.number, i, cells, std::move(cell)});
+  }
+  small_ = std::move(small);
+  strip_times_ = film_.times;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ending_) return;
+    strip_plan_ = std::move(plan);
+  }
+  strip_ = std::thread([this] { read_strip(); });
+}
+
+void FilmSession::end_strip() {
+  if (!strip_.joinable()) return;
+  strip_ending_ = true;
+  strip_plan_.interrupt->fire();
+  strip_.join();
+  strip_ending_ = false;
+}
+
 void FilmSession::read_strip() {
   std::unique_ptr<FrameReader> reader;
   std::int64_t next = -1;
   int failures = 0;
   FilmThumbnail cell;
   const std::vector<std::int64_t>& frames = strip_plan_.frames;
-  for (std::size_t i = 0; i < frames.size() && !ending_; ++i) {
+  const auto before = small_;  // shown already
+  for (std::size_t i = 0; i < frames.size() && !strip_ends(); ++i) {
+    if (before.contains(strip_plan_.ticks[i])) continue;
     if (cell.frame != frames[i]) {
       cell = {frames[i], nullptr, "not read, for others were damaged"};
       try {
@@ -36,7 +78,8 @@ void FilmSession::read_strip() {
         ++failures;
       }
     }
-    if (ending_) return;
+    if (strip_ends()) return;
+    if (cell.image) small_.emplace(strip_plan_.ticks[i], cell.image);
     events_.push(FilmThumbnailEvent{film_.number, i, frames.size(), cell});
   }
 }
@@ -46,7 +89,8 @@ void FilmSession::read_cell(std::unique_ptr<FrameReader>& reader, std::int64_t& 
                             std::int64_t ticks, FilmThumbnail& cell) {
   if (reader == nullptr) {
     reader = std::make_unique<FrameReader>(
-        film_.path, film_reader_options(options_.program, options_.deadline_seconds));
+        film_.path,
+        film_reader_options(options_.program, options_.deadline_seconds, strip_plan_.interrupt));
     next = 0;
   }
   std::optional<VideoFrame> frame;
@@ -55,7 +99,7 @@ void FilmSession::read_cell(std::unique_ptr<FrameReader>& reader, std::int64_t& 
   } else {
     do {
       frame = reader->next();
-    } while (frame && frame->ticks < ticks && !ending_);
+    } while (frame && frame->ticks < ticks && !strip_ends());
   }
   next = cell.frame + 1;
   if (!frame) {

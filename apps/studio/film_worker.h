@@ -18,7 +18,7 @@ class FilmWorker {
 
   // The queue of events is borrowed and must be closed before the worker ends.
   FilmWorker(FilmOptions options, EventQueue& events);
-  ~FilmWorker();  // waits for an answer of a process, at most
+  ~FilmWorker();  // ends all, and waits for their threads
   FilmWorker(const FilmWorker&) = delete;
 
   // Opens a clip in place of the one that is open. False, and nothing happened, when too many

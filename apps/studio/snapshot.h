@@ -97,6 +97,11 @@ struct FilmThumbnail {
 };
 inline constexpr std::size_t kFilmThumbnails = 24;  // at most, evenly over the whole length
 
+// A damage that is looked for: it lies behind `good`, which is whole, and not behind `bad`.
+struct FilmSearch {
+  std::int64_t good = 0, bad = 0;
+};
+
 enum class FilmState : std::uint8_t { kOpening, kPaused, kPlaying, kFailed };
 
 // The clip that is watched. Frames are counted from 0, in order of time.
@@ -116,9 +121,13 @@ struct Film {
   bool loop = true;
   double speed = 1;              // of kFilmSpeeds
   std::uint64_t kept_bytes = 0;  // decoded frames that are kept around the shown one
+  std::uint64_t asked = 0;       // orders that were posted to this clip
+  std::uint64_t taken = 0;       // those of them that all else here knows of
   std::vector<FilmThumbnail> strip;
   // kFailed: the last good frame stays. In another state: of the damage that the clip ends before.
   ErrorInfo error;
+  std::optional<FilmSearch> search;  // while the place of a damage is looked for
+  int probes = 0;                    // frames that were tried for the one looked for last
 
   std::int64_t frames() const {
     return times == nullptr ? 0 : static_cast<std::int64_t>(times->size());

@@ -72,11 +72,12 @@ struct Studio::State {
   bool take(const SaveAllCaptionsCommand& command);
   bool take(const OpenFilmCommand& command);
   bool take(const FilmLoopCommand& command);
-  bool take(const FilmPlayCommand& command) { return films.post(command); }
-  bool take(const FilmSeekCommand& command) { return films.post(command); }
-  bool take(const FilmStepCommand& command) { return films.post(command); }
-  bool take(const FilmSpeedCommand& command) { return films.post(command); }
+  bool take(const FilmPlayCommand& command) { return tell_film(command); }
+  bool take(const FilmSeekCommand& command) { return tell_film(command); }
+  bool take(const FilmStepCommand& command) { return tell_film(command); }
+  bool take(const FilmSpeedCommand& command) { return tell_film(command); }
   bool take(const CloseFilmCommand& command);
+  bool tell_film(const FilmOrder& order);
 
   bool queue(const std::vector<PaintSettings>& pictures);
   void begin_folder(FolderPicturesEvent&& found);
@@ -261,8 +262,14 @@ bool Studio::State::take(const OpenFilmCommand& command) {
   return true;
 }
 
+bool Studio::State::tell_film(const FilmOrder& order) {
+  if (!films.post(order)) return false;
+  if (snapshot.film) ++snapshot.film->asked;
+  return true;
+}
+
 bool Studio::State::take(const FilmLoopCommand& command) {
-  if (!films.post(command)) return false;
+  if (!tell_film(command)) return false;
   if (snapshot.film) loop_films = command.on.value_or(!loop_films);
   return true;
 }

@@ -35,7 +35,8 @@ bool opened(const Snapshot& snapshot) {
 bool stands(const Snapshot& snapshot) {
   if (!snapshot.film || snapshot.film->state == FilmState::kFailed) return true;
   const Film& film = *snapshot.film;
-  return film.state == FilmState::kPaused && film.frame == film.wanted && !film.strip.empty() &&
+  return film.taken == film.asked && film.state == FilmState::kPaused &&
+         film.frame == film.wanted && !film.strip.empty() &&
          std::all_of(film.strip.begin(), film.strip.end(), [](const FilmThumbnail& one) {
            return one.image != nullptr || !one.problem.empty();
          });

@@ -144,6 +144,10 @@ bool ReaderProcess::is_idle() const {
   return ::poll(&entry, 1, 0) == 0;
 }
 
+void ReaderProcess::kill() const {
+  if (pid_ > 0) ::kill(pid_, SIGKILL);
+}
+
 std::string ReaderProcess::end(double grace) {
   ::close(socket_);
   socket_ = -1;

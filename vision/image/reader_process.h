@@ -30,6 +30,9 @@ class ReaderProcess {
   // Ends the process and says how it ended: "it was killed by SIGSEGV", "it ended with status 1".
   // `grace` seconds are left to it to end by itself.
   std::string end(double grace);
+  // Kills the process and waits for nothing; a wait for its bytes ends at once. From any thread, but
+  // not while another one is in end() or the destructor.
+  void kill() const;
 
  private:
   Transfer wait_for(short events, double deadline) const;

@@ -219,6 +219,15 @@ void failure(Ui& ui, const Film& film) {
   hint(text);
 }
 
+void search(const Film& film, float room) {
+  const std::string text = "looking for the damage between frames " +
+                           std::to_string(film.search->good + 1) + " and " +
+                           std::to_string(film.search->bad + 1);
+  ImGui::AlignTextToFramePadding();
+  text_elided(text, room);
+  hint(text);
+}
+
 // In a narrow window the speed gives way first, then the loop; both have keys.
 void controls(Ui& ui, const Film& film) {
   const float gap = em() * 0.3f, side = ImGui::GetFrameHeight();
@@ -233,7 +242,11 @@ void controls(Ui& ui, const Film& film) {
     const bool with_loop = room >= loop, with_speed = room >= loop + speed;
     room -= (with_loop ? loop : 0) + (with_speed ? speed : 0);
     ImGui::SameLine(0, em() * 0.6f);
-    where(film, room - em() * 0.9f);
+    if (film.search) {
+      search(film, room - em() * 0.9f);
+    } else {
+      where(film, room - em() * 0.9f);
+    }
     ImGui::SameLine(ImGui::GetContentRegionMax().x - side - (with_loop ? loop : 0) -
                     (with_speed ? speed : 0));
     if (with_loop) {

@@ -22,6 +22,8 @@ inline bool strip_is_whole(const Snapshot& now) {
 }
 
 struct FilmRun : StudioRun {
+  using StudioRun::StudioRun;
+
   std::filesystem::path clip(const std::string& name, std::int64_t frames, std::int64_t each) {
     write_film(folder / name, frames, each);
     return folder / name;
