@@ -1,6 +1,7 @@
 // `tessera bench`: what single ops and whole pictures cost on this machine, beside what its memory
 // and its matrix libraries reach in the same run. JSON lines on stdout, a table on stderr.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,7 @@
 #include "apps/bench/image_bench.h"
 #include "apps/bench/ops_bench.h"
 #include "apps/bench/prune_bench.h"
+#include "apps/bench/video_bench.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/flags.h"
@@ -39,6 +41,9 @@ struct BenchFlags {
   std::optional<double> temperature;
   std::string plot, accept_trace, overlay;
   std::vector<double> keep;
+  std::int64_t frames = 0;
+  std::vector<std::int64_t> input_seconds = {10, 60, 600};
+  std::string captioner;             // of clips; empty = the bundled one
   std::optional<std::int64_t> size;  // 96 for renders, the model's own for paintings
 };
 
@@ -46,6 +51,7 @@ struct BenchFlags {
 std::vector<DecodeMethod> methods_of(const BenchFlags& flags) {
   std::vector<DecodeMethod> out;
   std::vector<std::string> names = flags.methods;
+  if (names.empty() && flags.what == "video") names = {"auto", "frames", "gumbel"};
   if (names.empty()) {
     names = {"auto", "gumbel", "coupled", "coupled-gumbel", "sjd", "gsd", "lantern", "cool"};
   }
@@ -135,6 +141,32 @@ void bench_caption(const BenchFlags& flags, BenchReport& report) {
   run_caption_bench(options, report);
 }
 
+// Clips in and out: the captioner is the bundled one.
+void bench_video(const BenchFlags& flags, BenchReport& report) {
+  VideoBenchOptions options;
+  options.pipeline.model = flags.model;
+  options.pipeline.device = "cpu";
+  options.pipeline.threads = static_cast<int>(flags.threads);
+  options.methods = methods_of(flags);
+  if (!flags.guidance.empty()) options.sampling.guidance = flags.guidance.front();
+  options.sampling.temperature = flags.temperature.value_or(1);
+  options.sampling.top_k = 0;
+  options.sampling.top_p = 1;
+  options.prompts = flags.prompts;
+  options.frames = flags.frames;
+  run_video_bench(options, report);
+  ClipInputBenchOptions input;
+  input.captioner.model = flags.captioner;
+  input.captioner.device = "cpu";
+  input.captioner.threads = options.pipeline.threads;
+  input.captioner.most_tokens = flags.tokens;
+  for (const std::int64_t seconds : flags.input_seconds) {
+    if (seconds > 0) input.seconds.push_back(seconds);
+  }
+  std::ranges::sort(input.seconds);
+  run_clip_input_bench(input, report);
+}
+
 void bench_batch(const BenchFlags& flags, BenchReport& report) {
   BatchBenchOptions options;
   options.pipeline.model = flags.model;
@@ -176,6 +208,8 @@ int run_bench(const BenchFlags& flags) {
     bench_caption(flags, report);
   } else if (flags.what == "batch") {
     bench_batch(flags, report);
+  } else if (flags.what == "video") {
+    bench_video(flags, report);
   } else {
     ImageBenchOptions image;
     image.model = "random:" + flags.random;
@@ -194,10 +228,11 @@ int run_bench(const BenchFlags& flags) {
 void add_bench(CLI::App& root, Session& session) {
   static BenchFlags flags;
   CLI::App* app = root.add_subcommand(
-      "bench", "measure single ops, whole pictures, decoding methods, batches, pruners, captions");
+      "bench",
+      "measure single ops, whole pictures, decoding methods, batches, pruners, captions, clips");
   add_common_flags(*app, session);
-  choice_flag(*app, "what", flags.what, {"ops", "image", "decode", "batch", "prune", "caption"},
-              "what to measure")
+  choice_flag(*app, "what", flags.what,
+              {"ops", "image", "decode", "batch", "prune", "caption", "video"}, "what to measure")
       ->required();
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");
   choice_flag(*app, "--isa", flags.isa, {"auto", "reference", "avx2", "avx512"},
@@ -249,6 +284,16 @@ void add_bench(CLI::App& root, Session& session) {
       ->group("Prune");
   text_flag(*app, "--overlay", flags.overlay, "prune: folder for pictures of kept patches")
       ->group("Prune");
+  integer_flag(*app, "--frames", flags.frames, 0, 1 << 20,
+               "video: frames of a clip; 0 = the model's own length")
+      ->group("Video");
+  app->add_option("--input-seconds", flags.input_seconds,
+                  "video: lengths of clips to caption; 0 = none")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 36000))
+      ->group("Video");
+  text_flag(*app, "--captioner", flags.captioner, "video: model that captions those clips")
+      ->group("Video");
   app->callback([&session] { session.run = [] { return run_bench(flags); }; });
 }
 

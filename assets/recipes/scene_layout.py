@@ -56,17 +56,26 @@ def convex_hull(points):
     return half(points) + half(points[::-1])
 
 
-def slots_of(scene: dict, pixels: int = 64, places: int = 16) -> np.ndarray:
-    """u8 [places * places]: the slot that covers most of a place's covered pixels"""
+def camera(eye=EYE):
+    """eye, forward and up of a camera that looks at the middle of the table"""
+    forward = (LOOK_AT - eye) / np.linalg.norm(LOOK_AT - eye)
+    right = np.array([forward[2], 0.0, -forward[0]])
+    return eye, forward, np.cross(forward, right / np.linalg.norm(right))
+
+
+def slots_of(scene: dict, pixels: int = 64, places: int = 16, view=None, lifts=None) -> np.ndarray:
+    """u8 [places * places]: the slot that covers most of a place's covered pixels. `lifts`: how far
+    each solid is above the table; `view`: another camera()"""
+    eye, forward, up = view or (EYE, FORWARD, UP)
     canvas = Image.new("L", (pixels, pixels))
     draw = ImageDraw.Draw(canvas)
     order = sorted(range(len(scene["solids"])), key=lambda k: -scene["solids"][k]["z"])
     for k in order:
         solid = scene["solids"][k]
         scale = 1.0 if solid["size"] == "large" else 0.6
-        offset = OUTLINES[solid["kind"]] * scale + [solid["x"], 0, solid["z"]] - EYE
-        depth = offset @ FORWARD * TAN_HALF
-        u, v = offset[:, 0] / depth, offset @ UP / depth
+        offset = OUTLINES[solid["kind"]] * scale + [solid["x"], lifts[k] if lifts else 0, solid["z"]] - eye
+        depth = offset @ forward * TAN_HALF
+        u, v = offset @ np.cross(up, forward) / depth, offset @ up / depth
         hull = convex_hull(np.stack(((u + 1) * pixels / 2 - 0.5, (1 - v) * pixels / 2 - 0.5), 1))
         draw.polygon(hull, fill=k + 1)
     step = pixels // places
@@ -104,12 +113,12 @@ class LayoutHead(nn.Module):
     """Reads, from a middle layer's row, the solid of the code just seen and of the code to come, and
     after the code just seen which solids are begun, done or missing."""
 
-    SIZES = [MAX_SOLIDS + 1] + [len(values) for values in ATTRIBUTES.values()]
-
-    def __init__(self, width: int):
+    def __init__(self, width: int, solids: int = MAX_SOLIDS, attributes: dict = ATTRIBUTES):
         super().__init__()
+        self.solids = solids
+        self.SIZES = [solids + 1] + [len(values) for values in attributes.values()]
         self.seen, self.next = nn.Linear(width, sum(self.SIZES)), nn.Linear(width, sum(self.SIZES))
-        self.progress = nn.Linear(width, 4 * MAX_SOLIDS)
+        self.progress = nn.Linear(width, 4 * solids)
         for head in (self.seen, self.next, self.progress):
             nn.init.normal_(head.weight, std=0.1 * width**-0.5)
             nn.init.zeros_(head.bias)
@@ -125,5 +134,5 @@ class LayoutHead(nn.Module):
             for k, logits in enumerate(parts):
                 total = total + F.cross_entropy(logits, t[..., k].flatten(), ignore_index=-1, reduction="sum")
         states = self.progress(rows[:, 1:]).float().view(-1, 4)
-        progress = F.cross_entropy(states, targets[:, :-1, 5:].flatten()) * MAX_SOLIDS
+        progress = F.cross_entropy(states, targets[:, :-1, len(self.SIZES):].flatten()) * self.solids
         return total / (2 * covered) + progress

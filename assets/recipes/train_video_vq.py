@@ -2,7 +2,10 @@
 
 Loss: MSE + 0.5 L1 + 0.5 L1 of gradients in space and time + 0.5 codebook/commitment. The first steps
 run without codes; then the codebook starts as latents of a batch, and codes that nothing uses are
-put on latents again. Batch norms are averaged anew for the smoothed weights before each evaluation.
+put on latents again. Latents of places that nothing moves through are held to those of the grid before,
+so that what stands still keeps its codes, whatever the zeros in front of a clip; the encoder's convolutions
+along the grids begin without a view of earlier ones. Batch norms are averaged anew for the smoothed weights
+before each evaluation.
 `--resume` starts from weights and re-warms the optimiser.
 """
 from __future__ import annotations
@@ -27,7 +30,17 @@ def differences(d: torch.Tensor) -> torch.Tensor:
             + (d[:, 1:] - d[:, :-1]).abs().mean())
 
 
-def losses(model: VideoVq, x: torch.Tensor, weight: float, with_codes: bool):
+def still_places(x: torch.Tensor, grid_frames: int = 4, step: int = 4) -> torch.Tensor:
+    """x [B, T, 3, H, W] -> bool [B, T / 4 - 1, H / 4, W / 4]: neither the place nor one beside it changes
+    from the grid before to the end of this one"""
+    b, t = x.shape[:2]
+    changes = F.max_pool2d((x[:, 1:] - x[:, :-1]).abs().amax(2), step)
+    near = F.max_pool2d(changes, 3, 1, 1)
+    most = [near[:, lo:lo + 2 * grid_frames - 1].amax(1) for lo in range(0, t - grid_frames, grid_frames)]
+    return torch.stack(most, 1) < 0.01
+
+
+def losses(model: VideoVq, x: torch.Tensor, weight: float, with_codes: bool, still_weight: float):
     """x [B, T, 3, H, W]; returns total, its parts, latents [N, d], codes [N]"""
     z = model.latents(x.bfloat16())
     flat = z.flatten(0, 3)
@@ -40,8 +53,12 @@ def losses(model: VideoVq, x: torch.Tensor, weight: float, with_codes: bool):
         commit, taken = 1e-2 * z.square().mean(), z
     d = model.decode_latents(taken).float() - x
     mse, l1 = d.square().mean(), d.abs().mean()
-    total = mse + 0.5 * l1 + 0.5 * differences(d) + weight * commit
-    return total, {"mse": mse, "l1": l1, "commit": commit}, flat.detach(), codes
+    held = still_places(x)
+    drift = (z[:, 1:] - z[:, :-1])[held].square().mean()
+    total = mse + 0.5 * l1 + 0.5 * differences(d) + weight * commit + still_weight * drift
+    grids = codes.view(z.shape[:4])
+    changed = (grids[:, 1:] != grids[:, :-1])[held].float().mean()
+    return total, {"mse": mse, "l1": l1, "commit": commit, "drift": drift, "changed": changed}, flat.detach(), codes
 
 
 class Windows:
@@ -71,12 +88,14 @@ def average_norms(model: VideoVq, windows: Windows, batches: int = 24, count: in
 
 @torch.no_grad()
 def evaluate(model: VideoVq, clips, count: int = 96):
-    """mean PSNR over frames in dB (u8 in, u8 out), codes in use, perplexity, reconstructions"""
-    psnr, used, kept = [], torch.zeros(model.config.codebook_size), []
+    """mean PSNR over frames in dB (u8 in, u8 out), codes in use, perplexity, share of codes that change where
+    nothing moves, reconstructions"""
+    psnr, used, kept, changed = [], torch.zeros(model.config.codebook_size), [], []
     dtype = model.quantize.embedding.weight.dtype
     for lo in range(0, min(count, len(clips)), 4):
         batch = np.asarray(clips[lo:lo + 4])
         codes = model.encode(to_float(batch).to(dtype))
+        changed.append((codes[:, 1:] != codes[:, :-1])[still_places(to_float(batch).float())].float())
         out = to_u8(model.decode(codes))
         used += torch.bincount(codes.flatten(), minlength=len(used)).float()
         error = ((out.astype(np.float64) - batch) ** 2).mean((2, 3, 4))
@@ -85,7 +104,8 @@ def evaluate(model: VideoVq, clips, count: int = 96):
             kept += [a for pair in zip(batch, out) for clip in pair for a in clip[::2]]
     share = used / used.sum()
     perplexity = math.exp(-(share * (share + 1e-12).log()).sum())
-    return float(np.mean(psnr)), int((used > 0).sum()), perplexity, np.stack(kept[:64])
+    return (float(np.mean(psnr)), int((used > 0).sum()), perplexity, float(torch.cat(changed).mean()),
+            np.stack(kept[:64]))
 
 
 def picture_weights(weights: dict, levels: int) -> dict:
@@ -118,6 +138,12 @@ def picture_weights(weights: dict, levels: int) -> dict:
             part.insert(-1, "norm_layer")
         out[".".join([side, *part])] = tensor
     return out
+
+
+@torch.no_grad()
+def forget_earlier_grids(model: VideoVq):
+    for conv in [model.quant_conv, *(c for block in model.encoder.time_res_stack for c in (block.conv1, block.conv2))]:
+        conv.conv.weight[:, :, :-1] = 0
 
 
 def is_muon(name: str, p) -> bool:
@@ -153,9 +179,11 @@ def main():
     parser.add_argument("--adam-lr", type=float, default=2e-3)
     parser.add_argument("--decay", type=float, default=0.6, help="last share of the run, linear to zero")
     parser.add_argument("--commit", type=float, default=0.5)
+    parser.add_argument("--still", type=float, default=2.0, help="weight of the drift of what stands still")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--resume", type=Path, help="start from these weights, optimiser re-warmed")
+    parser.add_argument("--forget", action="store_true", help="weights that are resumed begin so too")
     parser.add_argument("--pictures", type=Path, help="begin with the weights of this picture tokenizer")
     parser.add_argument("--save-minutes", type=float, default=10)
     options = parser.parse_args()
@@ -172,9 +200,12 @@ def main():
         missing, strangers = model.load_state_dict(known, strict=False)
         assert not strangers, strangers
         print(f"{len(known)} tensors of the picture tokenizer, {len(missing)} begin anew", flush=True)
+    forget_earlier_grids(model)
     if options.resume:
         weights, done = load_checkpoint(options.resume)
         model.load_state_dict(weights)
+        if options.forget:
+            forget_earlier_grids(model)
         options.free_steps = 0
     log = Log(options.out / "log.jsonl")
     log(parameters=sum(p.numel() for p in model.parameters()), options={k: str(v) for k, v in vars(options).items()})
@@ -189,7 +220,8 @@ def main():
     step, saved = 0, time.time()
     while clock.progress(step) < 1:
         with_codes = step >= options.free_steps
-        total, parts, latents, codes = losses(model, windows.batch(options.batch), options.commit, with_codes)
+        total, parts, latents, codes = losses(model, windows.batch(options.batch), options.commit, with_codes,
+                                              options.still)
         total.backward()
         norm = optimiser.step(clock.factor(step))
         if step + 1 == options.free_steps:
@@ -215,11 +247,11 @@ def save(options, model, optimiser, val, windows, log, done, step, clock):
     twin.load_state_dict(optimiser.ema, strict=False)
     twin.quantize.embedding.weight.data.copy_(optimiser.master["quantize.embedding.weight"])
     average_norms(twin, windows)
-    psnr, used, perplexity, pictures = evaluate(twin, val)
+    psnr, used, perplexity, changed, pictures = evaluate(twin, val)
     meta = {"step": done["step"] + step, "windows": done["windows"] + step * options.batch,
             "seconds": done["seconds"] + time.time() - clock.start, "psnr": psnr, "codes_used": used,
-            "perplexity": perplexity, "config": vars(model.config)}
-    log(step=meta["step"], val_psnr=psnr, codes_used=used, perplexity=perplexity)
+            "perplexity": perplexity, "changed": changed, "config": vars(model.config)}
+    log(step=meta["step"], val_psnr=psnr, codes_used=used, perplexity=perplexity, changed=changed)
     save_checkpoint(options.out / "video-vq.safetensors", twin.state_dict(), meta)
     picture_grid(pictures, 8).save(options.out / "reconstructions.png")
 

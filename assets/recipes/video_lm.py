@@ -61,16 +61,26 @@ class ClipLm(nn.Module):
             else:
                 nn.init.normal_(p, std=p.shape[1]**-0.5)
 
-    def hidden(self, ids, mask, parts: int = 2):
-        """ids [B, N], mask additive [B, 1, N, N] -> normed rows [B, N, D]"""
+    @torch.no_grad()
+    def begin_codes(self, book):
+        """Codes that look alike begin alike: entries [codes, d] of the clip tokenizer, turned at random"""
+        book = nn.functional.normalize(book.float(), dim=-1)
+        turned = book @ torch.randn(book.shape[1], self.config.hidden_size)
+        self.embed_tokens.weight[self.config.first_code:] = 0.5 * turned
+        self.lm_head.weight[self.config.first_code:] = 0.5 * turned * self.config.hidden_size**-0.5
+
+    def hidden(self, ids, mask, parts: int = 2, tap: int = 0):
+        """ids [B, N], mask additive [B, 1, N, N] -> normed rows [B, N, D], and rows before layer `tap`"""
         half, dtype = self.config.head_dim // 2, self.lm_head.weight.dtype
         freq = self.config.rope_theta ** (-torch.arange(half, dtype=torch.float32) / half)
         angle = torch.arange(ids.shape[1], dtype=torch.float32)[:, None] * freq
         cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
-        rows = self.embed_tokens(ids)
-        for layer in self.layers:
+        rows = middle = self.embed_tokens(ids)
+        for i, layer in enumerate(self.layers):
+            if i == tap:
+                middle = rows
             rows = layer(rows, cos, sin, mask, None, parts)
-        return self.norm(rows)
+        return self.norm(rows), middle
 
     def code_logits(self, rows):
         """[B, N, D] -> logits over codes alone"""

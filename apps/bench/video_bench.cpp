@@ -1,0 +1,265 @@
+#include "apps/bench/video_bench.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "apps/pipeline/clip_source.h"
+#include "apps/pipeline/eval_statistics.h"
+#include "apps/pipeline/facts.h"
+#include "apps/pipeline/memory.h"
+#include "engine/core/io.h"
+#include "video/frame_writer.h"
+#include "vision/scene/clip_set.h"
+
+namespace tessera {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Interval& value, int digits) {
+  return fixed_digits(value.mean, digits) + " (" + fixed_digits(value.low, digits) + "-" +
+         fixed_digits(value.high, digits) + ")";
+}
+
+SceneSetRequest held_out(std::uint64_t scene_seed, ScenePixels pixels) {
+  return {.seed = scene_seed, .split = SceneSplit::kVal, .size = 64, .pixels = pixels};
+}
+
+// A sum over the frames' pixels, to tell clips apart.
+class Collector final : public ClipListener {
+ public:
+  void on_frame(std::int64_t, const Image& frame) override {
+    for (const std::uint8_t byte : frame.rgb) sum_ = (sum_ ^ byte) * 0x100000001b3u;
+  }
+  void add(GeneratedClip&& clip) {
+    if (clip.status == PictureStatus::kFailed) throw Error(clip.error);
+    seconds.push_back(clip.seconds);
+    frames += clip.frames;
+    rates.push_back(clip.facts.tokens_per_pass());
+    meters.add(clip.meters);
+    sums.push_back(sum_);
+    sum_ = 0xcbf29ce484222325u;
+  }
+
+  std::vector<double> seconds, rates;
+  std::int64_t frames = 0;
+  DecodeMeters meters;
+  std::vector<std::uint64_t> sums;
+
+ private:
+  std::uint64_t sum_ = 0xcbf29ce484222325u;
+};
+
+struct Duel {
+  const VideoBenchOptions& options;
+  std::vector<std::string> captions;
+
+  void paint(VideoPipeline& pipeline, std::size_t prompt, Collector& collector) const {
+    ClipRequest request;
+    request.prompt = captions[prompt];
+    request.sampling = options.sampling;
+    request.seed = options.seed + prompt;
+    request.frames = options.frames;
+    const PreparedClip clip = pipeline.prepare(std::move(request));
+    if (prompt == 0) check_memory(pipeline.memory_plan(clip), pipeline.model_name());
+    collector.add(pipeline.run(clip, collector));
+  }
+
+  // Both writers in turn, the first of each pair alternating.
+  void run(VideoPipeline& plain, VideoPipeline& method, Collector& by_plain,
+           Collector& by_method) const {
+    for (std::size_t i = 0; i < captions.size(); ++i) {
+      for (int k = 0; k < 2; ++k) {
+        const bool is_plain = (k == 0) == (i % 2 == 0);
+        paint(is_plain ? plain : method, i, is_plain ? by_plain : by_method);
+      }
+    }
+  }
+};
+
+double sum_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum;
+}
+
+void report_duel(const VideoPipeline& pipeline, const Collector& by_plain,
+                 const Collector& by_method, BenchReport& report) {
+  const DecodeMethod& method = pipeline.method();
+  std::vector<double> ratios;
+  std::int64_t same = 0;
+  for (std::size_t i = 0; i < by_plain.seconds.size(); ++i) {
+    ratios.push_back(by_method.seconds[i] / by_plain.seconds[i]);
+    same += by_plain.sums[i] == by_method.sums[i] ? 1 : 0;
+  }
+  const Interval rate = bootstrap_all(by_method.rates), ratio = bootstrap_median(ratios);
+  const double fps = static_cast<double>(by_method.frames) / sum_of(by_method.seconds);
+  Json object = report.start("video." + method.name);
+  object["model"] = pipeline.model_name();
+  object["method"] = {{"drafter", method.drafter}, {"tail", method.tail},
+                      {"accept", method.rule},     {"tree", method.tree},
+                      {"window", method.window},   {"adaptive", method.adaptive}};
+  object["promise"] = promise_name(promise_of(method));
+  object["clips"] = by_method.seconds.size();
+  object["same_clips"] = same;
+  object["tokens_per_pass"] = interval_json(rate);
+  object["latency_ratio"] = interval_json(ratio);
+  object["frames_per_second"] = fps;
+  object["frames_per_second_plain"] =
+      static_cast<double>(by_plain.frames) / sum_of(by_plain.seconds);
+  object["meters"] = meters_json(by_method.meters);
+  if (method.adaptive) object["why"] = pipeline.window_report();
+  report.emit(object);
+  report.add_row(method.name + ", " + method.drafter + ", window " +
+                     (method.adaptive ? "auto" : std::to_string(method.window)),
+                 std::to_string(by_method.seconds.size()) + " clips, " + std::to_string(same) +
+                     " equal to plain's",
+                 text_of(rate, 2) + " tokens a pass", text_of(ratio, 2) + " of plain's time",
+                 fixed_digits(fps, 1) + " frames a second, " +
+                     fixed_digits(by_method.meters.mean_entropy(), 3) + " nats, z " +
+                     fixed_digits(by_method.meters.z_score(), 1) + ", PIT " +
+                     fixed_digits(by_method.meters.pit_statistic(), 2));
+}
+
+// A folder of its own below the system's, gone at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("tessera-bench-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void write_clip(const std::filesystem::path& file, const ClipRecord& record, std::int64_t frames) {
+  FrameWriter writer(file, {.container = ClipContainer::kMatroska,
+                            .codec = ClipCodec::kFfv1,
+                            .width = record.size,
+                            .height = record.size,
+                            .tick = {1, kClipRate}});
+  for (std::int64_t i = 0; i < frames; ++i) {
+    const std::size_t shown = static_cast<std::size_t>(i) % record.pictures.size();
+    writer.put(record.pictures[shown].rgb, i);
+  }
+  writer.finish(frames);
+}
+
+// Starts the kernel's count of the largest resident set anew (proc(5), clear_refs); false where it
+// does not let us.
+bool restart_peak() {
+  std::ofstream file("/proc/self/clear_refs");
+  file << "5" << std::flush;
+  return file.good();
+}
+
+std::uint64_t peak_bytes() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) << 10;
+  }
+  return 0;
+}
+
+class OneCaption final : public CaptionListener {
+ public:
+  void on_caption(Caption&& caption) override {
+    if (caption.failed) throw Error(caption.error);
+    shown = caption.frames.size();
+  }
+  std::size_t shown = 0;
+};
+
+}  // namespace
+
+void run_video_bench(const VideoBenchOptions& options, BenchReport& report) {
+  std::vector<std::string> captions;
+  for (std::int64_t i = 0; i < options.prompts; ++i) {
+    captions.push_back(make_clip_record(held_out(options.scene_seed, ScenePixels::kNone), 16,
+                                        static_cast<std::uint64_t>(i))
+                           .caption);
+  }
+  const Duel duel{options, std::move(captions)};
+  PipelineOptions plain_options = options.pipeline;
+  plain_options.method = {};
+  VideoPipeline plain(plain_options);
+  for (const DecodeMethod& wanted : options.methods) {
+    PipelineOptions method_options = plain_options;
+    method_options.method = wanted;
+    VideoPipeline pipeline(method_options);
+    Collector by_plain, by_method;
+    duel.run(plain, pipeline, by_plain, by_method);
+    report_duel(pipeline, by_plain, by_method, report);
+  }
+}
+
+void run_clip_input_bench(const ClipInputBenchOptions& options, BenchReport& report) {
+  const TemporaryFolder folder;
+  const ClipRecord record =
+      make_clip_record(held_out(options.scene_seed, ScenePixels::kRender), 16, 0);
+  CaptionPipeline pipeline(options.captioner);
+  pipeline.load();
+  double first_peak = 0;
+  for (const std::int64_t seconds : options.seconds) {
+    const std::int64_t frames = seconds * kClipRate;
+    const auto file = folder.path() / (std::to_string(seconds) + ".mkv");
+    write_clip(file, record, frames);
+    const bool restarted = restart_peak();
+    const double begin = monotonic_seconds();
+    const std::vector<ClipScene> scenes = find_scenes(file, {.distance = 1}, [] { return false; });
+    const double read = monotonic_seconds() - begin;
+    CaptionRequest request;
+    request.id = file.filename().string();
+    request.prompt = "Describe the video.";
+    request.pictures.resize(1);
+    request.pictures[0].scene = scenes.at(0);
+    request.pictures[0].frames.frames = options.frames;
+    bool given = false;
+    OneCaption listener;
+    pipeline.run(
+        [&]() -> std::optional<CaptionRequest> {
+          if (given) return std::nullopt;
+          given = true;
+          return request;
+        },
+        listener);
+    const auto peak = static_cast<double>(peak_bytes());
+    if (first_peak == 0) first_peak = peak;
+    rusage reader{};
+    ::getrusage(RUSAGE_CHILDREN, &reader);
+    Json object = report.start("video.input." + std::to_string(seconds) + "s");
+    object["model"] = pipeline.model_name();
+    object["frames"] = frames;
+    object["frames_shown"] = listener.shown;
+    object["peak_bytes"] = peak;
+    object["peak_restarted"] = restarted;
+    object["peak_ratio"] = peak / first_peak;
+    object["reader_peak_bytes"] = static_cast<std::uint64_t>(reader.ru_maxrss) << 10;
+    object["read_frames_per_second"] = static_cast<double>(frames) / read;
+    object["seconds"] = monotonic_seconds() - begin;
+    report.emit(object);
+    report.add_row("input of " + std::to_string(seconds) + " s",
+                   std::to_string(frames) + " frames, " + std::to_string(listener.shown) + " shown",
+                   format_bytes(static_cast<std::uint64_t>(peak)) + " at most",
+                   fixed_digits(peak / first_peak, 3) + " times the first",
+                   fixed_digits(static_cast<double>(frames) / read, 0) + " frames read a second");
+  }
+}
+
+}  // namespace tessera

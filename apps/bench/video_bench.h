@@ -1,0 +1,39 @@
+// Clips: decoding methods against plain decoding on held-out sentences, each pair in turn so that a
+// method's latency is a ratio within one run; and what reading clips of growing length for a
+// captioner holds in memory.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "apps/bench/measure.h"
+#include "apps/pipeline/caption_pipeline.h"
+#include "apps/pipeline/video_pipeline.h"
+
+namespace tessera {
+
+struct VideoBenchOptions {
+  PipelineOptions pipeline;           // model, device, threads, storage
+  std::vector<DecodeMethod> methods;  // each with its window
+  SamplingChoice sampling;
+  std::int64_t prompts = 20;
+  std::int64_t frames = 0;  // of each clip; 0 = the model's own length
+  std::uint64_t seed = 1, scene_seed = 1000;
+};
+
+// Emits "video.<method>", one object a method and window: tokens a pass, latency beside plain,
+// frames a second, entropy and both tests of the law. Error kUsage, kModel, kMemory.
+void run_video_bench(const VideoBenchOptions& options, BenchReport& report);
+
+struct ClipInputBenchOptions {
+  CaptionOptions captioner;
+  std::vector<std::int64_t> seconds;  // lengths of the clips, ascending
+  std::int64_t frames = 4;            // shown of each
+  std::uint64_t scene_seed = 1000;
+};
+
+// Emits "video.input.<seconds>s": the peak resident set of this process while it captions the clip
+// as one scene, the largest of the reading processes so far, and frames read a second.
+void run_clip_input_bench(const ClipInputBenchOptions& options, BenchReport& report);
+
+}  // namespace tessera
