@@ -30,12 +30,12 @@ def differences(d: torch.Tensor) -> torch.Tensor:
             + (d[:, 1:] - d[:, :-1]).abs().mean())
 
 
-def still_places(x: torch.Tensor, grid_frames: int = 4, step: int = 4) -> torch.Tensor:
-    """x [B, T, 3, H, W] -> bool [B, T / 4 - 1, H / 4, W / 4]: neither the place nor one beside it changes
-    from the grid before to the end of this one"""
+def still_places(x: torch.Tensor, beside: bool = True, grid_frames: int = 4, step: int = 4) -> torch.Tensor:
+    """x [B, T, 3, H, W] -> bool [B, T / 4 - 1, H / 4, W / 4]: neither the place nor, unless told otherwise,
+    one beside it changes from the grid before to the end of this one"""
     b, t = x.shape[:2]
     changes = F.max_pool2d((x[:, 1:] - x[:, :-1]).abs().amax(2), step)
-    near = F.max_pool2d(changes, 3, 1, 1)
+    near = F.max_pool2d(changes, 3, 1, 1) if beside else changes
     most = [near[:, lo:lo + 2 * grid_frames - 1].amax(1) for lo in range(0, t - grid_frames, grid_frames)]
     return torch.stack(most, 1) < 0.01
 
