@@ -1,5 +1,7 @@
 // `tessera caption` over clips: scenes with right times, where captions go, what a second run does,
 // clips that are broken, memory. What the texts say is up to the weights and never looked at.
+#include <random>
+
 #include "tests/integration/caption/caption_program.h"
 #include "video/frame_reader.h"
 #include "video/frame_writer.h"
@@ -221,6 +223,38 @@ TEST_F(ClipCaption, AVerifierGuidedDraftChangesNoText) {
   EXPECT_EQ(draft.at("caption"), plain.at("caption"));
   EXPECT_EQ(draft.at("draft_kept_tokens"), 57) << "a tenth of 576, rounded down";
   EXPECT_LT(draft.at("passes"), plain.at("passes"));
+}
+
+// Two hundred clips with bytes of bad luck in one job: each is one caption or one failed item.
+TEST_F(ClipCaption, FlippedBytesCostOneItemEach) {
+  constexpr int kSamples = 200;
+  put_clip("whole.mkv", {6});
+  const std::string whole = content("whole.mkv");
+  std::filesystem::remove(folder_ / "whole.mkv");
+  std::mt19937 random(11);
+  for (int i = 0; i < kSamples; ++i) {
+    std::string bytes = whole;
+    for (std::uint32_t flips = 1 + random() % 8; flips > 0; --flips) {
+      bytes[random() % bytes.size()] ^= static_cast<char>(1 + random() % 255);
+    }
+    put("in/c" + std::to_string(i) + ".mkv", bytes);
+  }
+  const ProgramResult result =
+      caption({"in", "--scene-cut", "1", "--video-frames", "1", "-o", "x.jsonl"}, 3);
+  const auto captions = by_path(content("x.jsonl"));
+  int failed = 0, described = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    const std::string name = "c" + std::to_string(i) + ".mkv";
+    const bool has_caption = captions.contains("in/" + name);
+    const bool has_error = result.err.find(name + ":") != std::string::npos;
+    EXPECT_NE(has_caption, has_error) << name;
+    described += has_caption ? 1 : 0;
+    failed += has_error ? 1 : 0;
+  }
+  EXPECT_EQ(failed + described, kSamples);
+  EXPECT_GE(failed, kSamples / 10);
+  std::printf("%d clips with flipped bytes: %d failed items, %d captions\n", kSamples, failed,
+              described);
 }
 
 // Ten seconds, a minute, ten minutes at one number of frames: 8 bytes a frame are all that grows.
