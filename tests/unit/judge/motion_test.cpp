@@ -75,18 +75,16 @@ TEST_P(EveryMotion, TurnsRoundWithTime) {
 
 // The caption's places and motions are the truth, which must not be looked at.
 TEST_P(EveryMotion, DoesNotDependOnWhatTheCaptionsClipDoes) {
-  const Clip clip = one_solid_clip(GetParam());
+  const Clip clip = one_solid_clip(GetParam(), 8);
   const std::vector<Image> frames = true_frames(clip);
-  for (const Motion other : {Motion::kStill, Motion::kRight}) {
-    Clip told = clip;
-    told.motions = {other};
-    told.scene.solids[0].x = 1.5;
-    told.scene.solids[0].z = -1.0;
-    told.scene.seed = 99;
-    const SeenClip seen = read(told, frames);
-    EXPECT_EQ(seen.solids[0].motion, GetParam());
-    EXPECT_EQ(seen.solids[0].places, read(clip, frames).solids[0].places);
-  }
+  Clip told = clip;
+  told.motions = {GetParam() == Motion::kRight ? Motion::kStill : Motion::kRight};
+  told.scene.solids[0].x = 1.5;
+  told.scene.solids[0].z = -1.0;
+  told.scene.seed = 99;
+  const SeenClip seen = read(told, frames);
+  EXPECT_EQ(seen.solids[0].motion, GetParam());
+  EXPECT_EQ(seen.solids[0].places, read(clip, frames).solids[0].places);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryMotion, testing::ValuesIn(kAll),
