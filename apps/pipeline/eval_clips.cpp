@@ -259,6 +259,18 @@ std::vector<Film> ClipEvaluation::paint(SceneSplit split, std::span<const Clip> 
   return films;
 }
 
+// The judge knows the table from one side: under a circling camera it is asked of the first frame
+// alone, and of none where that was given.
+void ask_of_known_view(ClipMeasures& measures, const Film& film, const SceneAttributes& told,
+                       int marked) {
+  if (marked > 0) {
+    measures.attributes.value.fill(kNotAsked);
+  } else {
+    measures.attributes = score_frames(std::span(film.seen).first(1), told, 0);
+  }
+  measures.agreement.value.fill(kNotAsked);
+}
+
 ClipMeasures ClipEvaluation::measure(const Film& film, const Clip& truth,
                                      const MotionReader& reader) const {
   const SceneAttributes told = attributes_of(truth.scene);
@@ -274,6 +286,7 @@ ClipMeasures ClipEvaluation::measure(const Film& film, const Clip& truth,
   }
   out.attributes = score_frames(film.seen, told, marked());
   out.agreement = score_agreement(film.seen, 0);
+  if (truth.camera != CameraMotion::kStill) ask_of_known_view(out, film, told, marked());
   const SeenClip seen = reader.read(film.frames);
   out.motion = score_motions(seen, truth.motions);
   if (const auto table = BareTable::of(truth, seen, kEvalClipSide)) {

@@ -43,6 +43,7 @@ TEST_F(EvalClips, RowsSheetAndFigures) {
   EXPECT_LE(still["motion"]["mean"].get<double>(), 0.5) << "what does not move is no motion";
   EXPECT_EQ(still["pixel_change"]["mean"], 0.0);
   EXPECT_EQ(still["last_as_first_scene"]["mean"], 1.0);
+  EXPECT_EQ(still["last_as_first_scene"]["asked"], 1) << "not under a circling camera";
   const Json& painted = rows["val prompts"];  // random weights
   EXPECT_LT(painted["scene"]["mean"].get<double>(), 0.2);
   EXPECT_LT(painted["motion"]["mean"].get<double>(), 0.6);
