@@ -1,14 +1,17 @@
-// `tessera eval scenes`: how well a model paints the scenes it is asked for, judged from pixels,
-// with intervals, ceiling and floor.
+// `tessera eval`: how well a model paints the scenes (eval scenes) or clips (eval clips,
+// eval_clips.h) it is asked for, judged from pixels, with intervals, ceiling and floor.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
+#include "apps/cli/eval_clips.h"
+#include "apps/cli/eval_progress.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
@@ -23,13 +26,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostPictures = 100000;
-constexpr std::int64_t kSheetGap = 2;  // pixels
+constexpr std::int64_t kMostClips = 1000;  // their frames are kept to the end
+constexpr std::int64_t kSheetGap = 2;      // pixels
 
 struct EvalFlags {
   std::string model;
   std::string split = "both";
   std::string judge;
-  std::int64_t count = 200, ceiling = 1000, reconstructions = 200, floor = 100;
+  std::optional<std::int64_t> count;
+  std::int64_t ceiling = 1000, reconstructions = 200, floor = 100;
   std::int64_t seed = 1, scene_seed = 1000;
   std::int64_t batch_size = 8;
   SamplingChoice sampling;
@@ -38,23 +43,34 @@ struct EvalFlags {
   std::optional<std::string> sheet;
   std::int64_t sheet_count = 32, columns = 8;
   bool overwrite = false;
+  // Of clips.
+  std::int64_t frames = 0, first_frames = 0;
+  std::optional<std::string> save;
+
+  std::int64_t prompts() const { return count.value_or(200); }
 };
+
+PipelineOptions pipeline_of(const EvalFlags& flags) {
+  PipelineOptions options;
+  options.model = flags.model;
+  options.device = flags.device.device;
+  options.threads = static_cast<int>(flags.device.threads);
+  options.storage = storage_choice(flags.device);
+  options.batch_size = flags.batch_size;
+  options.draft_model = flags.decode.draft_model.value_or("");
+  options.method = method_of(flags.decode);
+  return options;
+}
 
 EvalScenesRequest request_of(const EvalFlags& flags) {
   EvalScenesRequest request;
-  request.options.model = flags.model;
-  request.options.device = flags.device.device;
-  request.options.threads = static_cast<int>(flags.device.threads);
-  request.options.storage = storage_choice(flags.device);
-  request.options.batch_size = flags.batch_size;
-  request.options.draft_model = flags.decode.draft_model.value_or("");
-  request.options.method = method_of(flags.decode);
+  request.options = pipeline_of(flags);
   request.sampling = flags.sampling;
   request.judge = flags.judge;
   request.seed = static_cast<std::uint64_t>(flags.seed);
   request.scene_seed = static_cast<std::uint64_t>(flags.scene_seed);
   if (flags.split != "both") request.splits = {parse_split(flags.split)};
-  request.prompts = flags.count;
+  request.prompts = flags.prompts();
   request.ceiling = flags.ceiling;
   request.reconstructions = flags.reconstructions;
   request.floor = flags.floor;
@@ -64,7 +80,7 @@ EvalScenesRequest request_of(const EvalFlags& flags) {
 nlohmann::ordered_json settings_json(const EvalScenesReport& report, const EvalFlags& flags) {
   return {{"model", report.model},
           {"judge", report.judge},
-          {"prompts", flags.count},
+          {"prompts", flags.prompts()},
           {"seed", flags.seed},
           {"scene_seed", flags.scene_seed},
           {"cfg_scale", report.law.guidance},
@@ -133,48 +149,10 @@ void save_sheet(const fs::path& path, const EvalScenesReport& report, const Eval
   save_png(path, contact_sheet(images, flags.columns, kSheetGap), texts, ai_media_xmp("tessera"));
 }
 
-void check_sheet(const EvalFlags& flags) {
-  if (!flags.sheet) return;
-  const fs::path path = *flags.sheet;
-  if (file_exists(path) && !flags.overwrite) {
-    throw Error({.kind = ErrorKind::kStorage,
-                 .code = "E_OUTPUT_EXISTS",
-                 .file = path.string(),
-                 .expected = "a name that is free",
-                 .found = "a file that is there",
-                 .hint = "--overwrite replaces it"});
-  }
-  ensure_output_folder(path.has_parent_path() ? path.parent_path() : fs::path("."));
-}
-
-// A line on stderr every few seconds.
-class Reporter {
- public:
-  explicit Reporter(const Session& session) : session_(session) {}
-  Flow operator()(const std::string& what, std::int64_t done, std::int64_t of) {
-    const double now = monotonic_seconds();
-    if (session_.progress != ProgressMode::kNone && now >= next_) {
-      next_ = now + 5.0;
-      if (session_.progress == ProgressMode::kJson) {
-        const nlohmann::ordered_json line = {{"part", what}, {"done", done}, {"of", of}};
-        std::fprintf(stderr, "%s\n", line.dump().c_str());
-      } else {
-        std::fprintf(stderr, "%s: %lld of %lld\n", what.c_str(), static_cast<long long>(done),
-                     static_cast<long long>(of));
-      }
-    }
-    return session_.stop_requested() ? Flow::kStop : Flow::kContinue;
-  }
-
- private:
-  const Session& session_;
-  double next_ = monotonic_seconds() + 2.0;
-};
-
 int run_eval_scenes(const Session& session, const EvalFlags& flags) {
-  check_sheet(flags);
+  if (flags.sheet) check_eval_output(*flags.sheet, flags.overwrite);
   EvalListener listener;
-  listener.on_progress = Reporter(session);
+  listener.on_progress = EvalProgress(session);
   listener.on_part = [&](const EvalPart& part) {
     if (!session.json) return;
     if (part.figure.empty()) {
@@ -199,19 +177,59 @@ int run_eval_scenes(const Session& session, const EvalFlags& flags) {
   return 0;
 }
 
+int run_clips(const Session& session, const EvalFlags& flags) {
+  const std::int64_t clips = flags.count.value_or(50);
+  if (clips > kMostClips) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_VALUE",
+                 .where = "--count",
+                 .expected = "1 to " + std::to_string(kMostClips) + " clips",
+                 .found = std::to_string(clips)});
+  }
+  EvalClipsRequest request;
+  request.options = pipeline_of(flags);
+  request.sampling = flags.sampling;
+  if (!flags.judge.empty()) request.judge = flags.judge;
+  request.seed = static_cast<std::uint64_t>(flags.seed);
+  request.scene_seed = static_cast<std::uint64_t>(flags.scene_seed);
+  if (flags.split != "both") request.splits = {parse_split(flags.split)};
+  request.clips = clips;
+  request.frames = flags.frames;
+  request.first_frames = flags.first_frames;
+  return run_eval_clips(session, request, {flags.save, flags.overwrite});
+}
+
+constexpr const char* kOfScenes[] = {"--ceiling", "--reconstructions", "--floor",  "--batch-size",
+                                     "--sheet",   "--sheet-count",     "--columns"};
+constexpr const char* kOfClips[] = {"--frames", "--first-frames", "--save"};
+
+// A flag of the command line that the other evaluation has.
+void check_own_flags(const CLI::App& app, const std::string& what) {
+  const bool clips = what == "clips";
+  for (const char* name : clips ? std::span<const char* const>(kOfScenes) : kOfClips) {
+    if (app.get_option(name)->count() == 0) continue;
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_FLAG_CONFLICT",
+                 .where = name,
+                 .expected = std::string("flags of eval ") + what,
+                 .found = std::string("one of eval ") + (clips ? "scenes" : "clips")});
+  }
+}
+
 }  // namespace
 
 void add_eval(CLI::App& root, Session& session) {
-  CLI::App* app = root.add_subcommand("eval", "measure how good a model's pictures are");
+  CLI::App* app = root.add_subcommand("eval", "measure how good a model's pictures or clips are");
   auto flags = std::make_shared<EvalFlags>();
   auto what = std::make_shared<std::string>();
-  app->add_option("what", *what, "scenes: pictures of the tabletop world, judged from pixels")
+  app->add_option("what", *what, "scenes or clips: of the tabletop world, judged from pixels")
       ->required()
-      ->check(CLI::IsMember({"scenes"}));
+      ->check(CLI::IsMember({"scenes", "clips"}));
   text_flag(*app, "-m,--model", flags->model, "bundled name, folder, or org/name of the hub cache");
   choice_flag(*app, "--split", flags->split, {"both", "val", "holdout", "train"},
               "prompts of which split; both: val and holdout");
-  integer_flag(*app, "-b,--count", flags->count, 1, kMostPictures, "prompts of each split");
+  integer_flag(*app, "-b,--count", flags->count, 1, kMostPictures,
+               "prompts of each split; default 200 scenes or 50 clips");
   integer_flag(*app, "-s,--seed", flags->seed, 0, std::int64_t{1} << 53, "seed of the painting");
   integer_flag(*app, "--scene-seed", flags->scene_seed, 0, std::int64_t{1} << 53,
                "seed of the scenes");
@@ -227,13 +245,21 @@ void add_eval(CLI::App& root, Session& session) {
   text_flag(*app, "--sheet", flags->sheet, "PNG with the first pictures on a grid");
   integer_flag(*app, "--sheet-count", flags->sheet_count, 1, 1024, "pictures on the sheet");
   integer_flag(*app, "--columns", flags->columns, 1, 256, "pictures a row of the sheet");
+  integer_flag(*app, "--frames", flags->frames, 0, kMostEvalFrames,
+               "of a clip; 0 = the model's window");
+  integer_flag(*app, "--first-frames", flags->first_frames, 0, kMostEvalFrames,
+               "of the true clip that are given");
+  text_flag(*app, "--save", flags->save, "folder for sheets of the clips, one a row");
   app->add_flag("--overwrite", flags->overwrite, "replace a sheet that is there");
   add_sampling_flags(*app, flags->sampling);
   add_decode_flags(*app, flags->decode);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);
-  app->callback([&session, flags, what] {
-    session.run = [&session, flags, what] { return run_eval_scenes(session, *flags); };
+  app->callback([&session, app, flags, what] {
+    check_own_flags(*app, *what);
+    session.run = [&session, flags, what] {
+      return *what == "clips" ? run_clips(session, *flags) : run_eval_scenes(session, *flags);
+    };
   });
 }
 

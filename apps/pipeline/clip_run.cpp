@@ -27,6 +27,7 @@ void ClipRun::hand_out(std::span<const std::int32_t> codes, std::size_t first) {
   for (std::size_t grid = first; (grid + 1) * cells <= codes.size() && !done(); ++grid) {
     std::int64_t wanted = parts_.movq.frames();
     if (frames_ > 0) wanted = std::min(wanted, frames_ - handed_out_);
+    listener_.on_grid(codes.subspan(grid * cells, cells));
     const auto frames = decoder_.next(codes.subspan(grid * cells, cells), static_cast<int>(wanted));
     for (const Tensor& frame : frames) {
       listener_.on_frame(handed_out_++,

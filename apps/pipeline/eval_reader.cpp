@@ -106,11 +106,4 @@ std::optional<SceneAttributes> read_caption(const std::string& text) {
   }
 }
 
-Marks score_seen(const std::optional<SceneAttributes>& seen, const SceneAttributes& truth) {
-  if (seen) return score_scene(*seen, truth);
-  Marks nothing;
-  nothing.value[static_cast<std::size_t>(Mark::kOrder)] = kNotAsked;
-  return nothing;
-}
-
 }  // namespace tessera

@@ -35,7 +35,4 @@ class SceneReader {
 // What a canonical caption says; none for other words.
 std::optional<SceneAttributes> read_caption(const std::string& text);
 
-// Marks of one picture; nothing is right where nothing was seen.
-Marks score_seen(const std::optional<SceneAttributes>& seen, const SceneAttributes& truth);
-
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,8 @@ class ClipListener {
   virtual ~ClipListener() = default;
   // After each pass. kStop ends the clip behind its last whole grid.
   virtual Flow on_progress(const ClipProgress&) { return Flow::kContinue; }
+  // The codes of a grid, row by row, before its frames; those of given frames too.
+  virtual void on_grid(std::span<const std::int32_t>) {}
   // A frame, in order; `index` counts from 0.
   virtual void on_frame(std::int64_t index, const Image& frame) = 0;
 };

@@ -62,4 +62,11 @@ Marks score_scene(const SceneAttributes& seen, const SceneAttributes& truth) {
   return marks;
 }
 
+Marks score_seen(const std::optional<SceneAttributes>& seen, const SceneAttributes& truth) {
+  if (seen) return score_scene(*seen, truth);
+  Marks nothing;
+  nothing.value[static_cast<std::size_t>(Mark::kOrder)] = kNotAsked;
+  return nothing;
+}
+
 }  // namespace tessera

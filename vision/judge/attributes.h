@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -43,5 +44,8 @@ struct Marks {
   double operator[](Mark mark) const { return value[static_cast<std::size_t>(mark)]; }
 };
 Marks score_scene(const SceneAttributes& seen, const SceneAttributes& truth);
+
+// The same; nothing is right where nothing was seen.
+Marks score_seen(const std::optional<SceneAttributes>& seen, const SceneAttributes& truth);
 
 }  // namespace tessera

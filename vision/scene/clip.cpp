@@ -19,13 +19,13 @@ constexpr int kBounceFrames = 8;  // one bounce, a second
 constexpr float kBounceHeight = 1.2f;
 constexpr float kSpinCos = 0.98078528f, kSpinSin = 0.19509032f;  // 11.25 degrees a frame
 
+}  // namespace
+
 // The parabola of a thrown ball.
-float height_at(int frame) {
+float bounce_height(int frame) {
   const float part = static_cast<float>(frame % kBounceFrames) / kBounceFrames;
   return 4.0f * kBounceHeight * part * (1.0f - part);
 }
-
-}  // namespace
 
 std::string_view name_of(Motion motion) { return kMotionNames[static_cast<int>(motion)]; }
 std::string_view name_of(CameraMotion motion) { return kCameraNames[static_cast<int>(motion)]; }
@@ -59,7 +59,7 @@ PosedScene pose_clip(const Clip& clip, int frame) {
   PosedScene posed = pose(scene_at(clip, frame));
   for (int i = 0; i < posed.count; ++i) {
     PosedSolid& solid = posed.solids[i];
-    if (clip.motions[i] == Motion::kBounce) solid.base.y = height_at(frame);
+    if (clip.motions[i] == Motion::kBounce) solid.base.y = bounce_height(frame);
     for (int step = 0; clip.motions[i] == Motion::kSpin && step < frame; ++step) {
       const float c = solid.cos_yaw, s = solid.sin_yaw;
       solid.cos_yaw = c * kSpinCos - s * kSpinSin;
@@ -77,6 +77,22 @@ Camera clip_camera(const Clip& clip, int frame) {
 
 ScenePicture render_clip_frame(const Clip& clip, int frame, int size) {
   return render_posed(world::pose_clip(clip, frame), world::clip_camera(clip, frame), size);
+}
+
+SolidView render_clip_solid(const Clip& clip, int frame, std::size_t solid, int size) {
+  expects(solid < clip.scene.solids.size(), "a solid of the clip");
+  world::PosedScene posed = world::pose_clip(clip, frame);
+  posed.solids[0] = posed.solids[solid];
+  posed.count = 1;
+  return view_alone(posed, world::clip_camera(clip, frame), size);
+}
+
+PicturePoint clip_point(const Clip& clip, int frame, double x, double height, double z, int size) {
+  const world::Projected at =
+      world::project(world::clip_camera(clip, frame),
+                     {static_cast<float>(x), static_cast<float>(height), static_cast<float>(z)});
+  const float half = 0.5f * static_cast<float>(size);
+  return {(1.0f + at.u) * half, (1.0f - at.v) * half};
 }
 
 std::vector<double> clip_visible_shares(const Clip& clip, int frame, int size) {

@@ -43,6 +43,24 @@ Scene scene_at(const Clip& clip, int frame);
 // expects() a frame of the clip and the sizes of render_scene().
 ScenePicture render_clip_frame(const Clip& clip, int frame, int size);
 
+// What one solid of a clip shows where nothing else stands on its floor: the pixels of a picture of
+// size x size whose centres it covers.
+struct SolidView {
+  std::vector<std::int32_t> pixels;  // y * size + x, growing
+  std::vector<std::uint8_t> rgb;     // [pixels, 3], as render_clip_frame() would paint them
+  float depth = 0.0f;                // of the middle of its bottom, along the line of sight
+};
+SolidView render_clip_solid(const Clip& clip, int frame, std::size_t solid, int size);
+
+// How far a bouncing solid is over the table in a frame, in units.
+float bounce_height(int frame);
+
+// Where a place at a height over the table appears in a frame, in pixels from the top left corner.
+struct PicturePoint {
+  float x = 0.0f, y = 0.0f;
+};
+PicturePoint clip_point(const Clip& clip, int frame, double x, double height, double z, int size);
+
 // For each solid, as visible_shares().
 std::vector<double> clip_visible_shares(const Clip& clip, int frame, int size);
 

@@ -95,6 +95,22 @@ void check_size(int size) {
   expects(size >= kMinSceneSide && size <= kMaxSceneSide, "scene picture side out of range");
 }
 
+void paint_pixel(const PosedScene& posed, const Camera& view, int size, int x, int y, Masks masks,
+                 std::uint8_t* rgb) {
+  Vec sum;
+  for (int sample = 0; sample < 4; ++sample) {
+    const float at_x = static_cast<float>(x) + ((sample & 1) != 0 ? 0.75f : 0.25f);
+    const float at_y = static_cast<float>(y) + ((sample & 2) != 0 ? 0.75f : 0.25f);
+    const Vec light = world::radiance(posed, view.eye, ray_through(view, at_x, at_y, size),
+                                      masks.seen, masks.shading);
+    // Clamped before the mean, so that edges against a highlight stay smooth.
+    sum = sum + Vec{std::min(light.x, 1.0f), std::min(light.y, 1.0f), std::min(light.z, 1.0f)};
+  }
+  rgb[0] = to_byte(sum.x * 0.25f);
+  rgb[1] = to_byte(sum.y * 0.25f);
+  rgb[2] = to_byte(sum.z * 0.25f);
+}
+
 }  // namespace
 
 ScenePicture render_posed(const PosedScene& posed, const Camera& view, int size) {
@@ -111,20 +127,7 @@ ScenePicture render_posed(const PosedScene& posed, const Camera& view, int size)
   std::uint8_t* out = picture.rgb.data();
   for (int y = 0; y < size; ++y) {
     fill_masks(seen, shade, posed.count, y, &masks);
-    for (int x = 0; x < size; ++x) {
-      Vec sum;
-      for (int sample = 0; sample < 4; ++sample) {
-        const float at_x = static_cast<float>(x) + ((sample & 1) != 0 ? 0.75f : 0.25f);
-        const float at_y = static_cast<float>(y) + ((sample & 2) != 0 ? 0.75f : 0.25f);
-        const Vec light = world::radiance(posed, view.eye, ray_through(view, at_x, at_y, size),
-                                          masks[x].seen, masks[x].shading);
-        // Clamped before the mean, so that edges against a highlight stay smooth.
-        sum = sum + Vec{std::min(light.x, 1.0f), std::min(light.y, 1.0f), std::min(light.z, 1.0f)};
-      }
-      *out++ = to_byte(sum.x * 0.25f);
-      *out++ = to_byte(sum.y * 0.25f);
-      *out++ = to_byte(sum.z * 0.25f);
-    }
+    for (int x = 0; x < size; ++x, out += 3) paint_pixel(posed, view, size, x, y, masks[x], out);
   }
   return picture;
 }
@@ -208,6 +211,19 @@ void for_each_centre(const PosedScene& posed, const Camera& view, int size, Visi
 }
 
 }  // namespace
+
+SolidView view_alone(const PosedScene& posed, const Camera& view, int size) {
+  check_size(size);
+  expects(posed.count == 1, "one solid alone");
+  SolidView out{{}, {}, world::project(view, posed.solids[0].base).depth};
+  for_each_centre(posed, view, size, [&](std::size_t pixel, SolidMask, int) {
+    const auto at = static_cast<std::int32_t>(pixel);
+    out.pixels.push_back(at);
+    out.rgb.resize(out.rgb.size() + 3);
+    paint_pixel(posed, view, size, at % size, at / size, {1, 1}, &out.rgb[out.rgb.size() - 3]);
+  });
+  return out;
+}
 
 std::vector<std::uint8_t> id_buffer(const Scene& scene, int size) {
   check_size(size);

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "vision/scene/clip.h"
 #include "vision/scene/render.h"
 #include "vision/scene/tracer.h"
 
@@ -14,5 +15,7 @@ ScenePicture render_posed(const world::PosedScene& posed, const world::Camera& v
 // As visible_shares().
 std::vector<double> shares_posed(const world::PosedScene& posed, const world::Camera& view,
                                  int size);
+// Of a scene of one solid, as render_clip_solid().
+SolidView view_alone(const world::PosedScene& posed, const world::Camera& view, int size);
 
 }  // namespace tessera

@@ -153,9 +153,12 @@ TEST(ClipSample, KeepsItsPromisesInEveryFrame) {
 }
 
 TEST(ClipSample, FramesDoNotChangeWithTheProgram) {
-  EXPECT_EQ(hash_of(render_clip_frame(sample_clip(1, SceneSplit::kTrain, 0), 15, 64).rgb), 0x0fd6111da2ff4892u);
-  EXPECT_EQ(hash_of(render_clip_frame(sample_clip(2, SceneSplit::kVal, 5), 9, 64).rgb), 0x43eb2de9fe13b8eeu);
-  EXPECT_EQ(hash_of(render_clip_frame(sample_clip(3, SceneSplit::kHoldout, 17), 12, 64).rgb), 0x5537eb61e60ee4d5u);
+  EXPECT_EQ(hash_of(render_clip_frame(sample_clip(1, SceneSplit::kTrain, 0), 15, 64).rgb),
+            0x0fd6111da2ff4892u);
+  EXPECT_EQ(hash_of(render_clip_frame(sample_clip(2, SceneSplit::kVal, 5), 9, 64).rgb),
+            0x43eb2de9fe13b8eeu);
+  EXPECT_EQ(hash_of(render_clip_frame(sample_clip(3, SceneSplit::kHoldout, 17), 12, 64).rgb),
+            0x5537eb61e60ee4d5u);
 }
 
 TEST(ClipJson, EverySampledClipSurvivesTheRoundTrip) {
@@ -250,6 +253,51 @@ TEST(ClipSet, RecordsAreFunctionsOfTheirIndex) {
     ++next;
   });
   EXPECT_EQ(next, 130u);
+}
+
+TEST(Clip, ASolidAloneLooksAsInTheFrame) {
+  for (const Motion motion : {Motion::kBounce, Motion::kSpin, Motion::kAway}) {
+    Clip clip = one_solid(motion);
+    clip.camera = CameraMotion::kOrbit;
+    const ScenePicture frame = render_clip_frame(clip, 3, 64);
+    const SolidView view = render_clip_solid(clip, 3, 0, 64);
+    ASSERT_GT(view.pixels.size(), 40u);
+    ASSERT_EQ(view.rgb.size(), view.pixels.size() * 3);
+    for (std::size_t i = 0; i < view.pixels.size(); ++i) {
+      const auto at = static_cast<std::size_t>(view.pixels[i]) * 3;
+      for (std::size_t c = 0; c < 3; ++c) ASSERT_EQ(view.rgb[i * 3 + c], frame.rgb[at + c]);
+    }
+    // Its middle is where clip_point() puts it.
+    double x = 0, y = 0;
+    for (const std::int32_t pixel : view.pixels) {
+      x += pixel % 64 + 0.5;
+      y += pixel / 64 + 0.5;
+    }
+    const Solid where = scene_at(clip, 3).solids[0];
+    const double lifted = motion == Motion::kBounce ? static_cast<double>(bounce_height(3)) : 0.0;
+    const double middle =
+        0.5 * static_cast<double>(world::measures_of(where.kind, where.size).height);
+    const PicturePoint point = clip_point(clip, 3, where.x, middle + lifted, where.z, 64);
+    EXPECT_NEAR(x / static_cast<double>(view.pixels.size()), point.x, 0.8) << name_of(motion);
+    EXPECT_NEAR(y / static_cast<double>(view.pixels.size()), point.y, 0.8) << name_of(motion);
+  }
+}
+
+TEST(Clip, ASolidAloneIsNotHiddenByOthers) {
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const Clip clip = sample_clip(kSeed, SceneSplit::kTrain, i);
+    const std::vector<double> shares = clip_visible_shares(clip, 5, 64);
+    for (std::size_t solid = 0; solid < shares.size(); ++solid) {
+      Clip alone = clip;
+      alone.scene.solids = {clip.scene.solids[solid]};
+      alone.motions = {clip.motions[solid]};
+      const SolidView with = render_clip_solid(clip, 5, solid, 64);
+      const SolidView without = render_clip_solid(alone, 5, 0, 64);
+      EXPECT_EQ(with.pixels, without.pixels);
+      EXPECT_EQ(with.rgb, without.rgb);
+      EXPECT_EQ(with.depth, without.depth);
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,138 @@
+#include "apps/cli/eval_clips.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "apps/cli/eval_progress.h"
+#include "vision/image/png.h"
+
+namespace tessera {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kSheetClips = 50;
+constexpr std::int64_t kSheetGap = 2;  // pixels
+
+// A sheet holds some clips of a split, one a row.
+fs::path sheet_path(const std::string& folder, SceneSplit split, std::size_t sheet) {
+  return fs::path(folder) /
+         (std::string(name_of(split)) + "-" + std::to_string(sheet + 1) + ".png");
+}
+
+void check_sheets(const EvalClipsRequest& request, const EvalClipsOutput& output) {
+  if (!output.folder) return;
+  const auto count = static_cast<std::size_t>(request.clips);
+  for (const SceneSplit split : request.splits) {
+    for (std::size_t sheet = 0; sheet * kSheetClips < count; ++sheet) {
+      check_eval_output(sheet_path(*output.folder, split, sheet).string(), output.overwrite);
+    }
+  }
+}
+
+void save_sheets(const EvalClipsRequest& request, const EvalClipsReport& report,
+                 const std::string& folder) {
+  const auto count = static_cast<std::size_t>(request.clips);
+  for (std::size_t part = 0; part < request.splits.size(); ++part) {
+    for (std::size_t first = 0; first < count; first += kSheetClips) {
+      std::vector<Image> frames;
+      std::string prompts;
+      for (std::size_t i = first; i < std::min(first + kSheetClips, count); ++i) {
+        const ClipSample& sample = report.samples[part * count + i];
+        if (sample.frames.empty()) continue;  // it failed
+        frames.insert(frames.end(), sample.frames.begin(), sample.frames.end());
+        prompts += sample.prompt + "\n";
+      }
+      if (frames.empty()) continue;
+      const PngText texts[] = {{"Description", prompts}};
+      save_png(sheet_path(folder, request.splits[part], first / kSheetClips),
+               contact_sheet(frames, report.frames, kSheetGap), texts, ai_media_xmp("tessera"));
+    }
+  }
+}
+
+nlohmann::ordered_json settings_json(const EvalClipsReport& report,
+                                     const EvalClipsRequest& request) {
+  return {{"model", report.model},
+          {"judge", report.judge},
+          {"clips", request.clips},
+          {"frames", report.frames},
+          {"first_frames", report.first_frames},
+          {"seed", request.seed},
+          {"scene_seed", request.scene_seed},
+          {"cfg_scale", report.law.guidance},
+          {"temp", report.law.temperature},
+          {"top_k", report.law.top_k},
+          {"top_p", report.law.top_p},
+          {"min_p", report.law.min_p},
+          {"typical", report.law.typical},
+          {"decode", report.method.name},
+          {"drafter", report.method.drafter},
+          {"tail", report.method.tail},
+          {"accept", report.method.rule},
+          {"tree", report.method.tree},
+          {"promise", promise_name(promise_of(report.method))},
+          {"window", report.method.window}};
+}
+
+nlohmann::ordered_json painting_json(const EvalClipsReport& report) {
+  return {{"tokens_per_pass", interval_json(report.tokens_per_pass)},
+          {"passes", interval_json(report.passes)},
+          {"entropy", interval_json(report.entropy)},
+          {"failed", report.failed}};
+}
+
+std::string report_text(const EvalClipsReport& report, const EvalClipsRequest& request) {
+  char text[320];
+  std::snprintf(text, sizeof text,
+                "%s: %lld frames, %lld of them given, guidance %g, temperature %g, top-k %lld, "
+                "top-p %g, seed %llu, scene seed %llu. 95 %% bootstrap intervals over clips.\n\n",
+                report.model.c_str(), static_cast<long long>(report.frames),
+                static_cast<long long>(report.first_frames), report.law.guidance,
+                report.law.temperature, static_cast<long long>(report.law.top_k), report.law.top_p,
+                static_cast<unsigned long long>(request.seed),
+                static_cast<unsigned long long>(request.scene_seed));
+  std::string out = text + clip_tables(report.rows) + "\n";
+  const Interval &rate = report.tokens_per_pass, &passes = report.passes;
+  const Interval &entropy = report.entropy, &seconds = report.seconds;
+  std::snprintf(text, sizeof text,
+                "Decoding %s, window %lld: %.2f tokens a pass (%.2f-%.2f), %.1f passes (%.1f-%.1f) "
+                "and %.2f s (%.2f-%.2f) a clip, acceptance %.3f, entropy %.3f nats a token "
+                "(%.3f-%.3f), z %.2f, PIT %.2f.\n",
+                report.method.name.c_str(), static_cast<long long>(report.method.window), rate.mean,
+                rate.low, rate.high, passes.mean, passes.low, passes.high, seconds.mean,
+                seconds.low, seconds.high, report.meters.acceptance(), entropy.mean, entropy.low,
+                entropy.high, report.meters.z_score(), report.meters.pit_statistic());
+  out += text;
+  if (report.failed > 0) out += std::to_string(report.failed) + " clips failed.\n";
+  return out;
+}
+
+}  // namespace
+
+int run_eval_clips(const Session& session, const EvalClipsRequest& request,
+                   const EvalClipsOutput& output) {
+  check_sheets(request, output);
+  EvalClipsListener listener;
+  listener.on_progress = EvalProgress(session);
+  listener.on_row = [&](const ClipRow& row) {
+    if (session.json) print_json_line(row_json(row));
+  };
+  const EvalClipsReport report = eval_clips(request, listener);
+  if (report.stopped) return session.stop_exit_code();
+  if (output.folder) save_sheets(request, report, *output.folder);
+  const std::string text = report_text(report, request);
+  if (session.json) {
+    print_json_line({{"settings", settings_json(report, request)}});
+    print_json_line({{"painting", painting_json(report)}});
+    print_json_line({{"meters", meters_json(report.meters)}});
+    std::fputs(text.c_str(), stderr);
+  } else {
+    print_line(text.substr(0, text.size() - 1));
+  }
+  return report.failed > 0 ? 3 : 0;
+}
+
+}  // namespace tessera
