@@ -23,12 +23,12 @@ struct LayerWeights {
   Tensor attention_norm;  // [D]
   LinearWeight qkv;       // [(H + 2 KV) hd, D], rows q | k | v
   Tensor qkv_bias;        // [(H + 2 KV) hd], with config.qkv_bias
-  Tensor q_norm, k_norm;  // [hd], with config.qk_norm
-  CrossWeights cross;     // with config.context_width
   LinearWeight out;       // [D, H hd]
   Tensor ffn_norm;        // [D]
   LinearWeight gate_up;   // [2 F, D], rows gate | up
   LinearWeight down;      // [D, F]
+  Tensor q_norm, k_norm;  // [hd], with config.qk_norm
+  CrossWeights cross;     // with config.context_width
 };
 
 struct TransformerWeights {

@@ -66,8 +66,9 @@ TEST(MadeUpModels, WhatATextAddsIsInThePlan) {
     return load_image_model(model, *backend, DType::kF32).weight_bytes();
   };
   const std::size_t context = CrossContext::bytes(text.spec.model.transformer, 512, DType::kF32);
-  EXPECT_EQ(planned(plain), held(plain));
-  EXPECT_EQ(planned(text), held(text) + context);
+  // But for what packing rounds up, which is less than the norms of one layer's heads.
+  EXPECT_NEAR(static_cast<double>(planned(plain)), static_cast<double>(held(plain)), 100);
+  EXPECT_NEAR(static_cast<double>(planned(text)), static_cast<double>(held(text) + context), 100);
   EXPECT_EQ(context, 2u * 2 * 512 * 2 * 16 * 4);
 }
 
