@@ -28,6 +28,11 @@ struct InspectFlags {
   DeviceFlags device;
 };
 
+const char* name_of(PromptKind kind) {
+  if (kind == PromptKind::kFrames) return "frames";
+  return kind == PromptKind::kText ? "text" : "class";
+}
+
 Json config_json(const GeneratePipeline& pipeline) {
   const FamilySpec& spec = pipeline.spec();
   const ModelConfig& lm = spec.model.transformer;
@@ -41,7 +46,7 @@ Json config_json(const GeneratePipeline& pipeline) {
           {"stored_as", dtype_name(pipeline.storage())},
           {"width", spec.image_width()},
           {"height", spec.image_height()},
-          {"prompt", spec.prompt.kind == PromptKind::kText ? "text" : "class"},
+          {"prompt", name_of(spec.prompt.kind)},
           {"max_prompt", spec.model.max_prompt},
           {"image_tokens", spec.model.image_tokens()},
           {"codes", spec.model.codes},
@@ -57,9 +62,10 @@ Json config_json(const GeneratePipeline& pipeline) {
           {"temp", spec.sampling.temperature},
           {"top_k", spec.sampling.top_k},
           {"top_p", spec.sampling.top_p}};
-  if (spec.clip && spec.movq) {
-    out["clip_frames"] = spec.model.grids * spec.movq->frames();
+  if (spec.clip) {
+    out["clip_frames"] = spec.clip->frames_of(spec.model.grids);
     out["clip_fps"] = spec.clip->rate;
+    if (spec.context) out["text_features"] = {spec.context->rows, spec.context->width};
   }
   return out;
 }
@@ -87,7 +93,7 @@ void print_tensors(const Session& session, std::span<const std::vector<TensorSpe
 // The plan of painting `batch_size` pictures at once from the given prompt, or a prompt of 32
 // tokens.
 MemoryPlan plan_of(const GeneratePipeline& pipeline, const InspectFlags& flags) {
-  const bool text = pipeline.spec().prompt.kind == PromptKind::kText;
+  const bool text = pipeline.spec().prompt.kind != PromptKind::kClass;
   PreparedRequest request;
   if (flags.prompt || !text) {
     SamplingChoice sampling;

@@ -29,7 +29,7 @@ constexpr std::int64_t kMaxFrames = 1'000'000;
 constexpr const char* kAiMark = "trainedAlgorithmicMedia";  // IPTC digital source type
 
 struct VideoFlags {
-  std::optional<std::string> model, prompt, negative_prompt, first_frames;
+  std::optional<std::string> model, prompt, negative_prompt, first_frames, text_features;
   std::optional<std::int64_t> seed, frames, fps;
   std::int64_t quality = 80;
   std::string output = "clip.mkv";
@@ -76,18 +76,20 @@ void check_output(const VideoFlags& flags) {
 }
 
 ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, std::int64_t rate) {
-  if (!flags.prompt) refuse("E_FLAG_MISSING", "--prompt", "a text", "none");
+  const bool reads_text = pipeline.spec().prompt.kind != PromptKind::kFrames;
+  if (reads_text && !flags.prompt) refuse("E_FLAG_MISSING", "--prompt", "a text", "none");
   if (flags.endless && flags.frames) {
     refuse("E_FLAG_CONFLICT", "--endless", "either a number of --frames or no end", "both");
   }
   const std::int64_t wanted = flags.seed.value_or(-1);
-  ClipRequest request{.prompt = *flags.prompt,
+  ClipRequest request{.prompt = flags.prompt.value_or(""),
                       .negative_prompt = flags.negative_prompt,
                       .sampling = flags.sampling,
                       .seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted),
                       .frames = flags.frames.value_or(0),
                       .endless = flags.endless,
-                      .first_frames = {}};
+                      .first_frames = {},
+                      .text_features = flags.text_features.value_or("")};
   if (!flags.first_frames) return request;
   if (pipeline.most_first_frames() == 0) {
     refuse("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
@@ -221,6 +223,8 @@ void add_video(CLI::App& root, Session& session) {
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt, "what guidance leads away from");
   text_flag(*app, "--first-frames", flags->first_frames,
             "clip or picture that the clip begins with: as many of its last frames as fit");
+  text_flag(*app, "--text-features", flags->text_features,
+            "file of a text encoder's rows, for models that read them (Cosmos 5B, 13B)");
   integer_flag(*app, "--frames", flags->frames, 1, kMaxFrames,
                "frames of the clip, first ones included; default the model's own length");
   app->add_flag("--endless", flags->endless, "go on until a signal; the clip is kept");

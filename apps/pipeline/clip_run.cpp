@@ -25,13 +25,14 @@ Flow ClipRun::on_pass(const PassEvent& event, std::int64_t earlier_passes) {
 void ClipRun::hand_out(std::span<const std::int32_t> codes, std::size_t first) {
   const std::size_t cells = parts_.grammar.cells();
   for (std::size_t grid = first; (grid + 1) * cells <= codes.size() && !done(); ++grid) {
-    std::int64_t wanted = parts_.movq.frames();
+    std::int64_t wanted = grids_out_++ == 0 ? parts_.clip.first_grid : parts_.clip.further_grid;
     if (frames_ > 0) wanted = std::min(wanted, frames_ - handed_out_);
     listener_.on_grid(codes.subspan(grid * cells, cells));
-    const auto frames = decoder_.next(codes.subspan(grid * cells, cells), static_cast<int>(wanted));
+    const auto frames =
+        decoder_->next(codes.subspan(grid * cells, cells), static_cast<int>(wanted));
     for (const Tensor& frame : frames) {
-      listener_.on_frame(handed_out_++,
-                         {frame.shape()[1], frame.shape()[0], parts_.movq.to_pixels(frame.view())});
+      listener_.on_frame(handed_out_++, {frame.shape()[1], frame.shape()[0],
+                                         parts_.tokenizer.to_pixels(frame.view())});
     }
   }
 }

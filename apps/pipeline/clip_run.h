@@ -3,20 +3,22 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "apps/pipeline/video_pipeline.h"
 #include "engine/core/io.h"
 #include "engine/sampling/grammar.h"
-#include "tokenizers/visual/movq_tokenizer.h"
+#include "tokenizers/visual/clip_tokenizer.h"
 
 namespace tessera {
 
 class ClipRun {
  public:
   struct Parts {
-    const MovqTokenizer& movq;
+    const ClipTokenizer& tokenizer;
+    const ClipSpec& clip;
     const VocabularyGrammar& grammar;
     std::size_t kept_grids;
   };
@@ -24,8 +26,8 @@ class ClipRun {
       : parts_(parts),
         frames_(frames),
         listener_(listener),
-        decoder_(parts.movq, static_cast<int>(parts.grammar.rows),
-                 static_cast<int>(parts.grammar.columns)) {}
+        decoder_(parts.tokenizer.clip_decoder(static_cast<int>(parts.grammar.rows),
+                                              static_cast<int>(parts.grammar.columns))) {}
 
   bool done() const { return frames_ > 0 && handed_out_ >= frames_; }
   std::int64_t handed_out() const { return handed_out_; }
@@ -60,7 +62,8 @@ class ClipRun {
   Parts parts_;
   std::int64_t frames_, handed_out_ = 0;
   ClipListener& listener_;
-  ClipDecoder decoder_;
+  std::unique_ptr<GridDecoder> decoder_;
+  std::int64_t grids_out_ = 0;
   std::vector<std::int32_t> begin_, codes_;
   std::size_t window_grids_ = 0;
   double started_ = monotonic_seconds();

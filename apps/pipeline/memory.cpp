@@ -59,7 +59,9 @@ DType stored_dtype(const OpenedModel& model) {
 }
 
 DType stored_vq_dtype(const OpenedModel& model) {
-  const std::string name = model.spec.vq.prefix + "decoder.conv_in.weight";
+  const std::string name =
+      model.spec.vq.prefix +
+      (model.spec.fsq ? "decoder.conv_in.0.conv3d.weight" : "decoder.conv_in.weight");
   return dtype_of(model.vq_weights.get(), name);
 }
 

@@ -133,6 +133,19 @@ std::int32_t PromptEncoder::parse_class(const std::string& prompt) const {
 EncodedPrompt PromptEncoder::encode(const std::string& prompt,
                                     const std::optional<std::string>& negative, bool guided) const {
   EncodedPrompt out;
+  if (model_.prompt == PromptKind::kFrames) {
+    if (!prompt.empty()) {
+      refuse_request("E_PROMPT_TEXT", "--prompt", "none, as this model goes on with frames",
+                     "a text");
+    }
+    if (negative || guided) {
+      refuse_request("E_NEGATIVE_PROMPT", negative ? "--negative-prompt" : "--cfg-scale",
+                     "none, as this model has one branch", negative ? "a text" : "guidance");
+    }
+    // The token before the stream, if there is one, is all of the prompt table.
+    out.prompt.assign(static_cast<std::size_t>(model_.max_prompt), 0);
+    return out;
+  }
   if (model_.prompt == PromptKind::kClass) {
     if (negative) {
       refuse_request("E_NEGATIVE_PROMPT", "--negative-prompt",

@@ -23,7 +23,7 @@ class PromptEncoder {
   PromptEncoder(const OpenedModel& model, const std::string& name);
 
   // Error kUsage: prompt too long (E_PROMPT_LENGTH), empty, not UTF-8, no class of the model
-  // (E_CLASS), a negative prompt where there is none.
+  // (E_CLASS), a prompt, a negative one or guidance where there is none.
   EncodedPrompt encode(const std::string& prompt, const std::optional<std::string>& negative,
                        bool guided) const;
 

@@ -8,9 +8,11 @@
 #include "apps/pipeline/draft_model.h"
 #include "apps/pipeline/guess_table_file.h"
 #include "apps/pipeline/prompt_encoder.h"
+#include "apps/pipeline/text_features.h"
+#include "apps/pipeline/visual_model.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
-#include "tokenizers/visual/movq_tokenizer.h"
+#include "tokenizers/visual/clip_tokenizer.h"
 
 namespace tessera {
 
@@ -35,7 +37,7 @@ std::string size_text(std::int64_t width, std::int64_t height) {
 
 void check_clips(const PipelineOptions& options, const FamilySpec& spec, const std::string& name) {
   check_paints(spec, name);
-  if (!spec.clip || !spec.movq) {
+  if (!spec.clip) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_MODEL_PICTURES",
                  .file = name,
@@ -87,17 +89,18 @@ struct VideoPipeline::State {
   const ImageModelConfig& config() const { return opened.spec.model; }
   int rows() const { return static_cast<int>(config().grid_rows); }
   int cols() const { return static_cast<int>(config().grid_cols); }
-  std::int64_t grid_frames() const { return opened.spec.movq->frames(); }
+  const ClipSpec& clip() const { return *opened.spec.clip; }
   // Grids of a window that those before it stand for, where a clip is longer than the model's own.
   std::int64_t kept_grids() const {
     return config().grids - std::max<std::int64_t>(1, config().grids / 2);
   }
   Image to_image(const Tensor& pixels) const {
-    return {pixels.shape()[1], pixels.shape()[0], movq->to_pixels(pixels.view())};
+    return {pixels.shape()[1], pixels.shape()[0], tokenizer->to_pixels(pixels.view())};
   }
   DecodeLimits limits_for(const PreparedClip& clip) const;
   void load(bool encoder);
   std::vector<std::int32_t> encode(const std::vector<Image>& frames) const;
+  CrossContext context_of(const Tensor& text) const;
 
   PipelineOptions options;
   std::string name;
@@ -106,7 +109,8 @@ struct VideoPipeline::State {
   DType storage, vq_storage;
   PromptEncoder prompts;
   std::optional<ImageModel> model;
-  std::unique_ptr<MovqTokenizer> movq;
+  std::optional<CrossContext> context;  // of the clip at work
+  std::unique_ptr<ClipTokenizer> tokenizer;
   bool both_halves = false;
   DecodeAids aids;
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
@@ -128,17 +132,16 @@ DecodeLimits VideoPipeline::State::limits_for(const PreparedClip& clip) const {
 }
 
 void VideoPipeline::State::load(bool encoder) {
-  if (movq == nullptr || (encoder && !both_halves)) {
-    movq.reset();
-    movq = std::make_unique<MovqTokenizer>(
-        *backend, *opened.spec.movq, *opened.vq_weights, vq_storage,
-        encoder ? TokenizerHalves::kBoth : TokenizerHalves::kDecoder);
+  if (tokenizer == nullptr || (encoder && !both_halves)) {
+    tokenizer.reset();
+    tokenizer = make_clip_tokenizer(*backend, opened, vq_storage,
+                                    encoder ? TokenizerHalves::kBoth : TokenizerHalves::kDecoder);
     both_halves = encoder;
     opened.vq_weights->verify_unchanged();
   }
   if (model) return;
   if (rule_reads_neighbours(options.method)) {
-    const Tensor codebook = movq->codebook();
+    const Tensor codebook = tokenizer->codebook();
     aids.neighbours = std::make_shared<CodeNeighbours>(
         std::span(codebook.f32(), static_cast<std::size_t>(codebook.shape().elements())),
         config().codes, neighbours_read(options.method));
@@ -157,14 +160,20 @@ void VideoPipeline::State::load(bool encoder) {
 std::vector<std::int32_t> VideoPipeline::State::encode(const std::vector<Image>& frames) const {
   std::vector<std::int32_t> codes;
   if (frames.empty()) return codes;
-  ClipEncoder encoder(*movq, static_cast<int>(opened.spec.image_height()),
-                      static_cast<int>(opened.spec.image_width()));
+  const auto encoder = tokenizer->clip_encoder(static_cast<int>(opened.spec.image_height()),
+                                               static_cast<int>(opened.spec.image_width()));
   for (const Image& frame : frames) {
     const Tensor pixels = image_from_bytes(frame.rgb, frame.height, frame.width);
-    const auto grid = encoder.push(pixels.view());
+    const auto grid = encoder->push(pixels.view());
     if (grid) codes.insert(codes.end(), grid->begin(), grid->end());
   }
   return codes;
+}
+
+CrossContext VideoPipeline::State::context_of(const Tensor& text) const {
+  Tensor rows = backend->allocate(DType::kF32, text.shape());
+  backend->upload(text.view(), rows.view());
+  return model->transformer().make_context(rows.view(), storage);
 }
 
 namespace {
@@ -206,20 +215,23 @@ DType VideoPipeline::storage() const { return state_->storage; }
 const Backend& VideoPipeline::backend() const { return *state_->backend; }
 std::int64_t VideoPipeline::rate() const { return spec().clip->rate; }
 std::int64_t VideoPipeline::own_frames() const {
-  return spec().model.grids * state_->grid_frames();
+  return spec().clip->frames_of(spec().model.grids);
 }
 std::int64_t VideoPipeline::most_first_frames() const {
-  return (spec().model.grids - 1) * state_->grid_frames();
+  const ClipSpec& clip = *spec().clip;
+  return clip.frames_of(std::min(spec().model.grids - 1, clip.most_given));
 }
 
 namespace {
 
 // Whole grids of the last frames.
-std::vector<Image> whole_grids(std::vector<Image> frames, std::int64_t grid, std::int64_t most) {
+std::vector<Image> whole_grids(std::vector<Image> frames, const ClipSpec& clip, std::int64_t most) {
   if (frames.empty()) return frames;
-  while (static_cast<std::int64_t>(frames.size()) < grid) frames.push_back(frames.back());
-  const auto count = static_cast<std::int64_t>(frames.size());
-  const std::int64_t keep = std::min(count / grid * grid, most);
+  while (static_cast<std::int64_t>(frames.size()) < clip.first_grid) {
+    frames.push_back(frames.back());
+  }
+  const std::int64_t grids = clip.grids_of(static_cast<std::int64_t>(frames.size()));
+  const std::int64_t keep = std::min(clip.frames_of(grids), most);
   frames.erase(frames.begin(), frames.end() - keep);
   return frames;
 }
@@ -240,16 +252,21 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
            "frames of " + size_text(model.image_width(), model.image_height()),
            size_text(frame.width, frame.height));
   }
-  out.first_frames =
-      whole_grids(std::move(request.first_frames), state_->grid_frames(), most_first_frames());
+  out.first_frames = whole_grids(std::move(request.first_frames), *model.clip, most_first_frames());
+  if (model.clip->from_frames && out.first_frames.empty()) {
+    refuse("E_VIDEO_FIRST", "--first-frames", "a clip or picture, which this model goes on with",
+           "none");
+  }
   out.frames = request.endless ? 0 : request.frames > 0 ? request.frames : own_frames();
   const bool longer = request.endless || out.frames > own_frames();
-  if (longer && model.model.grids < 2) {
-    refuse(
-        "E_VIDEO_FRAMES", "--frames",
-        "at most " + std::to_string(own_frames()) + ", as nothing leads from one grid to the next",
-        request.endless ? "no end" : std::to_string(out.frames));
+  if (longer && (model.model.grids < 2 || !model.clip->goes_on)) {
+    refuse("E_VIDEO_FRAMES", "--frames",
+           "at most " + std::to_string(own_frames()) +
+               (model.clip->goes_on ? ", as nothing leads from one grid to the next"
+                                    : ", as this model writes no longer clips"),
+           request.endless ? "no end" : std::to_string(out.frames));
   }
+  out.text = text_features_of(request.text_features, model.context);
   if (!request.endless && out.frames <= static_cast<std::int64_t>(out.first_frames.size())) {
     refuse("E_VIDEO_FRAMES", "--frames",
            "more than the " + std::to_string(out.first_frames.size()) + " first frames",
@@ -292,8 +309,7 @@ MemoryPlan VideoPipeline::memory_plan(const PreparedClip& clip) const {
   plan.activations = DecodeLoop::activation_bytes(spec().model, backend(), limits) +
                      aids_bytes(method(), state_->aids, 1);
   if (!clip.first_frames.empty()) {
-    plan.vq_weights =
-        movq_weight_bytes(*spec().movq, backend(), state_->vq_storage, VqHalves::kBoth);
+    plan.vq_weights = visual_weight_bytes(spec(), backend(), state_->vq_storage, VqHalves::kBoth);
     plan.vq_scratch *= 2;
   }
   return plan;
@@ -304,12 +320,17 @@ GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listene
   state.load(!clip.first_frames.empty());
   GeneratedClip out;
   out.facts = clip.facts;
-  ClipRun run({*state.movq, state.aids.grammar, static_cast<std::size_t>(state.kept_grids())},
+  ClipRun run({*state.tokenizer, state.clip(), state.aids.grammar,
+               static_cast<std::size_t>(state.kept_grids())},
               clip.frames, listener);
   run.begin_with(state.encode(clip.first_frames));
   out.first_frames = run.handed_out();
   DecodeLoop loop(*state.model, state.limits_for(clip));
   DecodeItem item = clip.item;
+  if (clip.text != nullptr) {
+    state.context.emplace(state.context_of(*clip.text));
+    item.context = &*state.context;
+  }
   while (!run.done() && !run.stopped() && out.status != PictureStatus::kFailed) {
     item.item = static_cast<std::uint64_t>(out.windows);
     item.given = state.aids.grammar.stream_of(run.window_begin());

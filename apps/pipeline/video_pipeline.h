@@ -28,6 +28,8 @@ struct ClipRequest {
   // Of the model's size, oldest first; the last VideoPipeline::most_first_frames() of them count. A
   // grid is whole: of fewer frames than one stands for the last one stays, of more the oldest go.
   std::vector<Image> first_frames;
+  // File of the rows that a text encoder made of a text, for models that read such rows.
+  std::string text_features;
 };
 
 struct PreparedClip {
@@ -35,6 +37,7 @@ struct PreparedClip {
   PictureFacts facts;       // tokens and passes are filled when it was written
   std::int64_t frames = 0;  // 0 = endless
   std::vector<Image> first_frames;
+  std::shared_ptr<const Tensor> text;  // [rows, width] f32, for models that read such rows
 };
 
 struct ClipProgress {
@@ -84,12 +87,13 @@ class VideoPipeline {
   const Backend& backend() const;
   std::int64_t rate() const;        // frames a second
   std::int64_t own_frames() const;  // frames of one window
-  // First frames that leave room for others: all grids of a window but one; 0 = it takes none.
+  // First frames that leave room for others, and that the model knows; 0 = it takes none.
   std::int64_t most_first_frames() const;
 
   // Error kUsage: as GeneratePipeline::prepare; E_VIDEO_FRAMES for more frames than a model of one
-  // grid can write, or none beside the first ones; E_VIDEO_FIRST for first frames of another size,
-  // or where the model takes none.
+  // window can write, or none beside the first ones; E_VIDEO_FIRST for first frames of another
+  // size, where the model takes none, or for none where it must have some; E_VIDEO_TEXT for
+  // features of a text that are missing, of another shape, or that nobody reads.
   PreparedClip prepare(ClipRequest request) const;
 
   // What run() will hold for this clip.

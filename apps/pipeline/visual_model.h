@@ -5,12 +5,16 @@
 
 #include "engine/backend/backend.h"
 #include "engine/families/open_model.h"
-#include "tokenizers/visual/visual_tokenizer.h"
+#include "tokenizers/visual/clip_tokenizer.h"
 
 namespace tessera {
 
 // Reads model.vq_weights. Error kModel.
 std::unique_ptr<VisualTokenizer> make_visual_tokenizer(Backend& backend, const OpenedModel& model,
                                                        DType storage, TokenizerHalves halves);
+
+// The same of a model of clips.
+std::unique_ptr<ClipTokenizer> make_clip_tokenizer(Backend& backend, const OpenedModel& model,
+                                                   DType storage, TokenizerHalves halves);
 
 }  // namespace tessera

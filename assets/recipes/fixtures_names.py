@@ -4,7 +4,7 @@ Janus-Pro-1B and 7B: the Hugging Face class on the meta device, and the original
 authors' code names it (fused vision qkv, an attention pool that nobody reads, the VQ model under
 gen_vision_model with LlamaGen's names, buffers included). LlamaGen B to 7B: transformer names and
 shapes by the published dimensions, and the VQ-16 and VQ-8 tokenizers, whose shapes come from the
-Janus VQ class. One text file each under tests/golden/names/: a name and its extents a line, runs of
+Janus VQ class. Cosmos: the transformers, by the authors' names and dimensions. One text file each under tests/golden/names/: a name and its extents a line, runs of
 layers that are alike folded as {first-last}; `config.json` lines in front begin with '#'.
 
   python assets/recipes/fixtures_names.py
@@ -22,6 +22,7 @@ LAYER = re.compile(r"(?<=layers\.)\d+(?=\.)|(?<=blocks\.)\d+(?=\.(?:norm|attn|ml
 JANUS = {"1b": (2048, 24, 16, 5632), "7b": (4096, 30, 32, 11008)}
 LLAMAGEN = {"B": (12, 768), "L": (24, 1024), "XL": (36, 1280), "XXL": (48, 1536),
             "XXXL": (48, 2560), "1B": (22, 2048), "3B": (24, 3200), "7B": (32, 4096)}
+COSMOS = {"4B": (16, 4096, False), "5B": (16, 4096, True), "12B": (40, 5120, False), "13B": (40, 5120, True)}
 
 
 def fold(shapes):
@@ -219,6 +220,36 @@ def emu3():
     print("  learned parameters", sum(p.numel() for p in model.parameters()) - learned, "and", learned)
 
 
+def cosmos(size):
+    layers, dim, text = COSMOS[size]
+    heads, kv, head, ffn, codes = 32, 8, 128, 14336, 64000
+    # A model that reads a text has one token before the stream; its table is rounded up to 64 rows.
+    shapes = [("tok_embeddings.weight", [(codes + 64) // 64 * 64 if text else codes, dim])]
+
+    def attention(name, inputs):
+        shapes.extend([(name + ".wq.weight", [heads * head, dim]), (name + ".wk.weight", [kv * head, inputs]),
+                       (name + ".wv.weight", [kv * head, inputs]), (name + ".wo.weight", [dim, heads * head]),
+                       (name + ".q_norm.weight", [head]), (name + ".k_norm.weight", [head])])
+
+    for i in range(layers):
+        layer = f"layers.{i}."
+        attention(layer + "attention", dim)
+        if text:
+            attention(layer + "cross_attention", 1024)
+            shapes.append((layer + "cross_attention_norm.weight", [dim]))
+        shapes += [(layer + f"feed_forward.{w}.weight", s)
+                   for w, s in (("w1", [ffn, dim]), ("w2", [dim, ffn]), ("w3", [ffn, dim]))]
+        shapes += [(layer + f"{n}_norm.weight", [dim]) for n in ("attention", "ffn")]
+    shapes += [("norm.weight", [dim]), ("output.weight", [codes, dim])]
+    write(f"cosmos-{size}", shapes,
+          {"dim": dim, "n_layers": layers, "n_heads": heads, "n_kv_heads": kv, "head_dim": head,
+           "ffn_hidden_size": ffn, "norm_eps": 1e-05, "vocab_size": codes, "use_qk_normalization": True,
+           "rope_dim": "3D", "video_latent_shape": [5, 40, 64], "pad_to_multiple_of": 64,
+           "insert_cross_attn": text, "apply_abs_pos_emb": text, "apply_yarn": dim == 5120,
+           **({"original_latent_shape": [3, 40, 64], "yarn_scale": 2, "yarn_beta_fast": 4, "yarn_beta_slow": 1}
+              if dim == 5120 else {})})
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     for size in JANUS:
@@ -227,6 +258,8 @@ def main():
     for size in LLAMAGEN:
         llamagen(size)
     emu3()
+    for size in COSMOS:
+        cosmos(size)
     for stem, multipliers in (("vq16", [1, 1, 2, 2, 4]), ("vq8", [1, 2, 2, 4])):
         shapes = vq_shapes(multipliers)
         write(f"llamagen-{stem}", shapes + [("quantize.codebook_used", [65536])])

@@ -112,7 +112,8 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts
   for (std::size_t i = 0; i < items.size(); ++i) {
     const DecodeItem& item = items[i];
     const std::int64_t longest = std::max(prompt_rows(item, 0), prompt_rows(item, 1));
-    expects(!item.prompt.empty() && longest <= limits.prompt_tokens, "prompts fit the limits");
+    expects(longest <= limits.prompt_tokens && (!item.prompt.empty() || !item.given.empty()),
+            "prompts fit the limits");
     expects(!item.law.guided() || (limits.guided && !item.unconditional.empty()),
             "guidance needs an unconditional prompt");
     slots[i].guided = item.law.guided();
@@ -131,6 +132,7 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts
     results[i].tokens.reserve(static_cast<std::size_t>(model.image_token_count()));
     for (int branch = 0; branch < static_cast<int>(branches); ++branch) {
       pass.cache().truncate(sequence_of(i, branch), 0);
+      pass.set_context(sequence_of(i, branch), item.context);
     }
   }
 }
@@ -148,8 +150,10 @@ void DecodeLoop::State::prefill(std::span<const DecodeItem> items) {
     slots[i].window_rows = 1;
     slots[i].cached = static_cast<std::int64_t>(items[i].given.size());
     slots[i].first_row = next_logit_row;
-    stack_prompts(items[i], i);
-    pass.run_layers();
+    if (!items[i].prompt.empty()) {
+      stack_prompts(items[i], i);
+      pass.run_layers();
+    }
     if (!items[i].given.empty()) {
       feed_given(items[i], i, next_logit_row);
       continue;
@@ -305,7 +309,14 @@ std::string DecodeLoop::State::broken_place(const DecodeItem& item, std::size_t 
     pass.cache().truncate(sequence_of(number, branch),
                           first_pass ? 0 : prompt_rows(item, branch) + slot.cached);
   }
-  if (first_pass) {
+  if (first_pass && item.prompt.empty()) {
+    const std::span<const std::int32_t> given = item.given;
+    pass.begin();
+    for (int branch = 0; branch < branches_of_slot(number); ++branch) {
+      pass.add_tokens(sequence_of(number, branch),
+                      given.first(std::min<std::size_t>(given.size(), kGivenRows)));
+    }
+  } else if (first_pass) {
     stack_prompts(item, number);
   } else {
     pass.begin();

@@ -22,13 +22,15 @@ namespace tessera {
 
 // One picture to decode.
 struct DecodeItem {
-  std::vector<std::int32_t> prompt;
+  std::vector<std::int32_t> prompt;  // may be empty where first tokens are given
   std::vector<std::int32_t> unconditional;  // empty when law.guidance is 1
   LawSettings law;
   std::uint64_t seed = 0;
   std::uint64_t item = 0;  // second half of the noise key
   std::vector<std::int32_t> given;  // first tokens of the stream, which stand already
   bool traced = false;     // its result gets a trace
+  // What both branches attend to beside themselves, where the model does so; borrowed.
+  const CrossContext* context = nullptr;
 };
 
 enum class DecodeStatus : std::uint8_t { kRunning, kDone, kStopped, kFailed };
@@ -87,7 +89,7 @@ class DecodeLoop {
                                       const DecodeLimits& limits);
 
   // One result an item, in order. At most limits.items items, prompts of 1..limits.prompt_tokens
-  // ids. A NaN or infinity among the logits fails that item alone. on_pass may stop the run: items
+  // ids, or none and given tokens instead. A NaN or infinity among the logits fails that item alone. on_pass may stop the run: items
   // then end as kStopped with the tokens they have. `parts` are borrowed; their drafter may be
   // null. A controller chooses the width of each pass within limits.window, else it is that one.
   std::vector<DecodeResult> run(std::span<const DecodeItem> items, const LoopParts& parts,

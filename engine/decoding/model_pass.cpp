@@ -52,6 +52,7 @@ ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
   tokens_.resize(static_cast<std::size_t>(most));
   paths_.reserve(static_cast<std::size_t>(most));
   seen_.reserve(most_seen(limits));
+  contexts_.resize(static_cast<std::size_t>(limits.sequences), nullptr);
 }
 
 std::size_t ModelPass::bytes(const ModelConfig& model, std::int64_t logit_ids,
@@ -168,7 +169,8 @@ void ModelPass::run_layers(const Taps& taps) {
                                 .sequences = std::span(sequences_).first(total),
                                 .positions = std::span(positions_).first(total),
                                 .places = std::span(places_).first(total),
-                                .paths = paths},
+                                .paths = paths,
+                                .contexts = contexts_},
                                cache_, arena_, hidden(), taps);
 }
 

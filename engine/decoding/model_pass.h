@@ -44,6 +44,11 @@ class ModelPass {
   const TokenModel& model() const { return model_; }
   KvCache& cache() { return cache_; }
 
+  // What the rows of a sequence attend to beside themselves, from now on; borrowed.
+  void set_context(std::int32_t sequence, const CrossContext* context) {
+    contexts_[static_cast<std::size_t>(sequence)] = context;
+  }
+
   // Forgets the rows of the last pass.
   void begin();
   // A prompt of a sequence. Prompts stand behind the tokens of a pass; the rows of one sequence
@@ -100,7 +105,8 @@ class ModelPass {
   std::vector<std::array<std::int64_t, 3>> places_;
   std::vector<std::int64_t> identity_;  // 0, 1, ...
   std::vector<RowPath> paths_;
-  std::vector<std::int32_t> seen_;  // of all paths
+  std::vector<std::int32_t> seen_;             // of all paths
+  std::vector<const CrossContext*> contexts_;  // by sequence
   const float* host_ = nullptr;
 };
 

@@ -109,8 +109,7 @@ void check_vq_tensors(const FamilySpec& spec, const Checkpoint& vq_checkpoint) {
   std::vector<std::string> ignored = spec.vq_ignored;
   ignored.push_back("quantize.codebook_used");
   ignored.push_back(spec.vq.prefix + "quantize.codebook_used");
-  check(spec.vq_tensors, {}, ignored,
-        vq_checkpoint, spec.vq_weights.string());
+  check(spec.vq_tensors, spec.vq_optional, ignored, vq_checkpoint, spec.vq_weights.string());
 }
 
 }  // namespace tessera

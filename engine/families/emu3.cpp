@@ -168,7 +168,9 @@ void clip_grids(const JsonReader& clip, FamilySpec& spec) {
   model.grid_cols = clip.integer("grid_cols", 1, kMaxSide);
   check_side(clip, "grid_rows", spec.image_height());
   check_side(clip, "grid_cols", spec.image_width());
-  spec.clip = ClipSpec{clip.integer_or("fps", 8, 1, 1000)};
+  const std::int64_t frames = spec.movq->frames();
+  spec.clip = ClipSpec{
+      .rate = clip.integer_or("fps", 8, 1, 1000), .first_grid = frames, .further_grid = frames};
 }
 
 void fit_prompt(const JsonReader& reader, std::int64_t max_positions, FamilySpec& spec) {

@@ -36,6 +36,8 @@ struct Family {
 };
 
 // The rows of the table in registry.cpp.
+bool detect_cosmos(const ModelSource& source);
+FamilySpec parse_cosmos(const ModelSource& source);
 bool detect_emu3(const ModelSource& source);
 FamilySpec parse_emu3(const ModelSource& source);
 bool detect_janus(const ModelSource& source);
@@ -78,6 +80,13 @@ VqSpec infer_vq_spec(const Checkpoint& checkpoint, const std::string& prefix);
 // `layout`. Batch norms' counters, which hold no weights, in movq_counters().
 MovqSpec parse_movq(const JsonReader& config, MovqNames layout);
 std::vector<std::string> movq_counters(const MovqSpec& spec);
+
+// Cosmos' clip tokenizer by the authors' keys (channels, channels_mult, levels ...).
+FsqClipSpec parse_fsq_clip(const JsonReader& config);
+
+// One more than the highest number behind `prefix` ("layers.") in any name, so that a tensor
+// missing from a layer is found missing rather than counted as a shorter model.
+std::int64_t layer_count(const Checkpoint& weights, std::string_view prefix);
 
 // guidance_scale, temperature, top_k, top_p and draft_model of generation_config.json, where given.
 void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, FamilySpec& spec);

@@ -9,6 +9,7 @@
 
 #include "engine/core/tensor.h"
 #include "engine/model/image_model.h"
+#include "engine/nn/fsq_clip_spec.h"
 #include "engine/nn/movq_spec.h"
 #include "engine/nn/vq_spec.h"
 
@@ -21,6 +22,12 @@ struct RowRange {
   std::int64_t first = 0, count = 0;
 };
 
+// Where a layer's attention to other rows stands, leaves as below.
+struct CrossNames {
+  std::string norm, q, out, q_norm, k_norm;
+  std::vector<std::string> kv;  // k, v
+};
+
 // Where the weights of one transformer layer stand; `{}` in layer_prefix is the layer's number.
 struct WeightNames {
   std::string layer_prefix;
@@ -28,6 +35,8 @@ struct WeightNames {
   std::vector<std::string> qkv;      // one fused tensor, or q, k, v
   std::vector<std::string> qkv_bias;  // of the same parts; empty = no biases
   std::vector<std::string> gate_up;  // gate, up
+  std::string q_norm, k_norm;        // empty = none
+  std::optional<CrossNames> cross;   // empty = no attention to other rows
   std::string final_norm;
   std::string prompt_table;
   std::string code_table;
@@ -65,6 +74,26 @@ struct SamplingDefaults {
 // A model of clips: its stream holds model.grids grids of codes.
 struct ClipSpec {
   std::int64_t rate = 8;  // frames a second, as it was trained
+  // Frames that the first grid stands for, and each further one.
+  std::int64_t first_grid = 4, further_grid = 4;
+  bool goes_on = true;      // clips longer than its own are written in windows
+  bool from_frames = false;  // writes none without first frames
+  std::int64_t most_given = std::int64_t{1} << 40;  // grids that a clip may begin with
+
+  // Frames of that many grids from the first one on.
+  std::int64_t frames_of(std::int64_t grids) const {
+    return grids == 0 ? 0 : first_grid + (grids - 1) * further_grid;
+  }
+  // Whole grids that so many frames make.
+  std::int64_t grids_of(std::int64_t frames) const {
+    return frames < first_grid ? 0 : 1 + (frames - first_grid) / further_grid;
+  }
+};
+
+// Rows of another model that the transformer attends to: a text encoder's, of which so many are
+// always seen, those beyond the text as zeros.
+struct ContextSpec {
+  std::int64_t rows = 512, width = 1024;
 };
 
 // A folder that only guesses for another model: no text head and no picture tokenizer in it.
@@ -86,7 +115,9 @@ struct FamilySpec {
   WeightNames names;
   VqSpec vq;
   std::optional<MovqSpec> movq;  // the tokenizer, where it is a clip tokenizer; vq is its frame's
-  std::optional<ClipSpec> clip;  // empty = paints pictures
+  std::optional<FsqClipSpec> fsq;  // the same of another kind; at most one of the two
+  std::optional<ClipSpec> clip;    // empty = paints pictures
+  std::optional<ContextSpec> context;
   PromptTemplate prompt;
   SamplingDefaults sampling;
   std::optional<DraftSpec> draft;
@@ -98,6 +129,7 @@ struct FamilySpec {
   std::vector<std::string> ignored;           // prefixes (ending in '.' or '*') or names to ignore
   // The same for vq_weights when that is a file of its own.
   std::vector<TensorSpec> vq_tensors;
+  std::vector<std::string> vq_optional;
   std::vector<std::string> vq_ignored;
 
   std::int64_t image_height() const { return model.grid_rows * vq.downsample(); }  // pixels

@@ -10,7 +10,9 @@ ImageModel load_image_model(OpenedModel& model, Backend& backend, DType storage)
   WeightLoader loader(*model.source, backend, storage);
   const WeightNames& names = model.spec.names;
   ImageModelWeights weights;
-  weights.prompt_table = loader.table(names.prompt_table, names.prompt_rows);
+  if (!names.prompt_table.empty()) {
+    weights.prompt_table = loader.table(names.prompt_table, names.prompt_rows);
+  }
   weights.code_table = loader.table(names.code_table, names.code_rows);
   weights.head_out = loader.linear(names.head_out, names.head_bias, names.head_rows);
   weights.head_in = loader.linear(names.head_in, names.head_bias);

@@ -22,13 +22,21 @@ std::size_t weight_bytes(const FamilySpec& spec, const Backend& backend, DType s
     return backend.packed_linear_bytes(n, k, storage);
   };
   const std::size_t norm = matrix_bytes(1, model.width, DType::kF32);
-  const std::size_t layer = 2 * norm + linear(model.q_width() + 2 * model.kv_width(), model.width) +
-                            linear(model.width, model.q_width()) +
-                            linear(2 * model.ffn_width, model.width) +
-                            linear(model.width, model.ffn_width);
+  const std::size_t heads = model.qk_norm ? 2 * matrix_bytes(1, model.head_dim, DType::kF32) : 0;
+  const std::size_t cross = model.context_width == 0
+                                ? 0
+                                : norm + heads + linear(model.q_width(), model.width) +
+                                      linear(2 * model.kv_width(), model.context_width) +
+                                      linear(model.width, model.q_width());
+  const std::size_t layer =
+      2 * norm + heads + cross + linear(model.q_width() + 2 * model.kv_width(), model.width) +
+      linear(model.width, model.q_width()) + linear(2 * model.ffn_width, model.width) +
+      linear(model.width, model.ffn_width);
   std::size_t sum = static_cast<std::size_t>(model.layers) * layer + norm;
   sum += matrix_bytes(spec.model.prompt_vocab, model.width, storage);
   sum += 2 * matrix_bytes(model.rope.rows(), model.head_dim / 2, DType::kF32);
+  if (model.added_places) sum += matrix_bytes(model.rope.rows(), model.width, DType::kBF16);
+  if (spec.context) sum += CrossContext::bytes(model, spec.context->rows, storage);
   const bool narrow = spec.model.code_width > 0;
   sum += matrix_bytes(spec.model.image_vocabulary(), narrow ? spec.model.code_width : model.width,
                       storage);
@@ -45,14 +53,17 @@ std::size_t weight_bytes(const FamilySpec& spec, const Backend& backend, DType s
 
 }  // namespace
 
-std::size_t visual_weight_bytes(const FamilySpec& spec, const Backend& backend, DType storage) {
-  return spec.movq ? movq_weight_bytes(*spec.movq, backend, storage, VqHalves::kDecoder)
-                   : vq_weight_bytes(spec.vq, backend, storage, VqHalves::kDecoder);
+std::size_t visual_weight_bytes(const FamilySpec& spec, const Backend& backend, DType storage,
+                                VqHalves halves) {
+  if (spec.fsq) return fsq_clip_weight_bytes(*spec.fsq, backend, storage, halves);
+  return spec.movq ? movq_weight_bytes(*spec.movq, backend, storage, halves)
+                   : vq_weight_bytes(spec.vq, backend, storage, halves);
 }
 
 std::size_t visual_scratch_bytes(const FamilySpec& spec, const Backend& backend) {
   const auto rows = static_cast<int>(spec.model.grid_rows);
   const auto cols = static_cast<int>(spec.model.grid_cols);
+  if (spec.fsq) return fsq_clip_scratch_bytes(*spec.fsq, backend, rows, cols);
   return spec.movq ? movq_decode_scratch_bytes(*spec.movq, backend, rows, cols)
                    : vq_decode_scratch_bytes(spec.vq, backend, rows, cols);
 }

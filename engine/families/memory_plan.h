@@ -32,8 +32,9 @@ struct MemoryPlan {
   }
 };
 
-// Bytes of the picture tokenizer's decoder, and of decoding one picture or one grid with it.
-std::size_t visual_weight_bytes(const FamilySpec& spec, const Backend& backend, DType storage);
+// Bytes of the picture tokenizer, and of decoding one picture or one grid with it.
+std::size_t visual_weight_bytes(const FamilySpec& spec, const Backend& backend, DType storage,
+                                VqHalves halves = VqHalves::kDecoder);
 std::size_t visual_scratch_bytes(const FamilySpec& spec, const Backend& backend);
 
 MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,

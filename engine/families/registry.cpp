@@ -14,7 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<Family, 3> kFamilies = {{
+constexpr std::array<Family, 4> kFamilies = {{
+    {"cosmos", detect_cosmos, parse_cosmos},
     {"emu3", detect_emu3, parse_emu3},
     {"janus", detect_janus, parse_janus},
     {"llamagen", detect_llamagen, parse_llamagen},

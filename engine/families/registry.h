@@ -27,7 +27,7 @@ FamilySpec load_family_spec(const std::filesystem::path& path, const FamilyOptio
 FamilySpec parse_family_config(std::string_view json, const std::string& file,
                                const FamilyOptions& options = {});
 
-// "emu3", "janus", "llamagen".
+// "cosmos", "emu3", "janus", "llamagen".
 std::vector<std::string_view> family_names();
 
 }  // namespace tessera

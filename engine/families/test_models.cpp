@@ -126,6 +126,26 @@ Json clip_config(bool controls) {
                 {"end_tokens", controls}}}};
 }
 
+Json cosmos_config(bool text) {
+  return Json{{"dim", 64},
+              {"n_layers", 2},
+              {"n_heads", 4},
+              {"n_kv_heads", 2},
+              {"ffn_hidden_size", 96},
+              {"vocab_size", 60},
+              {"use_qk_normalization", true},
+              {"insert_cross_attn", text},
+              {"apply_abs_pos_emb", text},
+              {"context_dim", 24},
+              {"video_latent_shape", {3, 2, 3}},
+              {"video_tokenizer",
+               {{"channels", 8},
+                {"channels_mult", {1, 2, 2}},
+                {"num_res_blocks", 1},
+                {"z_channels", 4},
+                {"levels", {5, 4, 3}}}}};
+}
+
 // Draws a tensor when it is asked for and frees it when it is packed.
 class RandomSource : public TensorSource {
  public:
@@ -184,7 +204,9 @@ OpenedModel make_test_model(const std::string& name) {
   check_tensors(model.spec, *model.weights);
   model.vq_weights = model.weights;
   model.source = source_of(model.weights);
-  model.tokenizer_json = model.spec.clip ? test_clip_tokenizer_json() : test_tokenizer_json();
+  if (model.spec.prompt.kind == PromptKind::kText) {
+    model.tokenizer_json = model.spec.clip ? test_clip_tokenizer_json() : test_tokenizer_json();
+  }
   return model;
 }
 
@@ -221,6 +243,7 @@ std::string random_config(std::string_view family, std::string_view size) {
                .code = "E_MODEL_MISSING",
                .file = name,
                .expected = "test:tiny, test:rows, test:null, test:clip, test:clip-rows, "
+                           "test:cosmos, test:cosmos-text, "
                            "random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B} or random:janus-pro:{1B,7B}",
                .found = "no such model"});
 }
@@ -266,12 +289,13 @@ bool is_made_up_model(std::string_view name) {
 
 std::string test_model_config(std::string_view name) {
   if (name == "clip" || name == "clip-rows") return clip_config(name == "clip-rows").dump();
+  if (name == "cosmos" || name == "cosmos-text") return cosmos_config(name != "cosmos").dump();
   expects(name == "tiny" || name == "rows" || name == "null", "a test model's name");
   return (name == "null" ? null_config() : tiny_config()).dump();
 }
 
 OpenedModel make_up_model(const std::string& name, const FamilyOptions& options) {
-  for (const char* known : {"tiny", "rows", "null", "clip", "clip-rows"}) {
+  for (const char* known : {"tiny", "rows", "null", "clip", "clip-rows", "cosmos", "cosmos-text"}) {
     if (name == std::string("test:") + known) return make_test_model(name);
   }
   if (name.starts_with("random:")) return make_random_model(name, options);

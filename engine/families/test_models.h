@@ -16,6 +16,8 @@ bool is_made_up_model(std::string_view name);
 // test:rows: the same with a token behind each row and one behind the picture.
 // test:clip: Emu3-shaped, clips of 4 grids of 4x6 codes, 16 frames of 24x16 pixels, plain codes.
 // test:clip-rows: the same with a token behind each row, grid, clip and stream.
+// test:cosmos: Cosmos-shaped, goes on with clips of 3 grids of 2x3 codes, 17 frames of 48x32
+// pixels. test:cosmos-text: the same with attention to 512 rows of a text encoder of width 24.
 // test:null: the smallest thing that is still a model: 1 layer, 2x2 tokens, 4x4 pixels.
 // random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B}, random:janus-pro:{1B,7B}: weights are drawn when the
 // loader asks for them, so that only the packed form is ever held.

@@ -167,6 +167,17 @@ Tensor WeightLoader::joined(const std::vector<std::string>& names) {
   return out;
 }
 
+CrossWeights WeightLoader::cross(const CrossNames& names, const std::string& prefix) {
+  CrossWeights out;
+  out.norm = vector(prefix + names.norm);
+  out.q = pack({prefix + names.q});
+  out.kv = pack({prefix + names.kv[0], prefix + names.kv[1]});
+  out.out = pack({prefix + names.out});
+  if (!names.q_norm.empty()) out.q_norm = vector(prefix + names.q_norm);
+  if (!names.k_norm.empty()) out.k_norm = vector(prefix + names.k_norm);
+  return out;
+}
+
 LayerWeights WeightLoader::layer(const WeightNames& names, const std::string& prefix) {
   const auto full = [&](const std::vector<std::string>& leaves) {
     std::vector<std::string> out;
@@ -177,6 +188,9 @@ LayerWeights WeightLoader::layer(const WeightNames& names, const std::string& pr
   out.attention_norm = vector(prefix + names.attention_norm);
   out.qkv = pack(full(names.qkv));
   out.qkv_bias = joined(full(names.qkv_bias));
+  if (!names.q_norm.empty()) out.q_norm = vector(prefix + names.q_norm);
+  if (!names.k_norm.empty()) out.k_norm = vector(prefix + names.k_norm);
+  if (names.cross) out.cross = cross(*names.cross, prefix);
   out.out = pack({prefix + names.out});
   out.ffn_norm = vector(prefix + names.ffn_norm);
   out.gate_up = pack(full(names.gate_up));

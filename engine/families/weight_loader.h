@@ -35,6 +35,7 @@ class WeightLoader {
   ConstTensorView get(const std::string& name);
   Tensor converted(const std::string& name, DType dtype, const std::vector<RowRange>& rows = {});
   LinearWeight packed_rows(const std::string& name, const std::vector<RowRange>& rows);
+  CrossWeights cross(const CrossNames& names, const std::string& prefix);
   LayerWeights layer(const WeightNames& names, const std::string& prefix);
 
   TensorSource& source_;

@@ -18,6 +18,7 @@ namespace tessera {
 enum class PromptKind : std::uint8_t {
   kText,   // token ids of a text tokenizer
   kClass,  // one class id
+  kFrames,  // nothing but first frames, whose codes begin the stream; at most one fixed token
 };
 
 // What the branch without the prompt sees under classifier-free guidance.
@@ -25,6 +26,7 @@ enum class UnconditionalRule : std::uint8_t {
   kPadBetweenEnds,  // same length; every token but the first and the last becomes the pad token
   kNullClass,       // the extra class
   kOtherText,       // the template around another text, the family's own if none is given
+  kNone,            // there is no such branch
 };
 
 struct ImageModelConfig {

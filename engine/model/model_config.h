@@ -1,6 +1,7 @@
 // A decoder-only transformer as plain data: pre-norm blocks of RMSNorm, rotary attention with
 // grouped keys and values, and SwiGLU, without biases but those of q, k and v (Qwen2). Llama and
-// everything that follows it.
+// everything that follows it; with norms of queries and keys, attention to rows of another model in
+// every layer, and places added before every layer, if asked for (Cosmos).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,11 @@ struct ModelConfig {
   std::int64_t ffn_width = 0;  // F
   float norm_eps = 1e-6f;
   bool qkv_bias = false;
+  bool qk_norm = false;  // RMSNorm of each head's query and key, before they turn
+  // Attention to rows of this width in every layer, behind that to its own; 0 = none. Its heads are
+  // those above, its queries and keys are normed alike and do not turn.
+  std::int64_t context_width = 0;
+  bool added_places = false;  // sine and cosine of the place are added before every layer; 3-D rope
   RopeSpec rope;
 
   std::int64_t q_width() const { return heads * head_dim; }

@@ -41,7 +41,8 @@ std::size_t TransformerWeights::bytes() const {
   for (const LayerWeights& layer : layers) {
     sum += layer.attention_norm.bytes() + layer.ffn_norm.bytes() + layer.qkv.packed.bytes() +
            layer.qkv_bias.bytes() + layer.out.packed.bytes() + layer.gate_up.packed.bytes() +
-           layer.down.packed.bytes();
+           layer.down.packed.bytes() + layer.q_norm.bytes() + layer.k_norm.bytes() +
+           layer.cross.bytes();
   }
   return sum;
 }
@@ -56,6 +57,8 @@ struct Transformer::Chunk {
   std::span<const std::int64_t> cached;    // row of its sequence in the cache, of each row
   std::span<const std::int64_t> identity;  // 0..rows-1
   ConstTensorView cos, sin;                // [rows, hd / 2]
+  ConstTensorView places;                  // [rows, D], with config.added_places
+  std::span<const CrossContext* const> contexts;  // by sequence
   Arena* arena = nullptr;
 };
 
@@ -64,6 +67,7 @@ Transformer::Transformer(Backend& backend, const ModelConfig& config, Transforme
       config_(config),
       weights_(std::move(weights)),
       rope_(make_rope_table(backend, config.rope, config.head_dim)) {
+  if (config.added_places) places_ = make_place_table(backend, config.rope, config.width);
   expects(static_cast<std::int64_t>(weights_.layers.size()) == config.layers,
           "weights for every layer");
   expects(config.heads > 0 && config.kv_heads > 0 && config.heads % config.kv_heads == 0,
@@ -80,7 +84,8 @@ std::size_t Transformer::scratch_bytes(const ModelConfig& config, std::int64_t r
   const std::size_t tables = 2 * matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 4) +
                              (config.rope.three_axes()
                                   ? matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 8)
-                                  : 0);
+                                  : 0) +
+                             (config.added_places ? matrix_bytes(m, config.width) : 0);
   const std::size_t shared = 3 * matrix_bytes(m, 1, 8) + matrix_bytes(m, segment_bytes, 1) +
                              tables + 2 * matrix_bytes(m, config.width);  // x and its norm
   const std::size_t attention = matrix_bytes(m, config.q_width() + 2 * config.kv_width()) +
@@ -137,6 +142,7 @@ Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64
   chunk.sequences = sequences;
   chunk.cached = {cached, count};
   chunk.identity = {identity, count};
+  chunk.contexts = batch.contexts;
   look_up_rotary(batch, chunk);
   return chunk;
 }
@@ -155,6 +161,12 @@ void Transformer::look_up_rotary(const ForwardBatch& batch, Chunk& chunk) const 
   };
   chunk.cos = cos;
   chunk.sin = sin;
+  if (config_.added_places) {
+    const TensorView added = arena.take(DType::kF32, Shape{chunk.rows, config_.width});
+    for (std::size_t i = 0; i < count; ++i) look_up(i, batch.positions[first + i]);
+    ops::embedding(*backend_, places_.view(), {table_rows, count}, added);
+    chunk.places = added;
+  }
   if (!config_.rope.three_axes()) {
     for (std::size_t i = 0; i < count; ++i) look_up(i, batch.positions[first + i]);
     ops::embedding(*backend_, rope_.cos.view(), {table_rows, count}, cos);
@@ -250,6 +262,7 @@ void Transformer::forward_layers(const ForwardBatch& batch, LayerRange range, Kv
 void Transformer::run_layers(const Chunk& chunk, LayerRange range, KvCache& cache, TensorView x,
                              const Taps& taps) const {
   for (std::int64_t layer = range.first; layer < range.last; ++layer) {
+    if (!chunk.places.empty()) ops::add(*backend_, x, chunk.places, x);
     if (!taps.hidden_states.empty()) {
       const TensorView tap = taps.hidden_states[static_cast<std::size_t>(layer)];
       ops::store_rows(*backend_, x.f32(), config_.width, chunk.identity,
@@ -257,6 +270,7 @@ void Transformer::run_layers(const Chunk& chunk, LayerRange range, KvCache& cach
     }
     const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
     attention_block(chunk, weights, layer, cache, x, taps);
+    if (config_.context_width > 0) cross_block(chunk, weights.cross, layer, x);
     ffn_block(chunk, weights, layer, x, taps);
   }
 }
@@ -283,6 +297,10 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   const TensorView k_heads = heads_of(k, config_.kv_heads);
   ops::store_rows(*backend_, qkv.f32(), stride, chunk.identity, q_heads);
   ops::store_rows(*backend_, qkv.f32() + q_width, stride, chunk.identity, k_heads);
+  if (config_.qk_norm) {
+    norm_heads(q_heads, weights.q_norm);
+    norm_heads(k_heads, weights.k_norm);
+  }
   ops::rope(*backend_, q_heads, chunk.cos, chunk.sin, rope_.pairing);
   ops::rope(*backend_, k_heads, chunk.cos, chunk.sin, rope_.pairing);
   if (taps.observer != nullptr) taps.observer->queries(layer, chunk.first, q_heads);
@@ -293,6 +311,73 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   ops::attention(*backend_, {.q = q_heads,
                              .out = heads_of(mixed, config_.heads),
                              .segments = segments_of(chunk, layer, cache),
+                             .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
+  ops::linear(*backend_, mixed, weights.out, {}, normed);
+  ops::add(*backend_, x, normed, x);
+  arena.rewind(mark);
+}
+
+// Each head of each row by itself, in place.
+void Transformer::norm_heads(TensorView heads, const Tensor& weight) const {
+  heads.shape = {heads.shape[0] * heads.shape[1], heads.shape[2]};
+  ops::rms_norm(*backend_, heads, weight.view(), config_.norm_eps, heads);
+}
+
+CrossContext Transformer::make_context(ConstTensorView rows, DType storage) const {
+  expects(rows.shape.rank() == 2 && rows.shape[1] == config_.context_width,
+          "rows are [S, context width]");
+  const std::int64_t count = rows.shape[0], width = config_.kv_width();
+  CrossContext out(*backend_, config_, count, storage);
+  Tensor both = backend_->allocate(DType::kF32, Shape{count, 2 * width});
+  Tensor keys = backend_->allocate(DType::kF32, Shape{count, width});
+  std::vector<std::int64_t> identity(static_cast<std::size_t>(count));
+  std::iota(identity.begin(), identity.end(), 0);
+  const TensorView key_heads = heads_of(keys.view(), config_.kv_heads);
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+    const CrossWeights& weights = weights_.layers[static_cast<std::size_t>(layer)].cross;
+    ops::linear(*backend_, rows, weights.kv, {}, both.view());
+    ops::store_rows(*backend_, both.view().f32(), 2 * width, identity, key_heads);
+    if (config_.qk_norm) norm_heads(key_heads, weights.k_norm);
+    ops::store_rows(*backend_, keys.view().f32(), width, identity, out.keys_out(layer));
+    ops::store_rows(*backend_, both.view().f32() + width, 2 * width, identity,
+                    out.values_out(layer));
+  }
+  backend_->synchronize();
+  return out;
+}
+
+void Transformer::cross_block(const Chunk& chunk, const CrossWeights& weights, std::int64_t layer,
+                              TensorView x) const {
+  Arena& arena = *chunk.arena;
+  const std::size_t mark = arena.used();
+  const std::int64_t m = chunk.rows;
+  const TensorView normed = arena.take(DType::kF32, Shape{m, config_.width});
+  const TensorView q = arena.take(DType::kF32, Shape{m, config_.q_width()});
+  const TensorView mixed = arena.take(DType::kF32, Shape{m, config_.q_width()});
+  const auto count = static_cast<std::int64_t>(chunk.segments.size());
+  auto* segments = static_cast<AttentionSegment*>(
+      arena.take(DType::kU8, Shape{count * static_cast<std::int64_t>(sizeof(AttentionSegment))})
+          .data);
+  for (std::size_t i = 0; i < chunk.segments.size(); ++i) {
+    const auto sequence = static_cast<std::size_t>(chunk.sequence_of_segment[i]);
+    expects(sequence < chunk.contexts.size() && chunk.contexts[sequence] != nullptr,
+            "each sequence has what it attends to");
+    const CrossContext& context = *chunk.contexts[sequence];
+    AttentionSegment* segment = std::construct_at(segments + i);
+    segment->keys = context.keys(layer);
+    segment->values = context.values(layer);
+    segment->row_begin = chunk.segments[i].row_begin;
+    segment->rows = chunk.segments[i].rows;
+    segment->first_visible = context.rows();
+    segment->causal = false;
+  }
+  ops::rms_norm(*backend_, x, weights.norm.view(), config_.norm_eps, normed);
+  ops::linear(*backend_, normed, weights.q, {}, q);
+  const TensorView q_heads = heads_of(q, config_.heads);
+  if (config_.qk_norm) norm_heads(q_heads, weights.q_norm);
+  ops::attention(*backend_, {.q = q_heads,
+                             .out = heads_of(mixed, config_.heads),
+                             .segments = {segments, chunk.segments.size()},
                              .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
   ops::linear(*backend_, mixed, weights.out, {}, normed);
   ops::add(*backend_, x, normed, x);

@@ -12,6 +12,7 @@
 #include "engine/backend/backend.h"
 #include "engine/cache/kv_cache.h"
 #include "engine/core/tensor.h"
+#include "engine/model/cross_context.h"
 #include "engine/model/model_config.h"
 #include "engine/nn/linear.h"
 #include "engine/nn/rope_table.h"
@@ -26,6 +27,8 @@ struct LayerWeights {
   Tensor ffn_norm;        // [D]
   LinearWeight gate_up;   // [2 F, D], rows gate | up
   LinearWeight down;      // [D, F]
+  Tensor q_norm, k_norm;  // [hd], with config.qk_norm
+  CrossWeights cross;     // with config.context_width
 };
 
 struct TransformerWeights {
@@ -55,6 +58,8 @@ struct ForwardBatch {
   // positions then only say where rows are cached.
   std::span<const std::array<std::int64_t, 3>> places = {};
   std::span<const RowPath> paths = {};
+  // By cache sequence: what its rows attend to beside themselves, where the model does so.
+  std::span<const CrossContext* const> contexts = {};
 };
 
 // Sees what passes through the layers of a forward pass: a part of its rows at a time, `first` being
@@ -102,11 +107,15 @@ class Transformer {
   void forward_layers(const ForwardBatch& batch, LayerRange range, KvCache& cache, Arena& arena,
                       TensorView out, const Taps& taps = {}) const;
 
+  // Keys and values of the rows [S, context_width] f32 (on the device) that sequences attend to,
+  // kept as f32 or bf16. Error kMemory.
+  CrossContext make_context(ConstTensorView rows, DType storage) const;
+
   static std::size_t scratch_bytes(const ModelConfig& config, std::int64_t rows);
 
   const ModelConfig& config() const { return config_; }
   Backend& backend() const { return *backend_; }
-  std::size_t weight_bytes() const { return weights_.bytes() + rope_.bytes(); }
+  std::size_t weight_bytes() const { return weights_.bytes() + rope_.bytes() + places_.bytes(); }
 
  private:
   struct Chunk;
@@ -121,6 +130,9 @@ class Transformer {
                   const Taps& taps) const;
   void attention_block(const Chunk& chunk, const LayerWeights& weights, std::int64_t layer,
                        KvCache& cache, TensorView x, const Taps& taps) const;
+  void norm_heads(TensorView heads, const Tensor& weight) const;
+  void cross_block(const Chunk& chunk, const CrossWeights& weights, std::int64_t layer,
+                   TensorView x) const;
   static std::span<const std::int64_t> slots_of(const Chunk& chunk, std::int64_t layer,
                                                 const KvCache& cache);
   static std::span<const AttentionSegment> segments_of(const Chunk& chunk, std::int64_t layer,
@@ -132,6 +144,7 @@ class Transformer {
   ModelConfig config_;
   TransformerWeights weights_;
   RopeTable rope_;
+  Tensor places_;  // [rope rows, D] bf16, with config.added_places
 };
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // Builds rotary tables on the host and uploads them.
 #include "engine/nn/rope_table.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -73,6 +74,45 @@ void fill_grid(const RopeSpec& spec, HostTable& table) {
   }
 }
 
+// In f32, as the reference has it.
+void stretch_axis(const RopeYarn& yarn, std::int64_t original, std::vector<float>& frequencies) {
+  if (yarn.factor == 1.0) return;
+  constexpr double kTurn = 6.283185307179586;
+  const double high = kTurn * yarn.fast / static_cast<double>(original);
+  const double low = kTurn * yarn.slow / static_cast<double>(original);
+  for (float& frequency : frequencies) {
+    const float place = (frequency - static_cast<float>(low)) / static_cast<float>(high - low);
+    const float kept = std::clamp(place, 0.0f, 1.0f);
+    frequency *= (1.0f - kept) / static_cast<float>(yarn.factor) + kept;
+  }
+}
+
+void fill_clip(const RopeSpec& spec, std::int64_t head_dim, HostTable& table) {
+  const std::array<std::int64_t, 3> pairs = axis_pairs(head_dim);
+  std::array<std::vector<float>, 3> frequency;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    frequency[axis] = inverse_frequencies(spec.theta, 2 * pairs[axis], pairs[axis]);
+    stretch_axis(spec.yarn, axis == 0 ? spec.yarn.original_times : spec.yarn.original_rows,
+                 frequency[axis]);
+  }
+  std::fill(table.cos.begin(), table.cos.end(), 1.0f);
+  const std::int64_t cells = spec.grid_rows * spec.grid_cols;
+  for (std::int64_t place = 0; place < spec.grid_times * cells; ++place) {
+    const std::array<std::int64_t, 3> at = {place / cells, place % cells / spec.grid_cols,
+                                            place % spec.grid_cols};
+    std::int64_t pair = 0;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      for (const float f : frequency[axis]) {
+        table.turn(spec.condition_rows + place, pair++, static_cast<float>(at[axis]) * f);
+      }
+    }
+  }
+}
+
+void round_to_bf16(std::vector<float>& values) {
+  for (float& value : values) value = bf16_to_float(float_to_bf16(value));
+}
+
 Tensor upload(Backend& backend, const std::vector<float>& values, Shape shape) {
   Tensor out = backend.allocate(DType::kF32, shape);
   backend.upload({DType::kF32, shape, values.data(), Device{}}, out.view());
@@ -81,9 +121,16 @@ Tensor upload(Backend& backend, const std::vector<float>& values, Shape shape) {
 
 }  // namespace
 
+std::array<std::int64_t, 3> axis_pairs(std::int64_t head_dim) {
+  const std::int64_t side = head_dim / 6;
+  return {head_dim / 2 - 2 * side, side, side};
+}
+
 RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t head_dim) {
   const bool grid = spec.layout == RopeLayout::kGrid2d;
-  expects(head_dim > 0 && head_dim % (grid ? 4 : 2) == 0, "pairs fill the head");
+  const bool clip = spec.layout == RopeLayout::kGrid3d;
+  expects(head_dim > 0 && head_dim % (grid ? 4 : 2) == 0 && (!clip || head_dim >= 6),
+          "pairs fill the head");
   expects(spec.rows() > 0, "a rotary table has rows");
   const Shape shape{spec.rows(), head_dim / 2};
   HostTable table{head_dim / 2, {}, {}};
@@ -91,10 +138,44 @@ RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t h
   table.sin.assign(static_cast<std::size_t>(shape.elements()), 0.0f);
   if (grid) {
     fill_grid(spec, table);
+  } else if (clip) {
+    fill_clip(spec, head_dim, table);
   } else {
     fill_one_d(spec, head_dim, table);
   }
+  if (spec.rounded) {
+    round_to_bf16(table.cos);
+    round_to_bf16(table.sin);
+  }
   return {upload(backend, table.cos, shape), upload(backend, table.sin, shape), spec.pairing};
+}
+
+Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t width) {
+  expects(spec.layout == RopeLayout::kGrid3d, "places have three axes");
+  expects(width >= 6 && width % 2 == 0, "sines and cosines of three axes fill a row");
+  const std::array<std::int64_t, 3> pairs = axis_pairs(width);
+  const Shape shape{spec.rows(), width};
+  std::vector<std::uint16_t> table(static_cast<std::size_t>(shape.elements()));
+  const std::int64_t cells = spec.grid_rows * spec.grid_cols;
+  for (std::int64_t place = 0; place < spec.grid_times * cells; ++place) {
+    const std::array<std::int64_t, 3> at = {place / cells, place % cells / spec.grid_cols,
+                                            place % spec.grid_cols};
+    std::uint16_t* out = table.data() + (spec.condition_rows + place) * width;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      for (std::int64_t k = 0; k < pairs[axis]; ++k) {
+        const double power =
+            std::pow(10000.0, static_cast<double>(k) / static_cast<double>(pairs[axis]));
+        const double angle = static_cast<double>(at[axis]) / power;
+        out[k] = float_to_bf16(static_cast<float>(std::sin(angle)));
+        out[pairs[axis] + k] = float_to_bf16(static_cast<float>(std::cos(angle)));
+      }
+      out += 2 * pairs[axis];
+    }
+  }
+  Tensor out = backend.allocate(DType::kBF16, shape);
+  backend.upload({DType::kBF16, shape, table.data(), Device{}}, out.view());
+  backend.synchronize();
+  return out;
 }
 
 void fill_grid_rope(std::span<const GridPlace> places, double theta, std::int64_t head_dim,

@@ -43,9 +43,10 @@ struct VqSpec {
   VqNames names = VqNames::kLlamaGen;
   std::string prefix;  // before every tensor name: "", "gen_vision_model.", "model.vqmodel."
   PixelRule pixels = PixelRule::kJanusTruncate;
+  std::int64_t patch = 1;  // pixels of a side that a wavelet takes together before level 0
 
   // Pixels per code along one side.
-  std::int64_t downsample() const { return std::int64_t{1} << (multipliers.size() - 1); }
+  std::int64_t downsample() const { return patch << (multipliers.size() - 1); }
 };
 
 // Every tensor of the model with its expected shape (PyTorch order: out, in, kh, kw), in graph

@@ -55,6 +55,8 @@ class ModelRunner {
         arena_(model.scratch_bytes(sequences * capacity) + 4096) {}
 
   KvCache& cache() { return cache_; }
+  // By sequence, where the model attends to other rows.
+  std::vector<const CrossContext*> contexts = {};
 
   // One sequence's rows in a batch.
   struct Part {
@@ -88,7 +90,10 @@ class ModelRunner {
                    std::vector<float>(rows.size()));
       for (std::vector<float>& tap : *taps) views.push_back({DType::kF32, shape, tap.data(), {}});
     }
-    model_.transformer().forward({{DType::kF32, shape, rows.data(), {}}, sequences, positions},
+    model_.transformer().forward({.rows = {DType::kF32, shape, rows.data(), {}},
+                                  .sequences = sequences,
+                                  .positions = positions,
+                                  .contexts = contexts},
                                  cache_, arena_, {DType::kF32, shape, hidden.data(), {}},
                                  {.hidden_states = views});
     return hidden;

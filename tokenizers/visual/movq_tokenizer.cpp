@@ -3,11 +3,11 @@
 #include "tokenizers/visual/movq_tokenizer.h"
 
 #include <cmath>
-#include <deque>
 #include <utility>
 
 #include "engine/ops/ops.h"
 #include "tokenizers/visual/device_maps.h"
+#include "tokenizers/visual/time_conv.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
 namespace tessera {
@@ -15,7 +15,6 @@ namespace tessera {
 namespace {
 
 constexpr float kBatchNormEps = 1e-5f;
-constexpr std::size_t kPast = 2;        // frames of zeros before a clip, whatever the kernel
 
 // Names of the frame graphs, as the file spells them.
 class RenamedSource final : public WeightSource {
@@ -40,77 +39,7 @@ class RenamedSource final : public WeightSource {
   const MovqSpec& spec_;
 };
 
-Tensor filled(Backend& backend, std::int64_t count, float value) {
-  Tensor host = Tensor::host(DType::kF32, {count});
-  for (std::int64_t i = 0; i < count; ++i) host.f32()[i] = value;
-  Tensor device = backend.allocate(DType::kF32, {count});
-  backend.upload(host.view(), device.view());
-  return device;
-}
-
-Tensor uploaded(Backend& backend, const Tensor& host) {
-  Tensor device = backend.allocate(DType::kF32, host.shape());
-  backend.upload(host.view(), device.view());
-  return device;
-}
-
-// What a layer read last, oldest first; fewer at a clip's start, where zeros stand for them.
-using Past = std::deque<std::shared_ptr<Tensor>>;
-using Map = std::shared_ptr<Tensor>;
-
-void remember(Past& past, Map map) {
-  past.push_back(std::move(map));
-  if (past.size() > kPast) past.pop_front();
-}
-
 }  // namespace
-
-// Kernel slices along time, the oldest frame's first.
-struct MovqTokenizer::TimeConv {
-  std::vector<ConvWeight> slices;
-  Tensor bias;
-  int pad = 0;
-
-  TimeConv(Backend& backend, const Checkpoint& checkpoint, const std::string& name,
-           std::int64_t channels, int kt, int k, DType storage)
-      : pad(k / 2) {
-    const Tensor weight =
-        widened(checked_weight(checkpoint, name + ".weight", {channels, channels, kt, k, k}));
-    checkpoint.release(name + ".weight");
-    const std::int64_t area = std::int64_t{k} * k;
-    for (int t = 0; t < kt; ++t) {
-      Tensor slice = Tensor::host(DType::kF32, {channels, channels, k, k});
-      for (std::int64_t pair = 0; pair < channels * channels; ++pair) {
-        for (std::int64_t i = 0; i < area; ++i) {
-          slice.f32()[pair * area + i] = weight.view().f32()[(pair * kt + t) * area + i];
-        }
-      }
-      slices.push_back(backend.pack_conv(slice.view(), storage));
-    }
-    bias = uploaded(backend, widened(checked_weight(checkpoint, name + ".bias", {channels})));
-  }
-
-  // inputs: one map a slice, null for zeros; the last is there. Each is read through
-  // act(scale x + shift).
-  void apply(Backend& backend, std::span<const Map> inputs, ConstTensorView scale,
-             ConstTensorView shift, bool swish, TensorView out, bool accumulate = false) const {
-    expects(inputs.size() == slices.size() && inputs.back() != nullptr, "a map for each slice");
-    for (std::size_t i = slices.size(); i-- > 0;) {
-      if (inputs[i] == nullptr) continue;
-      const bool last = i + 1 == slices.size();
-      Conv2dArgs args{.in = inputs[i]->view(),
-                      .weight = &slices[i],
-                      .scale = scale,
-                      .shift = shift,
-                      .swish = swish,
-                      .out = out,
-                      .accumulate = accumulate || !last};
-      args.pad_top = args.pad_left = args.pad_bottom = args.pad_right = pad;
-      if (last) args.bias = bias.view();
-      ops::conv2d(backend, args);
-    }
-  }
-};
 
 // x + conv2(swish(norm2(conv1(swish(norm1(x)))))), batch norms by their running statistics.
 struct MovqTokenizer::TimeRes {
@@ -119,8 +48,8 @@ struct MovqTokenizer::TimeRes {
 
   TimeRes(Backend& backend, const Checkpoint& checkpoint, const std::string& name,
           std::int64_t channels, DType storage)
-      : conv1(backend, checkpoint, name + ".conv1.conv", channels, 3, 3, storage),
-        conv2(backend, checkpoint, name + ".conv2.conv", channels, 3, 3, storage) {
+      : conv1(backend, checkpoint, name + ".conv1.conv", {channels, channels, 3, 3}, storage),
+        conv2(backend, checkpoint, name + ".conv2.conv", {channels, channels, 3, 3}, storage) {
     load_norm(backend, checkpoint, name + ".norm1", channels, scale1, shift1);
     load_norm(backend, checkpoint, name + ".norm2", channels, scale2, shift2);
   }
@@ -163,7 +92,7 @@ struct MovqTokenizer::TimeSide {
       : quant(backend, checkpoint,
               spec.frame.prefix +
                   (side == VqSide::kEncoder ? "quant_conv.conv" : "post_quant_conv.conv"),
-              spec.frame.latent_channels, 3, 1, storage) {
+              {spec.frame.latent_channels, spec.frame.latent_channels, 3, 1}, storage) {
     const std::int64_t channels = spec.frame.latent_channels;
     const std::string name =
         spec.frame.prefix + (side == VqSide::kEncoder ? "encoder." : "decoder.");
@@ -173,8 +102,9 @@ struct MovqTokenizer::TimeSide {
     }
     for (int i = 0; i < spec.time_steps; ++i) {
       convs.emplace_back(backend, checkpoint,
-                         name + "time_conv." + std::to_string(i) + ".conv.conv", channels,
-                         side == VqSide::kEncoder ? 4 : 3, 3, storage);
+                         name + "time_conv." + std::to_string(i) + ".conv.conv",
+                         TimeConv::Size{channels, channels, side == VqSide::kEncoder ? 4 : 3, 3},
+                         storage);
     }
   }
 };
@@ -196,7 +126,7 @@ class MovqTokenizer::Stream {
 
   // The three newest of what a layer read, `now` last.
   static std::vector<Map> three(const Past& past, const Map& now) {
-    std::vector<Map> maps(kPast - past.size());
+    std::vector<Map> maps(kPastMaps - past.size());
     maps.insert(maps.end(), past.begin(), past.end());
     maps.push_back(now);
     return maps;
@@ -204,7 +134,7 @@ class MovqTokenizer::Stream {
 
   Map quant(const Map& x) {
     Map out = map();
-    side_.quant.apply(owner_.backend_, three(quant_, x), {}, {}, false, out->view());
+    side_.quant.apply(owner_.backend_, three(quant_, x), {.out = out->view()});
     remember(quant_, x);
     return out;
   }
@@ -213,11 +143,17 @@ class MovqTokenizer::Stream {
     for (std::size_t i = 0; i < side_.res.size(); ++i) {
       const TimeRes& block = side_.res[i];
       Map hidden = map();
-      block.conv1.apply(owner_.backend_, three(res_[i].outer, x), block.scale1.view(),
-                        block.shift1.view(), true, hidden->view());
+      block.conv1.apply(owner_.backend_, three(res_[i].outer, x),
+                        {.scale = block.scale1.view(),
+                         .shift = block.shift1.view(),
+                         .swish = true,
+                         .out = hidden->view()});
       Map inner = map();
-      block.conv2.apply(owner_.backend_, three(res_[i].inner, hidden), block.scale2.view(),
-                        block.shift2.view(), true, inner->view());
+      block.conv2.apply(owner_.backend_, three(res_[i].inner, hidden),
+                        {.scale = block.scale2.view(),
+                         .shift = block.shift2.view(),
+                         .swish = true,
+                         .out = inner->view()});
       Map sum = map();
       ops::add(owner_.backend_, x->view(), inner->view(), sum->view());
       remember(res_[i].outer, std::exchange(x, sum));
@@ -237,7 +173,7 @@ class MovqTokenizer::Stream {
     std::vector<Map> maps = three(past, first);
     maps.push_back(x);
     Map out = swished(
-        [&](TensorView to) { side_.convs[step].apply(owner_.backend_, maps, {}, {}, false, to); });
+        [&](TensorView to) { side_.convs[step].apply(owner_.backend_, maps, {.out = to}); });
     remember(past, std::exchange(first, nullptr));
     remember(past, x);
     return out;
@@ -248,9 +184,8 @@ class MovqTokenizer::Stream {
     std::array<Map, 2> out;
     for (Map& one : out) {
       const std::vector<Map> maps = three(convs_[step], x);
-      one = swished([&](TensorView to) {
-        side_.convs[step].apply(owner_.backend_, maps, {}, {}, false, to);
-      });
+      one = swished(
+          [&](TensorView to) { side_.convs[step].apply(owner_.backend_, maps, {.out = to}); });
       remember(convs_[step], x);
     }
     return out;
@@ -332,6 +267,13 @@ Tensor MovqTokenizer::codebook() const {
   backend_.download(codebook_.view(), out.view());
   backend_.synchronize();
   return out;
+}
+
+std::unique_ptr<GridEncoder> MovqTokenizer::clip_encoder(int height, int width) const {
+  return std::make_unique<ClipEncoder>(*this, height, width);
+}
+std::unique_ptr<GridDecoder> MovqTokenizer::clip_decoder(int rows, int cols) const {
+  return std::make_unique<ClipDecoder>(*this, rows, cols);
 }
 
 std::vector<std::uint8_t> MovqTokenizer::to_pixels(ConstTensorView image) const {

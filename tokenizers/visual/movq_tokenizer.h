@@ -13,11 +13,11 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/nn/movq_spec.h"
-#include "tokenizers/visual/visual_tokenizer.h"
+#include "tokenizers/visual/clip_tokenizer.h"
 
 namespace tessera {
 
-class MovqTokenizer final : public VisualTokenizer {
+class MovqTokenizer final : public ClipTokenizer {
  public:
   // As VqTokenizer, with the tensors of movq_tensors(spec).
   MovqTokenizer(Backend& backend, const MovqSpec& spec, const Checkpoint& checkpoint, DType storage,
@@ -36,11 +36,12 @@ class MovqTokenizer final : public VisualTokenizer {
   std::size_t decode_scratch_bytes(int rows, int cols) const override;
   Tensor codebook() const override;
   std::vector<std::uint8_t> to_pixels(ConstTensorView image) const override;
+  std::unique_ptr<GridEncoder> clip_encoder(int height, int width) const override;
+  std::unique_ptr<GridDecoder> clip_decoder(int rows, int cols) const override;
 
  private:
   friend class ClipEncoder;
   friend class ClipDecoder;
-  struct TimeConv;
   struct TimeRes;
   struct TimeSide;
   class Stream;
@@ -55,28 +56,25 @@ class MovqTokenizer final : public VisualTokenizer {
   std::unique_ptr<TimeSide> encoder_time_;
 };
 
-// Frames in, grids of codes out. The tokenizer outlives it and has both halves.
-class ClipEncoder {
+// With every frames()-th image the codes of a grid. The tokenizer outlives it and has both halves.
+class ClipEncoder final : public GridEncoder {
  public:
   // Frames of height x width pixels, multiples of factor().
   ClipEncoder(const MovqTokenizer& tokenizer, int height, int width);
-  ~ClipEncoder();
-  // image [H, W, 3] host f32, about [-1, 1]. With every frames()-th image the codes of the grid,
-  // [H/f * W/f] in raster order.
-  std::optional<std::vector<std::int32_t>> push(ConstTensorView image);
+  ~ClipEncoder() override;
+  std::optional<std::vector<std::int32_t>> push(ConstTensorView image) override;
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// Grids of codes in, frames out. The tokenizer outlives it.
-class ClipDecoder {
+// The tokenizer outlives it.
+class ClipDecoder final : public GridDecoder {
  public:
   ClipDecoder(const MovqTokenizer& tokenizer, int rows, int cols);
-  ~ClipDecoder();
-  // rows x cols codes -> the first `wanted` of the grid's frames, [rows f, cols f, 3] host f32.
-  std::vector<Tensor> next(std::span<const std::int32_t> ids, int wanted);
+  ~ClipDecoder() override;
+  std::vector<Tensor> next(std::span<const std::int32_t> ids, int wanted) override;
 
  private:
   struct State;

@@ -14,7 +14,8 @@ namespace {
 
 TEST(MadeUpModels, AreSeededAndWhole) {
   const auto backend = make_backend("cpu", {.threads = 1});
-  for (const std::string name : {"test:tiny", "test:rows", "test:null", "test:clip", "test:clip-rows"}) {
+  for (const std::string name : {"test:tiny", "test:rows", "test:null", "test:clip",
+                                 "test:clip-rows", "test:cosmos", "test:cosmos-text"}) {
     OpenedModel first = open_model(name);
     const OpenedModel second = open_model(name);
     EXPECT_EQ(first.weights->total_bytes(), second.weights->total_bytes());
@@ -24,7 +25,7 @@ TEST(MadeUpModels, AreSeededAndWhole) {
       EXPECT_EQ(std::memcmp(view.data, other->data, view.bytes()), 0) << tensor;
     }
     EXPECT_NO_THROW(load_image_model(first, *backend, DType::kBF16));
-    EXPECT_FALSE(first.tokenizer_json.empty());
+    EXPECT_EQ(first.tokenizer_json.empty(), name.starts_with("test:cosmos"));
   }
   for (const char* name : {"test:", "test:big", "random:", "random:llamagen", "random:llamagen:M",
                            "random:janus-pro:3B", "random:emu3:8B"}) {
@@ -52,6 +53,23 @@ TEST(MadeUpModels, ControlIdsAreInThePlan) {
   EXPECT_EQ(large.weights - small.weights,
             load_image_model(rows, *backend, DType::kF32).weight_bytes() -
                 load_image_model(tiny, *backend, DType::kF32).weight_bytes());
+}
+
+// Norms of heads, attention to other rows and added places are in the plan.
+TEST(MadeUpModels, WhatATextAddsIsInThePlan) {
+  const auto backend = make_backend("cpu", {.threads = 1});
+  OpenedModel plain = open_model("test:cosmos"), text = open_model("test:cosmos-text");
+  const auto planned = [&](const OpenedModel& model) {
+    return plan_memory(model.spec, *backend, {.guidance = false, .prompt_tokens = 1}).weights;
+  };
+  const auto held = [&](OpenedModel& model) {
+    return load_image_model(model, *backend, DType::kF32).weight_bytes();
+  };
+  const std::size_t context = CrossContext::bytes(text.spec.model.transformer, 512, DType::kF32);
+  // But for what packing rounds up, which is less than the norms of one layer's heads.
+  EXPECT_NEAR(static_cast<double>(planned(plain)), static_cast<double>(held(plain)), 100);
+  EXPECT_NEAR(static_cast<double>(planned(text)), static_cast<double>(held(text) + context), 100);
+  EXPECT_EQ(context, 2u * 2 * 512 * 2 * 16 * 4);
 }
 
 TEST(RandomWeights, HaveTheirMomentsAndDependOnName) {

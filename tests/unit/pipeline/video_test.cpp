@@ -242,6 +242,151 @@ TEST(VideoPipeline, PicturesAreNoBusinessOfAClipModel) {
   }
 }
 
+// --- models that go on with frames alone: test:cosmos
+// ----------------------------------------------
+
+std::vector<Image> wide_frames(std::size_t count, int shift = 0) {
+  std::vector<Image> out;
+  for (std::size_t i = 0; i < count; ++i) {
+    Image image(48, 32);
+    for (std::size_t at = 0; at < image.rgb.size(); ++at) {
+      image.rgb[at] =
+          static_cast<std::uint8_t>((at * at / 5 + i * 37 + static_cast<std::size_t>(shift)) % 253);
+    }
+    out.push_back(std::move(image));
+  }
+  return out;
+}
+
+ClipRequest going_on(std::size_t first, int shift = 0) {
+  ClipRequest out;
+  out.seed = 3;
+  out.first_frames = wide_frames(first, shift);
+  return out;
+}
+
+// A file of features: `rows` of width 24.
+std::string write_features(const TempFolder& folder, std::int64_t rows, float factor = 1.0f,
+                           std::int64_t width = 24) {
+  Tensor text = Tensor::host(DType::kF32, {1, rows, width});
+  for (std::int64_t i = 0; i < rows * width; ++i) {
+    text.f32()[i] = factor * static_cast<float>(i % 11 - 5);
+  }
+  const std::filesystem::path path =
+      folder / ("text" + std::to_string(rows) + "x" + std::to_string(width) + "_" +
+                std::to_string(factor) + ".safetensors");
+  write_safetensors(path, {{"context", std::as_const(text).view()}});
+  return path.string();
+}
+
+GeneratedClip paint(VideoPipeline& with, ClipRequest wanted, Frames& frames) {
+  return with.run(with.prepare(std::move(wanted)), frames);
+}
+
+TEST(VideoFromFrames, OneGridIsOneFrameAndEachFurtherOneEight) {
+  VideoPipeline plain(options_for("test:cosmos"));
+  EXPECT_EQ(plain.own_frames(), 17);
+  EXPECT_EQ(plain.most_first_frames(), 9);
+  EXPECT_EQ(plain.rate(), 25);
+  Frames nine;
+  const GeneratedClip made = paint(plain, going_on(9), nine);
+  EXPECT_EQ(made.status, PictureStatus::kDone);
+  EXPECT_EQ(made.frames, 17);
+  EXPECT_EQ(made.first_frames, 9);
+  EXPECT_EQ(made.facts.tokens, 6);
+  EXPECT_EQ(made.windows, 1);
+  EXPECT_EQ(nine.images[0].width, 48);
+  EXPECT_EQ(nine.images[16].height, 32);
+  Frames one;
+  EXPECT_EQ(paint(plain, going_on(1), one).first_frames, 1);
+  ASSERT_EQ(one.images.size(), 17u);
+  EXPECT_EQ(one.bytes()[0], nine.bytes()[0]) << "nothing looks ahead";
+  EXPECT_NE(one.bytes()[16], nine.bytes()[16]);
+  // Of 12 frames the last 9 are whole grids.
+  std::vector<Image> twelve = wide_frames(3, 40);
+  for (Image& frame : wide_frames(9)) twelve.push_back(std::move(frame));
+  ClipRequest more = going_on(0);
+  more.first_frames = twelve;
+  Frames same;
+  paint(plain, more, same);
+  EXPECT_EQ(same.bytes(), nine.bytes());
+}
+
+TEST(VideoFromFrames, MethodsAndThreadsGiveOneClip) {
+  VideoPipeline plain(options_for("test:cosmos"));
+  Frames truth, another;
+  paint(plain, going_on(1), truth);
+  paint(plain, going_on(1, 77), another);
+  EXPECT_NE(truth.bytes(), another.bytes());
+  for (const char* method : {"frames", "gumbel", "auto", "gumbel-tree"}) {
+    VideoPipeline other(options_for("test:cosmos", method, 1));
+    Frames frames;
+    paint(other, going_on(1), frames);
+    EXPECT_EQ(frames.bytes(), truth.bytes()) << method;
+  }
+}
+
+TEST(VideoFromFrames, AFewFramesAreTheFirstOnes) {
+  VideoPipeline plain(options_for("test:cosmos"));
+  Frames whole, some;
+  paint(plain, going_on(1), whole);
+  ClipRequest shorter = going_on(1);
+  shorter.frames = 5;
+  EXPECT_EQ(paint(plain, shorter, some).frames, 5);
+  const auto all = whole.bytes(), few = some.bytes();
+  ASSERT_EQ(few.size(), 5u);
+  EXPECT_TRUE(std::equal(few.begin(), few.end(), all.begin()));
+}
+
+TEST(VideoFromFrames, RowsOfATextLeadTheClip) {
+  const TempFolder folder;
+  VideoPipeline pipeline(options_for("test:cosmos-text"));
+  const auto with = [&](const std::string& file) {
+    ClipRequest wanted = going_on(1);
+    wanted.text_features = file;
+    Frames frames;
+    EXPECT_EQ(paint(pipeline, wanted, frames).frames, 17);
+    return frames.bytes();
+  };
+  const auto first = with(write_features(folder, 400));
+  EXPECT_EQ(with(write_features(folder, 400)), first);
+  EXPECT_NE(with(write_features(folder, 400, -1.0f)), first);
+}
+
+TEST(VideoFromFrames, RefusesWhatItCannotDo) {
+  const TempFolder folder;
+  const auto cosmos = options_for("test:cosmos"), text = options_for("test:cosmos-text");
+  expect_refused(cosmos, going_on(0), "E_VIDEO_FIRST");
+  ClipRequest spoken = going_on(1);
+  spoken.prompt = "a red cube";
+  expect_refused(cosmos, spoken, "E_PROMPT_TEXT");
+  ClipRequest guided = going_on(1);
+  guided.sampling.guidance = 3.0;
+  expect_refused(cosmos, guided, "E_NEGATIVE_PROMPT");
+  ClipRequest longer = going_on(1);
+  longer.frames = 18;
+  expect_refused(cosmos, longer, "E_VIDEO_FRAMES");
+  ClipRequest endless = going_on(1);
+  endless.endless = true;
+  expect_refused(cosmos, endless, "E_VIDEO_FRAMES");
+  ClipRequest read = going_on(1);
+  read.text_features = write_features(folder, 4);
+  expect_refused(cosmos, read, "E_VIDEO_TEXT");
+  expect_refused(text, going_on(1), "E_VIDEO_TEXT");
+  for (const auto& [rows, width] : {std::pair(513, 24), std::pair(4, 25)}) {
+    VideoPipeline pipeline(text);
+    ClipRequest wrong = going_on(1);
+    wrong.text_features = write_features(folder, rows, 1.0f, width);
+    try {
+      pipeline.prepare(wrong);
+      ADD_FAILURE() << rows << " rows of " << width << " were accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().code, "E_VIDEO_TEXT");
+      EXPECT_EQ(error.exit_code(), 4);
+    }
+  }
+}
+
 TEST(VideoPipeline, ThePlanCoversWhatIsHeld) {
   VideoPipeline pipeline(options_for("test:clip"));
   const MemoryPlan plain = pipeline.memory_plan(pipeline.prepare(request()));
