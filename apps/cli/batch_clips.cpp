@@ -135,8 +135,9 @@ StoreOptions clip_store_options(const BatchFlags& flags, const Shard& shard) {
 PaintEnd paint_wanted(const Session& session, const BatchFlags& flags, const BatchJob& job,
                       VideoPipeline& pipeline, BatchStore& store,
                       std::span<const std::size_t> wanted) {
-  ClipPaintOptions options{.folder = folder_of(job),
-                           .max_retries = static_cast<int>(flags.max_retries)};
+  ClipPaintOptions options;
+  options.folder = folder_of(job);
+  options.max_retries = static_cast<int>(flags.max_retries);
   options.files.record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll;
   options.files.sidecar = flags.sidecar;
   options.files.quality = flags.quality;
