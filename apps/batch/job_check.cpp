@@ -51,15 +51,30 @@ Json file_sums(const std::string& open_name) {
 
 }  // namespace
 
+ErrorInfo error_at_item(ErrorInfo info, const JobItem& item, const std::string& file) {
+  // Another file than the job: a clip's first frames.
+  if (info.kind != ErrorKind::kUsage && !info.file.empty())
+    info.found = info.file + ": " + info.found;
+  info.kind = ErrorKind::kUsage;
+  if (!info.where.empty()) info.hint = "at " + info.where;
+  info.file = file;
+  info.where = "line " + std::to_string(item.line) + ", column 1";
+  return info;
+}
+
+SamplingChoice sampling_of(const JobItem& item) {
+  return {.guidance = item.guidance,
+          .temperature = item.temperature,
+          .top_p = item.top_p,
+          .min_p = item.min_p,
+          .typical = item.typical,
+          .top_k = item.top_k};
+}
+
 GenerateRequest request_of(const SettledItem& item) {
   const JobItem& own = item.item;
   GenerateRequest request{.prompt = own.prompt, .negative_prompt = own.negative_prompt};
-  request.sampling = {.guidance = own.guidance,
-                      .temperature = own.temperature,
-                      .top_p = own.top_p,
-                      .min_p = own.min_p,
-                      .typical = own.typical,
-                      .top_k = own.top_k};
+  request.sampling = sampling_of(own);
   request.seed = static_cast<std::uint64_t>(own.seed.value());
   return request;
 }
@@ -80,11 +95,7 @@ JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledIt
       if (!longest || length(request) > length(*longest)) longest = std::move(request);
     } catch (const Error& error) {
       if (error.info().kind != ErrorKind::kUsage) throw;
-      ErrorInfo info = error.info();
-      info.hint = info.where.empty() ? info.hint : "at " + info.where;
-      info.file = file;
-      info.where = "line " + std::to_string(item.item.line) + ", column 1";
-      check.errors.push_back(std::move(info));
+      check.errors.push_back(error_at_item(error.info(), item.item, file));
       if (check.errors.size() == kMaxJobErrors) return check;
     }
   }
@@ -103,14 +114,13 @@ JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledIt
   return check;
 }
 
-Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any,
-                    const std::string& open_name) {
-  Json out = facts_json(any.facts);
+Json model_identity(const PictureFacts& any, const FamilySpec& spec, const std::string& open_name) {
+  Json out = facts_json(any);
   for (const char* key : {"prompt", "negative_prompt", "seed", "temp", "top_k", "top_p", "min_p",
                           "typical", "cfg_scale", "tokens", "passes", "tokens_per_pass"}) {
     out.erase(key);
   }
-  const LawSettings law = settle_sampling({}, pipeline.spec().sampling);
+  const LawSettings law = settle_sampling({}, spec.sampling);
   out["preset"] = {{"temp", law.temperature},
                    {"top_k", law.top_k},
                    {"top_p", law.top_p},

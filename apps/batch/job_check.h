@@ -13,6 +13,10 @@
 
 namespace tessera {
 
+// An error of one item as an error of the job file: kUsage, at the item's line.
+ErrorInfo error_at_item(ErrorInfo info, const JobItem& item, const std::string& file);
+
+SamplingChoice sampling_of(const JobItem& item);
 // What the pipeline will be asked for this item.
 GenerateRequest request_of(const SettledItem& item);
 
@@ -26,8 +30,8 @@ JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledIt
                      std::int64_t batch_size, const std::string& file);
 
 // What makes the pictures of a model what they are, beside items: name, family, storage, backend,
-// method, program, preset, and sums over its files: of every byte up to a gibibyte, of 1,024 pieces of a mebibyte beyond.
-Json model_identity(const GeneratePipeline& pipeline, const PreparedRequest& any,
-                    const std::string& open_name);
+// method, program, preset, and sums over its files: of every byte up to a gibibyte, of 1,024 pieces
+// of a mebibyte beyond. `any`: the facts of any item.
+Json model_identity(const PictureFacts& any, const FamilySpec& spec, const std::string& open_name);
 
 }  // namespace tessera

@@ -1,6 +1,7 @@
 // The table of fields. Ranges are those of the flags.
 #include "apps/batch/job_fields.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -19,7 +20,10 @@ constexpr JobField number_field(std::string_view name, std::optional<double> Job
   return {.name = name, .type = FieldType::kNumber, .number = member, .low = low, .high = high};
 }
 
-constexpr std::array<JobField, 10> kFields = {{
+constexpr std::string_view kKinds[] = {kPictureKind, kVideoKind};
+constexpr std::string_view kContainers[] = {"mkv", "mp4", "webm", "webp", "gif"};
+
+constexpr std::array<JobField, 16> kFields = {{
     {.name = "id", .type = FieldType::kId},
     {.name = "prompt", .type = FieldType::kText},
     {.name = "negative-prompt", .type = FieldType::kText, .text = &JobItem::negative_prompt},
@@ -33,6 +37,32 @@ constexpr std::array<JobField, 10> kFields = {{
     number_field("min-p", &JobItem::min_p, 0, 1),
     number_field("typical", &JobItem::typical, kMinMass, 1),
     number_field("cfg-scale", &JobItem::guidance, 1, kMaxGuidance),
+    {.name = "kind", .type = FieldType::kText, .text = &JobItem::kind, .choices = kKinds},
+    {.name = "frames",
+     .type = FieldType::kInteger,
+     .integer = &JobItem::frames,
+     .low = 1,
+     .high = static_cast<double>(kMaxClipFrames),
+     .of_clips = true},
+    {.name = "fps",
+     .type = FieldType::kInteger,
+     .integer = &JobItem::fps,
+     .low = 1,
+     .high = static_cast<double>(kMaxClipRate),
+     .of_clips = true},
+    {.name = "container",
+     .type = FieldType::kText,
+     .text = &JobItem::container,
+     .choices = kContainers,
+     .of_clips = true},
+    {.name = "first-frames",
+     .type = FieldType::kText,
+     .text = &JobItem::first_frames,
+     .of_clips = true},
+    {.name = "first-frames-sha256",
+     .type = FieldType::kText,
+     .text = &JobItem::first_frames_sha256,
+     .of_clips = true},
 }};
 
 std::string shortest(double value) {
@@ -55,7 +85,16 @@ FieldProblem check_text(const JobField& field, std::string_view text) {
     return {"E_JOB_FIELD", "a " + name + " of at most 65536 bytes", std::to_string(text.size()), 0};
   }
   if (text.empty()) return {"E_JOB_FIELD", "a " + name + " that says something", "none", 0};
-  return {};
+  const auto& choices = field.choices;
+  if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
+    return {};
+  }
+  std::string known;
+  for (const std::string_view choice : choices) {
+    known += known.empty() ? "" : ", ";
+    known += choice;
+  }
+  return {"E_JOB_FIELD", name + " as one of " + known, shown(text), 0};
 }
 
 template <typename Value>

@@ -21,9 +21,12 @@ struct JobField {
   std::optional<std::int64_t> JobItem::*integer = nullptr;
   std::optional<double> JobItem::*number = nullptr;
   double low = 0, high = 0;
+  std::span<const std::string_view> choices = {};  // of a text; empty = any
+  bool of_clips = false;                           // says nothing about a picture
 };
 
-// "id", "prompt", "negative-prompt", "seed", then the settings of the law.
+// "id", "prompt", "negative-prompt", "seed", the settings of the law, then "kind" and what clips
+// alone have.
 std::span<const JobField> job_fields();
 // nullptr for an unknown name. '_' stands for '-'.
 const JobField* find_job_field(std::string_view name);

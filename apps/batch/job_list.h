@@ -16,7 +16,12 @@
 
 namespace tessera {
 
-// What a job says about one picture. Empty values come from flags, then from the model's preset.
+// What an item is, as the field "kind" says it.
+inline constexpr const char* kPictureKind = "picture";
+inline constexpr const char* kVideoKind = "video";
+
+// What a job says about one picture or clip. Empty values come from flags, then from the model's
+// preset.
 struct JobItem {
   std::uint64_t line = 0;  // where it begins in its file, from 1; no part of the item
   std::string id;          // as given, or made from what the item says
@@ -25,7 +30,13 @@ struct JobItem {
   std::optional<std::int64_t> seed;  // 0 to kMaxJobSeed
   std::optional<double> temperature, top_p, min_p, typical, guidance;
   std::optional<std::int64_t> top_k;
+  std::optional<std::string> kind;  // kPictureKind, which stands for none, or kVideoKind
+  // Of clips alone.
+  std::optional<std::int64_t> frames, fps;                       // of the whole clip; a second
+  std::optional<std::string> container;                          // an ending without its dot
+  std::optional<std::string> first_frames, first_frames_sha256;  // a file and what it must hold
 
+  bool is_clip() const { return kind == kVideoKind; }
   friend bool operator==(const JobItem& a, const JobItem& b);
 };
 
@@ -33,6 +44,7 @@ struct JobItem {
 inline constexpr std::int64_t kMaxJobSeed = (std::int64_t{1} << 53) - 1;
 inline constexpr std::size_t kMaxJobPromptBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMaxJobItems = 1000000;
+inline constexpr std::int64_t kMaxClipFrames = 1000000, kMaxClipRate = 240;
 
 enum class JobForm : std::uint8_t { kText, kJsonLines, kCsv };
 // By the ending: .txt, .jsonl or .ndjson, .csv. Error kUsage, E_JOB_FORM.

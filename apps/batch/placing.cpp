@@ -75,15 +75,18 @@ BatchStore::Standing BatchStore::look(const SettledItem& item, const OutputFile&
   }
 }
 
-bool BatchStore::write(const OutputFile& file, Publish mode) const {
-  const fs::path path = folder_ / file.name;
+bool BatchStore::publish_twice(const fs::path& path, std::string_view bytes, Publish mode) const {
   try {
-    return publish_file(path, file.bytes, mode, options_.sync);
+    return publish_file(path, bytes, mode, options_.sync);
   } catch (const Error& error) {
     // The pages of a failed sync may be marked clean: one more try, with another file.
     if (error.info().where != "sync") throw;
-    return publish_file(path, file.bytes, mode, options_.sync);
+    return publish_file(path, bytes, mode, options_.sync);
   }
+}
+
+bool BatchStore::write(const OutputFile& file, Publish mode) const {
+  return publish_twice(folder_ / file.name, file.bytes, mode);
 }
 
 // Synced before the first rename: a text that has its name is known by it from then on.
@@ -106,7 +109,9 @@ ItemRecord BatchStore::commit(const SettledItem& item, std::span<const OutputFil
   std::vector<Standing> standing;
   for (const OutputFile& file : files) standing.push_back(look(item, file, ours));
   note_sync();
-  if (files.size() > 1) announce(item, files, standing);
+  // A picture says whose it is; nothing else does.
+  const bool proves = files.size() == 1 && files.front().name.ends_with(".png");
+  if (!proves) announce(item, files, standing);
   ItemRecord record{.state = ItemState::kDone, .seed = item.item.seed.value()};
   record.tries = failed_[id] + 1;
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -122,6 +127,8 @@ ItemRecord BatchStore::commit(const SettledItem& item, std::span<const OutputFil
   journal_->add(fields);
   journal_->commit();
   intents_.take(fields);
+  drop_segments(id);
+  segments_.take(fields);
   records_[id] = record;
   return record;
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "apps/batch/segments.h"
 #include "apps/batch/settle.h"
 #include "apps/captions/text_forms.h"
 #include "apps/pipeline/sha256.h"
@@ -226,6 +227,7 @@ JobReport read_job_report(const fs::path& folder) {
     if (file_type(path) == FileType::kMissing) continue;
     bool ours = false, header = true;
     ItemRecords records;
+    Segments segments;
     const JournalRest rest = read_journal(path, [&](const Json& fields) {
       if (header) {
         const std::string kind = fields.value("tessera", std::string());
@@ -238,6 +240,7 @@ JobReport read_job_report(const fs::path& folder) {
       header = false;
       if (fields.value("fsync", std::string()) == "off") shard.synced = false;
       shard.at_once = fields.value("at_once", shard.at_once);
+      segments.take(fields);
       ItemRecord record;
       const std::string id = record_of(fields, record);
       const auto known = shard_of_id.find(id);
@@ -248,6 +251,13 @@ JobReport read_job_report(const fs::path& folder) {
     shard.behind_damage = rest.records;
     for (const auto& [id, record] : records) {
       ++(record.state == ItemState::kDone ? shard.done : shard.failed);
+    }
+    for (const auto& [id, list] : segments.all()) {
+      const auto known = shard_of_id.find(id);
+      if (list.empty() || known == shard_of_id.end() || known->second != shard.shard) continue;
+      const std::int64_t grids = list.back().first + list.back().grids;
+      report.standing[id] = grids;
+      shard.standing_grids += static_cast<std::uint64_t>(grids);
     }
     report.records.merge(records);
   }

@@ -96,10 +96,12 @@ struct ShardReport {
   // Whole records of its journal behind damage: not among the figures above; the shard's next run
   // takes them over.
   std::uint64_t behind_damage = 0;
+  std::uint64_t standing_grids = 0;  // of clips that are not done
 };
 struct JobReport {
   BegunJob begun;
   ItemRecords records;
+  std::map<std::string, std::int64_t> standing;  // grids of clips that are not done, by id
   std::vector<ShardReport> shards;
 };
 // Reads all journals of the job, those at work too. Errors as above; E_JOB_STATE if there is no

@@ -47,8 +47,10 @@ void BatchStore::sweep() {
       folder_, [&](std::string_view target) { return targets.contains(std::string(target)); });
   // The journal itself when it is mended, and its copies.
   const std::string journal = journal_name(options_.shard.index, options_.shard.of);
-  swept_ += remove_temporaries(
-      state_, [&](std::string_view target) { return target.starts_with(journal); });
+  swept_ += remove_temporaries(state_, [&](std::string_view target) {
+    return target.starts_with(journal) || own_.contains(item_of_clip_file(target));
+  });
+  sweep_segments();
 }
 
 // The files of the item's last intent, if all of them stand as it says.

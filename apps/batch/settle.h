@@ -18,10 +18,12 @@ inline constexpr std::size_t kMaxNameBytes = 200;
 // "{id}_{seed}.png": any text with {id} and {seed} in it, one file name.
 class OutputTemplate {
  public:
-  // Error kUsage, E_NAME_TEMPLATE: another ending, a folder, a dot first, control characters, other
-  // braces.
+  // Error kUsage, E_NAME_TEMPLATE: an ending that is neither a picture's (".png") nor a clip's
+  // container, a folder, a dot first, control characters, other braces.
   explicit OutputTemplate(const std::string& text);
-  std::string name(const JobItem& item) const;  // the item has id and seed
+  // The item has id and seed. A clip's own container takes the place of the ending.
+  std::string name(const JobItem& item) const;
+  bool of_clips() const;  // by the ending
 
  private:
   struct Part {
@@ -29,11 +31,12 @@ class OutputTemplate {
     std::string text;
   };
   std::vector<Part> parts_;
+  std::string ending_;  // without its dot
 };
 
 struct SettledItem {
   JobItem item;      // id and seed are set
-  std::string name;  // of the picture, below the output folder
+  std::string name;  // of the picture or clip, below the output folder
 };
 
 // What holds for items that do not say otherwise; id and prompt are not read.
@@ -48,7 +51,10 @@ std::int64_t item_seed(std::int64_t base_seed, std::string_view id);
 // Which of `shards` shards paints the item, from 1.
 std::uint32_t shard_of(std::string_view id, std::uint32_t shards);
 
-// In the order of the list. Error kUsage, E_NAME_COLLISION, naming both lines, when two pictures
+// A job's items are all pictures or all clips, as one model paints only one of them.
+// In the order of the list. Errors kUsage: E_JOB_KIND, naming the line, for an item of another kind
+// than the first, a field of clips on a picture, and a template of the other kind;
+// E_NAME_COLLISION, naming both lines, when two pictures
 // would have one name (or one stem, for files beside them); E_NAME_TEMPLATE when a name is longer
 // than 200 bytes. `file` is the job file, for messages.
 std::vector<SettledItem> settle_items(std::span<const JobItem> items, const JobDefaults& defaults,

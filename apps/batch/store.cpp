@@ -101,6 +101,7 @@ void BatchStore::replay(const Json& fields) {
   if (fields.contains("mended")) records_lost_ = true;
   if (fields.contains("recognised")) records_lost_ = false;
   intents_.take(fields);
+  segments_.take(fields);
   ItemRecord record;
   const std::string id = record_of(fields, record);
   if (!own_.contains(id)) return;

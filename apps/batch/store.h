@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "apps/batch/failure_log.h"
 #include "apps/batch/intents.h"
 #include "apps/batch/records.h"
+#include "apps/batch/segments.h"
 #include "apps/batch/settle.h"
 #include "apps/captions/journal.h"
 
@@ -39,7 +41,7 @@ struct StoreOptions {
   bool overwrite = false;  // pictures of strangers too
   bool verify = false;     // hash what is done, beside its length
   Sync sync = Sync::kOn;   // of pictures and records; off is recorded, durably
-  // Endings of files beside a picture, put after its stem.
+  // Endings of files beside a picture or clip, put after its stem.
   std::vector<std::string> beside = {".json"};
   // The files of an item as they stand in the folder, the picture last, if they prove by themselves
   // that they are whole and of this item; else none. Asked when records were lost.
@@ -70,6 +72,17 @@ class BatchStore {
   ItemRecord commit(const SettledItem& item, std::span<const OutputFile> files, double seconds,
                     const Ours& ours);
   void fail(const SettledItem& item, const ErrorInfo& error);
+
+  // A clip in work. Makes grids [first, first + grids) durable: the file of their codes, then a
+  // record of it; they follow those that stand. Error kStorage.
+  void commit_segment(const SettledItem& item, std::int64_t first, std::int64_t grids,
+                      std::int64_t passes, std::span<const std::int32_t> codes);
+  // The grids that stand of it, of so many codes each, which are below `codes`; those behind a
+  // segment whose file is gone or damaged do not.
+  StandingClip standing_clip(const SettledItem& item, std::size_t grid_codes, std::int64_t codes);
+  // Where it can be put together: no other run takes that name, and what is left there goes.
+  std::filesystem::path clip_draft(const SettledItem& item) const;
+
   // The item failed and is about to be tried again: it counts in the "try" of its record.
   void note_try(const SettledItem& item);
   // Records that from here on so many pictures at once had to do, because memory did not last.
@@ -101,6 +114,13 @@ class BatchStore {
   void refuse_changes(const BegunJob& begun, const Json& job) const;
   void replay(const Json& fields);
 
+  // clip_store.cpp
+  std::optional<std::vector<std::int32_t>> segment_codes(const ClipSegment& segment,
+                                                         std::size_t grid_codes,
+                                                         std::int64_t codes) const;
+  void drop_segments(const std::string& id);
+  void sweep_segments();
+
   // recovery.cpp
   void sweep();
   void recognise_outputs();
@@ -114,6 +134,7 @@ class BatchStore {
   void announce(const SettledItem& item, std::span<const OutputFile> files,
                 std::span<const Standing> standing);
   bool write(const OutputFile& file, Publish mode) const;
+  bool publish_twice(const std::filesystem::path& path, std::string_view bytes, Publish mode) const;
   void note_sync();
 
   std::filesystem::path folder_, state_;
@@ -125,6 +146,7 @@ class BatchStore {
   std::unordered_map<std::string, ItemRecord> was_;       // records of damaged items
   std::unordered_map<std::string, std::int64_t> failed_;  // tries that failed, by id
   Intents intents_;
+  Segments segments_;
   FailureLog log_;
   std::vector<std::pair<std::string, std::string>> damaged_;
   std::uint64_t swept_ = 0, recognised_ = 0;

@@ -1,134 +1,25 @@
 // `tessera batch`: paints the items of a job file, survives any end of itself, and goes on where it
 // ended; `batch status` and `batch merge` say and join what is there.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "apps/batch/item_files.h"
 #include "apps/batch/job_check.h"
 #include "apps/batch/painting.h"
-#include "apps/cli/batch_captions.h"
+#include "apps/cli/batch_clips.h"
+#include "apps/cli/batch_job.h"
 #include "apps/cli/batch_reporter.h"
 #include "apps/cli/batch_reports.h"
-#include "apps/cli/batch_shard.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
-#include "apps/cli/devices.h"
-#include "apps/cli/flags.h"
 #include "apps/cli/preview_flags.h"
 #include "apps/cli/sampling_flags.h"
-#include "engine/core/io.h"
 
 namespace tessera {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-struct BatchFlags {
-  std::vector<std::string> arguments;
-  std::optional<std::string> model, negative_prompt, sheet, shard;
-  std::optional<std::string> preview_to;
-  std::string output_dir, name = "{id}_{seed}.png";
-  std::string fsync = "on";
-  std::int64_t seed = 0, batch_size = 1, max_retries = 0;
-  SizeFlags size;
-  SamplingChoice sampling;
-  DecodeFlags decode;
-  DeviceFlags device;
-  BatchCaptionFlags captions;
-  bool overwrite = false, sidecar = false, disable_metadata = false;
-  bool retry_failed = false, verify = false, anew = false, dry_run = false;
-};
-
-[[noreturn]] void refuse(const char* where, std::string expected, std::string found) {
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = "E_FLAG_VALUE",
-               .where = where,
-               .expected = std::move(expected),
-               .found = std::move(found)});
-}
-
-// All of them are seen; the last one ends the program.
-void stop_at(const Session& session, const std::vector<ErrorInfo>& errors) {
-  if (errors.empty()) return;
-  for (std::size_t i = 0; i + 1 < errors.size(); ++i) {
-    if (session.json) print_json_line({{"error", error_json(errors[i])}});
-    warn(session, format_error(errors[i]));
-  }
-  throw Error(errors.back());
-}
-
-PipelineOptions pipeline_options(const BatchFlags& flags) {
-  PipelineOptions options =
-      painting_options(flags.model, flags.device, flags.size, flags.batch_size);
-  options.method = method_of(flags.decode);
-  options.draft_model = flags.decode.draft_model.value_or("");
-  return options;
-}
-
-std::vector<SettledItem> settled_job(const Session& session, const BatchFlags& flags,
-                                     const fs::path& file) {
-  const JobList list = read_job_file(file);
-  stop_at(session, list.errors);
-  JobDefaults defaults{.base_seed = flags.seed};
-  JobItem& common = defaults.fields;
-  common.negative_prompt = flags.negative_prompt;
-  common.temperature = flags.sampling.temperature;
-  common.top_k = flags.sampling.top_k;
-  common.top_p = flags.sampling.top_p;
-  common.min_p = flags.sampling.min_p;
-  common.typical = flags.sampling.typical;
-  common.guidance = flags.sampling.guidance;
-  return settle_items(list.items, defaults, OutputTemplate(flags.name), file.string());
-}
-
-fs::path owner_file(const fs::path& folder, const Shard& shard) {
-  return folder / kStateFolder / (journal_name(shard.index, shard.of) + ".owner");
-}
-
-// Opens the store; who has the shard, when somebody has it.
-BatchStore open_store(const BatchFlags& flags, std::span<const SettledItem> items,
-                      const Json& options, const Json& model, const StoreOptions& store_options) {
-  try {
-    return BatchStore(flags.output_dir, items, options, model, store_options);
-  } catch (const Error& error) {
-    if (error.info().code != "E_IO_LOCKED") throw;
-    ErrorInfo info = error.info();
-    const fs::path owner = owner_file(flags.output_dir, store_options.shard);
-    if (file_exists(owner)) info.found = "one by " + read_file(owner, 400, ErrorKind::kStorage);
-    info.hint = "wait for it, take another --shard, or choose another --output-dir";
-    throw Error(std::move(info));
-  }
-}
-
-void write_owner(const fs::path& folder, const Shard& shard) {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  write_file_atomic(owner_file(folder, shard),
-                    "process " + std::to_string(::getpid()) + " on " + host);
-}
-
-// Only what is asked for has an entry, so that older jobs stay the same ones.
-Json job_options(const BatchFlags& flags, const CaptionDescriber* describer) {
-  Json options = {{"name", flags.name},
-                  {"sidecar", flags.sidecar},
-                  {"disable_metadata", flags.disable_metadata}};
-  if (describer != nullptr) options["captions"] = describer->identity();
-  return options;
-}
-
-StoreOptions store_options(const BatchFlags& flags, const Shard& shard,
-                           const std::vector<std::string>& endings) {
-  StoreOptions options{.shard = shard,
-                       .start = flags.anew ? Start::kAnew : Start::kResume,
-                       .overwrite = flags.overwrite,
-                       .verify = flags.verify,
-                       .sync = flags.fsync == "off" ? Sync::kOff : Sync::kOn};
-  options.beside.insert(options.beside.end(), endings.begin(), endings.end());
-  return options;
-}
 
 // Pictures that prove whose they are, for a store whose records were damaged.
 auto recogniser(const BatchFlags& flags, const GeneratePipeline& pipeline,
@@ -158,16 +49,14 @@ RunMemory memory_of(const GeneratePipeline& pipeline, std::span<const PreparedRe
   return memory;
 }
 
-Shard shard_of_call(const BatchFlags& flags) {
-  return flags.shard ? shard_from(*flags.shard, process_environment()) : Shard{};
-}
-
 int dry_run(const Session& session, const BatchFlags& flags, const GeneratePipeline& pipeline,
             const CaptionDescriber* describer, std::span<const SettledItem> items,
             const RunMemory& memory) {
-  const Shard shard = shard_of_call(flags);
   const MemoryPlan& plan = memory.plan;
-  DryRun run{.memory_bytes = plan.total(),
+  const WantedItems wanted = wanted_items(flags, shard_of_call(flags), items);
+  DryRun run{.items = wanted.items,
+             .wanted = wanted.wanted.size(),
+             .memory_bytes = plan.total(),
              .captioner_bytes = memory.captioner(),
              .weight_bytes = plan.weights,
              .tokens = pipeline.spec().model.image_tokens(),
@@ -179,53 +68,7 @@ int dry_run(const Session& session, const BatchFlags& flags, const GeneratePipel
                     .methods = static_cast<std::int64_t>(describer->endings().size()),
                     .most_tokens = describer->most_tokens()};
   }
-  ItemRecords known;
-  if (file_exists(fs::path(flags.output_dir) / kStateFolder / "job.json")) {
-    known = read_job_report(flags.output_dir).records;
-  }
-  for (const SettledItem& item : items) {
-    if (shard_of(item.item.id, shard.of) != shard.index) continue;
-    ++run.items;
-    const ItemState state = known[item.item.id].state;
-    if (state == ItemState::kPending || (state == ItemState::kFailed && flags.retry_failed)) {
-      ++run.wanted;
-    }
-  }
   return print_dry_run(session, run);
-}
-
-void tell_what_was_found(const Session& session, const BatchStore& store) {
-  if (store.cut_bytes() > 0) {
-    note(session, std::to_string(store.cut_bytes()) + " bytes of a torn record were cut off");
-  }
-  if (const Journal::Mend& mended = store.mended(); !mended.kept_as.empty()) {
-    warn(session, "the journal was damaged in the middle: kept as " + mended.kept_as + "; " +
-                      std::to_string(mended.records) + " records taken over, " +
-                      std::to_string(store.recognised()) + " pictures recognised");
-  }
-  if (store.temporaries_removed() > 0) {
-    note(session, std::to_string(store.temporaries_removed()) + " unfinished files were removed");
-  }
-  for (const auto& [id, wrong] : store.damaged()) {
-    warn(session, "item " + id + " is painted again: " + wrong);
-  }
-}
-
-int exit_code_of(const BatchStore::Totals& totals) {
-  if (totals.failed == 0) return 0;
-  return totals.done == 0 ? 1 : 3;
-}
-
-// The sheet is one more file of the folder, and must not take the name of a picture.
-void check_sheet(const BatchFlags& flags, const Shard& shard, std::span<const SettledItem> items) {
-  const std::string& sheet = *flags.sheet;
-  check_sheet_name(sheet);
-  if (shard.of > 1) {
-    refuse("--sheet", "a job in one shard, or batch merge OUT --sheet " + sheet,
-           "one of " + std::to_string(shard.of) + " shards");
-  }
-  sheet_is_there(fs::path(flags.output_dir) / sheet, flags.overwrite);
-  for (const SettledItem& item : items) refuse_sheet_name(item.name, sheet);
 }
 
 // A job that is open.
@@ -267,72 +110,59 @@ PaintEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
   return end;
 }
 
-// When every item is over, whoever painted the last one.
-void write_sheet(const OpenJob& job) {
-  const fs::path sheet = fs::path(job.flags.output_dir) / *job.flags.sheet;
-  std::vector<std::string> pictures;
-  for (const SettledItem& item : job.items) {
-    const ItemRecord* record = job.store.record(item.item.id);
-    const bool done = record != nullptr && record->state == ItemState::kDone;
-    if (done) pictures.push_back(record->files.back().name);
-  }
-  write_batch_sheet(sheet, job.flags.overwrite, pictures);
-  if (!pictures.empty()) note(job.session, "sheet: " + sheet.string());
+// A job of pictures needs a model of pictures.
+void refuse_clip_model(const GeneratePipeline& pipeline) {
+  if (!pipeline.spec().clip) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_MODEL_CLIPS",
+               .file = pipeline.model_name(),
+               .expected = "a model that paints pictures",
+               .found = "one that paints clips",
+               .hint = "items of kind video: a field \"kind\" or --kind video"});
 }
 
-// What became of the job, and its exit code.
-int end_job(const OpenJob& job, PaintEnd end) {
-  const BatchStore::Totals totals = job.store.totals();
-  const std::uint64_t pending = totals.total - totals.done - totals.failed;
-  note(job.session, std::to_string(totals.done) + " done, " + std::to_string(totals.failed) +
-                        " failed, " + std::to_string(pending) + " pending of " +
-                        std::to_string(totals.total));
-  if (end == PaintEnd::kDrained) {
-    warn(job.session, "stopped; the same command goes on where it ended");
-    return 75;
-  }
-  if (totals.failed > 0) {
-    warn(job.session, std::to_string(totals.failed) + " failed; --retry-failed tries them again");
-  }
-  if (job.flags.sheet) write_sheet(job);
-  return exit_code_of(totals);
-}
-
-int run_job(const Session& session, BatchFlags flags) {
-  const fs::path file = flags.arguments.front();
-  if (flags.output_dir.empty()) refuse("--output-dir", "a folder for the pictures", "none");
-  settle_size(flags.size);
-  const Shard shard = shard_of_call(flags);
-  const std::vector<SettledItem> items = settled_job(session, flags, file);
-  if (flags.sheet) check_sheet(flags, shard, items);
-
+int paint_pictures(const Session& session, const BatchFlags& flags, const BatchJob& job,
+                   const Shard& shard) {
   GeneratePipeline pipeline(pipeline_options(flags));
+  refuse_clip_model(pipeline);
   show_elsewhere(session, flags.preview_to, pipeline);
-  const JobCheck check = check_items(pipeline, items, flags.batch_size, file.string());
+  const std::vector<SettledItem>& items = job.items;
+  const JobCheck check = check_items(pipeline, items, flags.batch_size, job.file.string());
   stop_at(session, check.errors);
   const std::unique_ptr<CaptionDescriber> describer =
       make_describer(session, flags.captions, flags.device, flags.batch_size);
   const std::vector<std::string> endings =
       describer ? describer->endings() : std::vector<std::string>();
-  check_text_names(items, endings, file.string());
+  check_text_names(items, endings, job.file.string());
   const RunMemory memory = memory_of(pipeline, check.worst, describer.get());
   if (flags.dry_run) return dry_run(session, flags, pipeline, describer.get(), items, memory);
   check_memory(memory.plan, pipeline.model_name());
   StoreOptions options = store_options(flags, shard, endings);
   options.recognise = recogniser(flags, pipeline, endings);
-  BatchStore store = open_store(flags, items, job_options(flags, describer.get()),
-                                model_identity(pipeline, check.worst.front(),
+  Json identity = job_options(flags, job);
+  if (describer != nullptr) identity["captions"] = describer->identity();
+  BatchStore store = open_store(flags, job, identity,
+                                model_identity(check.worst.front().facts, pipeline.spec(),
                                                resolve_model(flags.model.value_or("")).open_name),
                                 options);
   tell_what_was_found(session, store);
-  const OpenJob job{session, flags, pipeline, describer.get(), items, store};
   const std::vector<std::size_t> wanted = store.wanted(flags.retry_failed);
   PaintEnd end = PaintEnd::kOver;
   if (!wanted.empty()) {
     write_owner(flags.output_dir, shard);
-    end = paint_wanted(job, wanted, memory.plan);
+    end = paint_wanted({session, flags, pipeline, describer.get(), items, store}, wanted,
+                       memory.plan);
   }
-  return end_job(job, end);
+  return end_job(session, flags, items, store, end);
+}
+
+int run_job(const Session& session, BatchFlags flags) {
+  if (flags.output_dir.empty()) refuse_flag("--output-dir", "a folder for the pictures", "none");
+  settle_size(flags.size);
+  const Shard shard = shard_of_call(flags);
+  BatchJob job = read_batch_job(session, flags, shard);
+  return job.clips ? paint_clip_job(session, flags, job, shard)
+                   : paint_pictures(session, flags, job, shard);
 }
 
 int run_batch(const Session& session, const BatchFlags& flags) {
@@ -340,17 +170,19 @@ int run_batch(const Session& session, const BatchFlags& flags) {
   const std::vector<fs::path> rest(flags.arguments.begin() + (first.empty() ? 0 : 1),
                                    flags.arguments.end());
   if (first == "status") {
-    if (rest.size() != 1) refuse("batch status", "one output folder", std::to_string(rest.size()));
+    if (rest.size() != 1)
+      refuse_flag("batch status", "one output folder", std::to_string(rest.size()));
     return batch_status(session, rest.front());
   }
   if (first == "merge") {
-    if (rest.empty()) refuse("batch merge", "output folders", "none");
+    if (rest.empty()) refuse_flag("batch merge", "output folders", "none");
     if (flags.sheet) check_sheet_name(*flags.sheet);
     return batch_merge(session, rest, flags.output_dir, flags.sheet.value_or(""), flags.overwrite);
   }
   if (flags.arguments.size() != 1) {
-    refuse("batch", "one job file (.txt, .jsonl, .csv), or status or merge with output folders",
-           std::to_string(flags.arguments.size()) + " arguments");
+    refuse_flag("batch",
+                "one job file (.txt, .jsonl, .csv), or status or merge with output folders",
+                std::to_string(flags.arguments.size()) + " arguments");
   }
   return run_job(session, flags);
 }
@@ -359,7 +191,9 @@ void add_output_flags(CLI::App& app, BatchFlags& flags) {
   const std::string group = "Output";
   text_flag(app, "--output-dir", flags.output_dir, "folder for pictures and the state of the job")
       ->group(group);
-  text_flag(app, "--name", flags.name, "file name with {id} and {seed}")->group(group);
+  text_flag(app, "--name", flags.name,
+            "file name with {id} and {seed}; default {id}_{seed}.png, of clips {id}_{seed}.mkv")
+      ->group(group);
   app.add_flag("--overwrite", flags.overwrite, "replace files that are not of this job")
       ->group(group);
   integer_flag(app, "--batch-size", flags.batch_size, 1, 256, "pictures painted at once")
@@ -369,6 +203,18 @@ void add_output_flags(CLI::App& app, BatchFlags& flags) {
   app.add_flag("--disable-metadata", flags.disable_metadata,
                "record no prompt and no settings (the AI mark stays)")
       ->group(group);
+}
+
+void add_clip_job_flags(CLI::App& app, BatchFlags& flags) {
+  const std::string group = "Clips";
+  choice_flag(app, "--kind", flags.kind, {kPictureKind, kVideoKind},
+              "what an item is that does not say it")
+      ->group(group);
+  integer_flag(app, "--frames", flags.frames, 1, kMaxClipFrames,
+               "frames of a clip that does not say it; default the model's own length")
+      ->group(group);
+  integer_flag(app, "--fps", flags.fps, 1, kMaxClipRate, "frames a second, likewise")->group(group);
+  integer_flag(app, "--quality", flags.quality, 1, 100, "of lossy codecs")->group(group);
 }
 
 void add_job_flags(CLI::App& app, BatchFlags& flags) {
@@ -406,6 +252,7 @@ void add_batch(CLI::App& root, Session& session) {
   add_decode_flags(*app, flags->decode);
   add_output_flags(*app, *flags);
   add_batch_caption_flags(*app, flags->captions);
+  add_clip_job_flags(*app, *flags);
   add_preview_flag(*app, flags->preview_to);
   add_job_flags(*app, *flags);
   add_device_flags(*app, flags->device);

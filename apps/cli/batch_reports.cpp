@@ -9,6 +9,7 @@
 #include "apps/bench/measure.h"
 #include "apps/captions/text_forms.h"
 #include "apps/pipeline/facts.h"
+#include "apps/pipeline/first_frames.h"
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
 #include "engine/core/thread_pool.h"
@@ -54,6 +55,9 @@ std::string notes_text(const ShardReport& shard) {
   if (shard.at_once > 0) {
     notes += ", memory lasted for " + std::to_string(shard.at_once) + " at once";
   }
+  if (shard.standing_grids > 0) {
+    notes += ", " + std::to_string(shard.standing_grids) + " grids of clips in work stand";
+  }
   if (shard.behind_damage > 0) {
     notes += ", its journal is damaged: " + std::to_string(shard.behind_damage) +
              " records are not counted until its next run";
@@ -76,6 +80,7 @@ int batch_status(const Session& session, const fs::path& folder) {
     line.update(counts_json(shard.total, shard.done, shard.failed));
     line["fsync"] = shard.synced ? "on" : "off";
     if (shard.at_once > 0) line["at_once"] = shard.at_once;
+    if (shard.standing_grids > 0) line["standing_grids"] = shard.standing_grids;
     if (shard.behind_damage > 0) line["behind_damage"] = shard.behind_damage;
     synced = synced && shard.synced;
     shards.push_back(std::move(line));
@@ -132,10 +137,43 @@ int batch_merge(const Session& session, const std::vector<fs::path>& folders,
   return report.done == 0 ? 1 : 3;
 }
 
-int print_dry_run(const Session& session, const DryRun& run) {
-  ThreadPool threads(run.threads);
+namespace {
+
+// At which weights are read now, bytes a second.
+double reading_rate(int number_of_threads) {
+  ThreadPool threads(number_of_threads);
   ReadProbe probe(threads, kProbeBytes);
-  const double rate = probe.gigabytes_per_second() * 1e9;
+  return probe.gigabytes_per_second() * 1e9;
+}
+
+}  // namespace
+
+int print_clip_dry_run(const Session& session, const ClipDryRun& run) {
+  const double rate = reading_rate(run.threads);
+  const double seconds =
+      static_cast<double>(run.weight_bytes) * static_cast<double>(run.passes) / rate;
+  if (session.json) {
+    print_json_line({{"items", run.items},
+                     {"wanted", run.wanted},
+                     {"memory_bytes", run.memory_bytes},
+                     {"seconds_at_least", seconds},
+                     {"read_bytes_per_second", rate},
+                     {"passes", run.passes}});
+    return 0;
+  }
+  char text[240];
+  std::snprintf(text, sizeof text,
+                "%zu clips, %zu to paint; memory %s; at least %.3g s (%lld passes of plain "
+                "decoding, %s of weights each at %.1f GB/s)",
+                run.items, run.wanted, format_bytes(run.memory_bytes).c_str(), seconds,
+                static_cast<long long>(run.passes), format_bytes(run.weight_bytes).c_str(),
+                rate / 1e9);
+  print_line(text);
+  return 0;
+}
+
+int print_dry_run(const Session& session, const DryRun& run) {
+  const double rate = reading_rate(run.threads);
   const auto seconds_of = [&](std::uint64_t bytes, std::int64_t reads) {
     return static_cast<double>(bytes) * static_cast<double>(reads) / rate /
            static_cast<double>(run.batch_size);
@@ -240,7 +278,8 @@ void write_batch_sheet(const fs::path& sheet, bool overwrite,
   while (columns * columns < static_cast<std::int64_t>(pictures.size())) ++columns;
   std::vector<Image> small;
   for (const std::string& name : pictures) {
-    const Image whole = read_own_png(sheet.parent_path() / name);
+    const fs::path file = sheet.parent_path() / name;
+    const Image whole = name.ends_with(".png") ? read_own_png(file) : first_frame_of(file);
     std::int64_t step = 1;
     while (columns * (std::max(whole.width, whole.height) / step + kSheetGap) > kSheetSide) ++step;
     small.push_back(resize(whole, std::max<std::int64_t>(whole.width / step, 1),

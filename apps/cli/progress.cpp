@@ -85,7 +85,8 @@ std::string ProgressReporter::describe(const GenerateProgress& progress) const {
 
 // What is not known yet is null.
 std::string ProgressReporter::json_text(const GenerateProgress& progress,
-                                        const std::optional<JobCounts>& job) const {
+                                        const std::optional<JobCounts>& job,
+                                        const std::optional<ClipCounts>& clip) const {
   const auto known = [](const std::optional<double>& value) {
     return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
   };
@@ -113,10 +114,16 @@ std::string ProgressReporter::json_text(const GenerateProgress& progress,
                                                    {"pending", job->pending},
                                                    {"total", job->total}});
   }
+  if (clip) {
+    line["progress"].update(nlohmann::ordered_json{{"frames_done", clip->frames_done},
+                                                   {"frames", clip->frames},
+                                                   {"segments", clip->segments}});
+  }
   return line.dump();
 }
 
-void ProgressReporter::show(const GenerateProgress& progress, const std::optional<JobCounts>& job) {
+void ProgressReporter::show(const GenerateProgress& progress, const std::optional<JobCounts>& job,
+                            const std::optional<ClipCounts>& clip) {
   if (style_ == ProgressStyle::kNone) return;
   const double now = monotonic_seconds();
   const bool last = progress.tokens_done == progress.tokens;
@@ -124,7 +131,7 @@ void ProgressReporter::show(const GenerateProgress& progress, const std::optiona
   if (now - last_shown_ < interval && !(last && style_ == ProgressStyle::kJson)) return;
   last_shown_ = now;
   if (style_ == ProgressStyle::kJson) {
-    std::fprintf(stderr, "%s\n", json_text(progress, job).c_str());
+    std::fprintf(stderr, "%s\n", json_text(progress, job, clip).c_str());
     return;
   }
   if (style_ == ProgressStyle::kLines) {
@@ -165,8 +172,8 @@ void ClipReporter::show(const ClipProgress& progress) {
     const nlohmann::ordered_json line = {
         {"progress",
          {{"frames_done", progress.frames_done},
-          {"frames",
-           progress.frames > 0 ? nlohmann::ordered_json(progress.frames) : nlohmann::ordered_json()},
+          {"frames", progress.frames > 0 ? nlohmann::ordered_json(progress.frames)
+                                         : nlohmann::ordered_json()},
           {"tokens_done", progress.tokens_done},
           {"tokens", progress.tokens},
           {"passes", progress.passes},

@@ -19,13 +19,19 @@ struct JobCounts {
   std::uint64_t done = 0, failed = 0, skipped = 0, pending = 0, total = 0;
 };
 
+// A clip of a job: frames that stand, segments that are durable.
+struct ClipCounts {
+  std::int64_t frames_done = 0, frames = 0, segments = 0;
+};
+
 ProgressStyle progress_style(const Session& session);
 
 class ProgressReporter {
  public:
   ProgressReporter(const Session& session, std::size_t pictures);
-  // `job`: told beside it where lines are JSON.
-  void show(const GenerateProgress& progress, const std::optional<JobCounts>& job = {});
+  // `job`, `clip`: told beside it where lines are JSON.
+  void show(const GenerateProgress& progress, const std::optional<JobCounts>& job = {},
+            const std::optional<ClipCounts>& clip = {});
   // Clears the bar, so that other lines stand by themselves.
   void clear();
 
@@ -36,8 +42,8 @@ class ProgressReporter {
   };
   Figures figures_of(const GenerateProgress& progress) const;
   std::string describe(const GenerateProgress& progress) const;
-  std::string json_text(const GenerateProgress& progress,
-                        const std::optional<JobCounts>& job) const;
+  std::string json_text(const GenerateProgress& progress, const std::optional<JobCounts>& job,
+                        const std::optional<ClipCounts>& clip) const;
 
   const Session& session_;
   ProgressStyle style_ = ProgressStyle::kNone;

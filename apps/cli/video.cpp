@@ -2,21 +2,26 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
-#include "apps/cli/first_frames.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
+#include "apps/pipeline/clip_facts.h"
+#include "apps/pipeline/first_frames.h"
 #include "apps/pipeline/sha256.h"
 #include "apps/pipeline/video_pipeline.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
+#include "video/frame_sink.h"
 #include "video/frame_writer.h"
+#include "video/png_sequence.h"
+#include "vision/image/xmp.h"
 
 namespace tessera {
 
@@ -46,33 +51,62 @@ struct VideoFlags {
 }
 
 // What a clip says of its making, but for figures that are known at its end.
-nlohmann::ordered_json record_of(const PictureFacts& facts, const VideoFlags& flags,
-                                 std::int64_t rate, std::size_t first_frames) {
-  nlohmann::ordered_json out = {{"digital_source_type", kAiMark}};
-  if (flags.disable_metadata) return out;
-  out.update(facts_json(facts));
-  for (const char* later : {"tokens", "passes", "tokens_per_pass"}) out.erase(later);
-  out["fps"] = rate;
-  if (first_frames > 0) out["first_frames"] = first_frames;
-  return out;
+ClipTexts texts_of(const PreparedClip& clip, const VideoFlags& flags, std::int64_t rate) {
+  nlohmann::ordered_json more = {{"fps", rate}};
+  if (!clip.first_frames.empty()) more["first_frames"] = clip.first_frames.size();
+  return clip_texts(clip.facts, more,
+                    flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll);
 }
 
-std::string dump(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
-void check_output(const VideoFlags& flags) {
-  const fs::path path = flags.output;
-  container_of(path);
-  ensure_output_folder(path.has_parent_path() ? path.parent_path() : fs::path("."));
-  std::error_code error;
-  if (flags.overwrite || fs::symlink_status(path, error).type() == fs::file_type::not_found) return;
+[[noreturn]] void refuse_taken(const fs::path& path) {
   throw Error({.kind = ErrorKind::kStorage,
                .code = "E_OUTPUT_EXISTS",
                .file = path.string(),
                .expected = "a name that is free",
                .found = "a file of that name",
                .hint = "--overwrite replaces it"});
+}
+
+// Of a sequence that has a folder of its own, an empty one is free; of another its first file
+// stands for all.
+void check_output(const VideoFlags& flags) {
+  const fs::path path = flags.output;
+  fs::path file = path, folder = path.parent_path();
+  bool free = false;
+  if (const std::optional<SequenceName> sequence = sequence_name(path)) {
+    const bool own = sequence->own_folder;
+    file = own ? sequence->folder : sequence->folder / sequence->of(1);
+    folder = own ? sequence->folder.parent_path() : sequence->folder;
+    free = own && is_folder(file) && list_folder(file).empty();
+  } else {
+    container_of(path);
+  }
+  ensure_output_folder(folder.empty() ? fs::path(".") : folder);
+  const auto taken = [&](const fs::path& name) {
+    std::error_code error;
+    return !flags.overwrite && fs::symlink_status(name, error).type() != fs::file_type::not_found;
+  };
+  if (!free && taken(file)) refuse_taken(file);
+  if (flags.sidecar && taken(xmp_sidecar(path))) refuse_taken(xmp_sidecar(path));
+}
+
+// Of the file; of a sequence, of the lines "SHA-256  name" of its files, as `sha256sum` writes
+// them.
+std::string sum_of_output(const fs::path& path, std::int64_t frames) {
+  const std::optional<SequenceName> sequence = sequence_name(path);
+  if (!sequence) return sha256_of_file(path);
+  std::string lines;
+  for (std::int64_t i = 1; i <= frames; ++i) {
+    const std::string name = sequence->of(static_cast<std::uint64_t>(i));
+    lines += sha256_of_file(sequence->folder / name) + "  " + name + "\n";
+  }
+  return sha256_hex(lines);
+}
+
+// "clip.mkv.json"; of a sequence beside its XMP sidecar.
+fs::path facts_file(const fs::path& path) {
+  if (is_png_sequence(path)) return xmp_sidecar(path).replace_extension(".json");
+  return path.string() + ".json";
 }
 
 ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, std::int64_t rate) {
@@ -112,7 +146,7 @@ ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, s
 // Frames go to the file as they come.
 class ClipFile : public ClipListener {
  public:
-  ClipFile(const Session& session, FrameWriter& writer)
+  ClipFile(const Session& session, FrameSink& writer)
       : session_(session), writer_(writer), reporter_(session) {}
 
   Flow on_progress(const ClipProgress& progress) override {
@@ -124,19 +158,18 @@ class ClipFile : public ClipListener {
 
  private:
   const Session& session_;
-  FrameWriter& writer_;
+  FrameSink& writer_;
   ClipReporter reporter_;
 };
 
 void report(const Session& session, const VideoFlags& flags, const GeneratedClip& clip,
-            const FrameWriter& writer, std::int64_t rate) {
+            const std::string& codec, std::int64_t rate) {
   const double duration = static_cast<double>(clip.frames) / static_cast<double>(rate);
-  const std::string codec(name_of(writer.codec()));
   const fs::path path = flags.output;
   nlohmann::ordered_json line;
   if (session.json || flags.sidecar) {
-    line = picture_line(path.string(), sha256_of_file(path), path.stem().string(), clip.facts,
-                        clip.seconds);
+    line = picture_line(path.string(), sum_of_output(path, clip.frames),
+                        xmp_sidecar(path).stem().string(), clip.facts, clip.seconds);
     line.update(nlohmann::ordered_json{{"frames", clip.frames},
                                        {"first_frames", clip.first_frames},
                                        {"fps", rate},
@@ -148,9 +181,9 @@ void report(const Session& session, const VideoFlags& flags, const GeneratedClip
   if (flags.sidecar) {
     nlohmann::ordered_json record = {{"clip", line}, {"digital_source_type", kAiMark}};
     record["clip"].erase("seconds");
-    record["clip"]["path"] = path.filename().string();
+    record["clip"]["path"] = xmp_sidecar(path).stem().string() + path.extension().string();
     if (!flags.disable_metadata) record["facts"] = facts_json(clip.facts);
-    write_file_atomic(path.string() + ".json", record.dump(1) + "\n");
+    write_file_atomic(facts_file(path), record.dump(1) + "\n");
   }
   if (session.json) {
     line["meters"] = meters_json(clip.meters);
@@ -188,23 +221,25 @@ int run_video(const Session& session, const VideoFlags& flags) {
   check_memory(plan, pipeline.model_name());
   note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +
                     " on " + pipeline.backend().name() + ", " + format_bytes(plan.total()));
-  FrameWriter writer(
-      flags.output,
-      {.container = container_of(flags.output),
-       .width = clip.facts.width,
-       .height = clip.facts.height,
-       .tick = {1, rate},
-       .quality = static_cast<int>(flags.quality),
-       .comment = dump(record_of(clip.facts, flags, rate, clip.first_frames.size()))});
-  ClipFile file(session, writer);
+  const ClipTexts texts = texts_of(clip, flags, rate);
+  const std::unique_ptr<FrameSink> sink =
+      open_frame_sink(flags.output, {.width = clip.facts.width,
+                                     .height = clip.facts.height,
+                                     .tick = {1, rate},
+                                     .quality = static_cast<int>(flags.quality),
+                                     .comment = texts.comment});
+  ClipFile file(session, *sink);
   const GeneratedClip made = pipeline.run(clip, file);
   file.clear_progress();
   if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
   // What stands is kept, also of a clip that was stopped or failed.
   if (made.frames > 0) {
     const Publish publish = flags.overwrite ? Publish::kReplace : Publish::kNew;
-    if (!writer.finish(made.frames, publish)) check_output(flags);
-    report(session, flags, made, writer, rate);
+    if (!sink->finish(made.frames, publish)) refuse_taken(flags.output);
+    if (flags.sidecar && !save_xmp_sidecar(flags.output, texts.xmp, publish)) {
+      refuse_taken(xmp_sidecar(flags.output));
+    }
+    report(session, flags, made, sink->codec(), rate);
   }
   if (made.status == PictureStatus::kFailed) {
     report_failure(session, flags, made);
@@ -231,11 +266,13 @@ void add_video(CLI::App& root, Session& session) {
   integer_flag(*app, "--fps", flags->fps, 1, 240, "frames a second; default the model's own");
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   const std::string group = "Output";
-  text_flag(*app, "-o,--output", flags->output, "file name: .mkv or .webp (lossless), .mp4, .webm or .gif")
+  text_flag(*app, "-o,--output", flags->output,
+            "file name: .mkv or .webp (lossless), .mp4, .webm or .gif; name-%04d.png or a folder: "
+            "PNG files")
       ->group(group);
   app->add_flag("--overwrite", flags->overwrite, "replace an existing file")->group(group);
   integer_flag(*app, "--quality", flags->quality, 1, 100, "of lossy codecs")->group(group);
-  app->add_flag("--sidecar", flags->sidecar, "also a file NAME.json with what was done")
+  app->add_flag("--sidecar", flags->sidecar, "also NAME.json with what was done, and NAME.xmp")
       ->group(group);
   app->add_flag("--disable-metadata", flags->disable_metadata,
                 "record no prompt and no settings (the AI mark stays)")

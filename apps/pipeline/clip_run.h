@@ -22,9 +22,11 @@ class ClipRun {
     const VocabularyGrammar& grammar;
     std::size_t kept_grids;
   };
-  ClipRun(const Parts& parts, std::int64_t frames, ClipListener& listener)
+  // `decodes`: frames are handed out, else grids of codes alone.
+  ClipRun(const Parts& parts, std::int64_t frames, ClipListener& listener, bool decodes = true)
       : parts_(parts),
         frames_(frames),
+        decodes_(decodes),
         listener_(listener),
         decoder_(parts.tokenizer.clip_decoder(static_cast<int>(parts.grammar.rows),
                                               static_cast<int>(parts.grammar.columns))) {}
@@ -33,17 +35,17 @@ class ClipRun {
   std::int64_t handed_out() const { return handed_out_; }
   double started() const { return started_; }
 
-  // Codes of grids that begin the clip.
-  void begin_with(std::vector<std::int32_t> codes) {
-    begin_ = std::move(codes);
-    hand_out(begin_, 0);
-  }
+  // Codes of grids that begin the clip: those of first frames, which are told as the others are, or
+  // all that an earlier run was told of.
+  void begin_with(std::vector<std::int32_t> codes, bool told_before = false);
   // First codes of the next window.
   const std::vector<std::int32_t>& window_begin() const { return begin_; }
 
   // After a pass: hands out what has come to stand.
   Flow on_pass(const PassEvent& event, std::int64_t earlier_passes);
   bool stopped() const { return stopped_; }
+  // The window that is written next, or being written.
+  std::size_t window() const { return window_; }
 
   void begin_window() {
     codes_ = begin_;
@@ -53,6 +55,7 @@ class ClipRun {
   void end_window() {
     const std::size_t keep = std::min(parts_.kept_grids * parts_.grammar.cells(), codes_.size());
     begin_.assign(codes_.end() - static_cast<std::ptrdiff_t>(keep), codes_.end());
+    ++window_;
   }
 
  private:
@@ -61,11 +64,13 @@ class ClipRun {
 
   Parts parts_;
   std::int64_t frames_, handed_out_ = 0;
+  bool decodes_;
   ClipListener& listener_;
   std::unique_ptr<GridDecoder> decoder_;
-  std::int64_t grids_out_ = 0;
   std::vector<std::int32_t> begin_, codes_;
-  std::size_t window_grids_ = 0;
+  std::size_t window_ = 0, window_grids_ = 0;
+  std::int64_t grids_ = 0, told_ = 0;  // of the clip: standing; those that need not be told
+  std::int64_t passes_ = 0;            // of all windows
   double started_ = monotonic_seconds();
   bool stopped_ = false;
 };

@@ -69,8 +69,9 @@ class FilmListener final : public ClipListener {
  public:
   explicit FilmListener(std::function<Flow()> progress) : progress_(std::move(progress)) {}
   Flow on_progress(const ClipProgress&) override { return progress_(); }
-  void on_grid(std::span<const std::int32_t> grid) override {
-    codes.insert(codes.end(), grid.begin(), grid.end());
+  Flow on_grid(const ClipGrid& grid) override {
+    codes.insert(codes.end(), grid.codes.begin(), grid.codes.end());
+    return Flow::kContinue;
   }
   void on_frame(std::int64_t, const Image& frame) override { frames.push_back(frame); }
 

@@ -98,7 +98,11 @@ struct VideoPipeline::State {
     return {pixels.shape()[1], pixels.shape()[0], tokenizer->to_pixels(pixels.view())};
   }
   DecodeLimits limits_for(const PreparedClip& clip) const;
+  void load_tokenizer(bool encoder);
   void load(bool encoder);
+  ClipRun::Parts clip_parts() const {
+    return {*tokenizer, clip(), aids.grammar, static_cast<std::size_t>(kept_grids())};
+  }
   std::vector<std::int32_t> encode(const std::vector<Image>& frames) const;
   CrossContext context_of(const Tensor& text) const;
 
@@ -131,14 +135,17 @@ DecodeLimits VideoPipeline::State::limits_for(const PreparedClip& clip) const {
           .given_tokens = static_cast<std::int64_t>(given)};
 }
 
+void VideoPipeline::State::load_tokenizer(bool encoder) {
+  if (tokenizer != nullptr && (both_halves || !encoder)) return;
+  tokenizer.reset();
+  tokenizer = make_clip_tokenizer(*backend, opened, vq_storage,
+                                  encoder ? TokenizerHalves::kBoth : TokenizerHalves::kDecoder);
+  both_halves = encoder;
+  opened.vq_weights->verify_unchanged();
+}
+
 void VideoPipeline::State::load(bool encoder) {
-  if (tokenizer == nullptr || (encoder && !both_halves)) {
-    tokenizer.reset();
-    tokenizer = make_clip_tokenizer(*backend, opened, vq_storage,
-                                    encoder ? TokenizerHalves::kBoth : TokenizerHalves::kDecoder);
-    both_halves = encoder;
-    opened.vq_weights->verify_unchanged();
-  }
+  load_tokenizer(encoder);
   if (model) return;
   if (rule_reads_neighbours(options.method)) {
     const Tensor codebook = tokenizer->codebook();
@@ -180,7 +187,6 @@ namespace {
 
 void add_meters(GeneratedClip& clip, const DecodeResult& result, std::size_t given) {
   clip.facts.tokens += static_cast<std::int64_t>(result.tokens.size() - given);
-  clip.facts.passes += result.passes;
   if (clip.windows++ == 0) {
     clip.meters = result.meters;
   } else {
@@ -189,6 +195,7 @@ void add_meters(GeneratedClip& clip, const DecodeResult& result, std::size_t giv
   if (clip.meters.transforms.size() > kMostTransforms) {
     clip.meters.transforms.resize(kMostTransforms);
   }
+  clip.facts.passes += result.passes;
 }
 
 }  // namespace
@@ -315,16 +322,49 @@ MemoryPlan VideoPipeline::memory_plan(const PreparedClip& clip) const {
   return plan;
 }
 
-GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listener) {
+std::int64_t VideoPipeline::grids_of(const PreparedClip& clip) const {
+  expects(clip.frames > 0, "a clip that ends");
+  return spec().clip->grids_for(clip.frames);
+}
+
+std::int64_t VideoPipeline::given_grids(const PreparedClip& clip) const {
+  return spec().clip->grids_of(static_cast<std::int64_t>(clip.first_frames.size()));
+}
+
+std::size_t VideoPipeline::grid_codes() const { return state_->aids.grammar.cells(); }
+
+bool VideoPipeline::can_go_on_at(std::int64_t grids) const {
+  if (promise_of(method()) == Promise::kSameTokens) return true;
+  const std::int64_t window = spec().model.grids, kept = state_->kept_grids();
+  return grids >= window && (grids - kept) % (window - kept) == 0;
+}
+
+std::int64_t VideoPipeline::tokens_of(std::int64_t grids) const {
+  return static_cast<std::int64_t>(state_->aids.grammar.tokens_of(static_cast<std::size_t>(grids)));
+}
+
+void VideoPipeline::show(const PreparedClip& clip, std::span<const std::int32_t> codes,
+                         ClipListener& listener) {
+  state_->load_tokenizer(false);
+  ClipRun run(state_->clip_parts(), clip.frames, listener);
+  run.begin_with({codes.begin(), codes.end()}, true);
+  expects(run.done(), "the codes of a whole clip");
+}
+
+GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listener,
+                                 const ClipCourse& course) {
   State& state = *state_;
-  state.load(!clip.first_frames.empty());
+  const bool encodes = !clip.first_frames.empty() && course.standing.empty();
+  state.load(encodes);
   GeneratedClip out;
   out.facts = clip.facts;
-  ClipRun run({*state.tokenizer, state.clip(), state.aids.grammar,
-               static_cast<std::size_t>(state.kept_grids())},
-              clip.frames, listener);
-  run.begin_with(state.encode(clip.first_frames));
-  out.first_frames = run.handed_out();
+  out.first_frames = static_cast<std::int64_t>(clip.first_frames.size());
+  ClipRun run(state.clip_parts(), clip.frames, listener, course.frames);
+  if (course.standing.empty()) {
+    run.begin_with(state.encode(clip.first_frames));
+  } else {
+    run.begin_with(course.standing, true);
+  }
   DecodeLoop loop(*state.model, state.limits_for(clip));
   DecodeItem item = clip.item;
   if (clip.text != nullptr) {
@@ -332,7 +372,7 @@ GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listene
     item.context = &*state.context;
   }
   while (!run.done() && !run.stopped() && out.status != PictureStatus::kFailed) {
-    item.item = static_cast<std::uint64_t>(out.windows);
+    item.item = run.window();
     item.given = state.aids.grammar.stream_of(run.window_begin());
     run.begin_window();
     const std::int64_t passes = out.facts.passes;

@@ -47,16 +47,32 @@ struct ClipProgress {
   double seconds = 0;
 };
 
+// A grid of codes of a clip.
+struct ClipGrid {
+  std::int64_t index = 0;               // from 0, the grids of first frames included
+  std::span<const std::int32_t> codes;  // lives during the call only
+  std::int64_t passes = 0;              // of this call so far, all windows
+};
+
 // Called on the thread that runs the pipeline.
 class ClipListener {
  public:
   virtual ~ClipListener() = default;
   // After each pass. kStop ends the clip behind its last whole grid.
   virtual Flow on_progress(const ClipProgress&) { return Flow::kContinue; }
-  // The codes of a grid, row by row, before its frames; those of given frames too.
-  virtual void on_grid(std::span<const std::int32_t>) {}
+  // A grid of codes that has come to stand, in order, before its frames. kStop ends the clip behind
+  // it.
+  virtual Flow on_grid(const ClipGrid&) { return Flow::kContinue; }
   // A frame, in order; `index` counts from 0.
-  virtual void on_frame(std::int64_t index, const Image& frame) = 0;
+  virtual void on_frame(std::int64_t /*index*/, const Image& /*frame*/) {}
+};
+
+// How a clip is written: from which grids on, and whether its frames are wanted.
+struct ClipCourse {
+  // Codes of the clip's first grids, first frames included, that on_grid() told once of the same
+  // clip; a number of grids that can_go_on_at() names. Empty: from the beginning.
+  std::vector<std::int32_t> standing = {};
+  bool frames = true;  // false: codes alone, nothing is decoded to pixels
 };
 
 struct GeneratedClip {
@@ -99,9 +115,25 @@ class VideoPipeline {
   // What run() will hold for this clip.
   MemoryPlan memory_plan(const PreparedClip& clip) const;
 
-  // Writes the clip. Reads the weights at the first call. Error kModel, kMemory; a failure of the
+  // Grids of codes that the whole clip has, first frames included; not of an endless one.
+  std::int64_t grids_of(const PreparedClip& clip) const;
+  std::int64_t given_grids(const PreparedClip& clip) const;  // those of its first frames
+  std::size_t grid_codes() const;                            // codes of a grid
+  // Whether a clip of which so many grids stand can be gone on with so that it becomes what it
+  // would have become: between any two grids where the method writes plain decoding's tokens, else
+  // where a window of the model's stream ends.
+  bool can_go_on_at(std::int64_t grids) const;
+  // Tokens of so many grids, each of them a pass of plain decoding.
+  std::int64_t tokens_of(std::int64_t grids) const;
+
+  // Writes the clip. Reads the weights at the first call. Tokens, passes, windows and seconds are
+  // those of this call, frames those of the whole clip. Error kModel, kMemory; a failure of the
   // model is a result.
-  GeneratedClip run(const PreparedClip& clip, ClipListener& listener);
+  GeneratedClip run(const PreparedClip& clip, ClipListener& listener,
+                    const ClipCourse& course = {});
+  // The frames of a clip whose grids all stand, to on_frame(): what run() would have handed out.
+  // Reads the clip tokenizer's weights at the first call.
+  void show(const PreparedClip& clip, std::span<const std::int32_t> codes, ClipListener& listener);
 
  private:
   struct State;

@@ -88,6 +88,10 @@ struct ClipSpec {
   std::int64_t grids_of(std::int64_t frames) const {
     return frames < first_grid ? 0 : 1 + (frames - first_grid) / further_grid;
   }
+  // Grids that so many frames take, the last one perhaps in part.
+  std::int64_t grids_for(std::int64_t frames) const {
+    return frames <= first_grid ? 1 : 1 + (frames - first_grid + further_grid - 1) / further_grid;
+  }
 };
 
 // Rows of another model that the transformer attends to: a text encoder's, of which so many are

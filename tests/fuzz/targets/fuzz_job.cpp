@@ -40,6 +40,10 @@ void check_item(const JobItem& item) {
               in_range(item.min_p, 0, 1) && in_range(item.typical, 1e-6, 1) &&
               in_range(item.guidance, 1, 100),
           "settings are in range");
+  require(!item.kind || *item.kind == "picture" || *item.kind == "video", "kinds are known");
+  require(!item.frames || (*item.frames >= 1 && *item.frames <= kMaxClipFrames),
+          "lengths are in range");
+  require(!item.fps || (*item.fps >= 1 && *item.fps <= kMaxClipRate), "rates are in range");
 }
 
 void check_list(const JobList& list) {
@@ -65,9 +69,22 @@ std::string quoted(const std::string& text) {
 
 // CSV with all columns, written the plain way.
 std::string csv_of(const std::vector<JobItem>& items, bool ids) {
-  static const char* const kNames[] = {"id",      "prompt",   "negative-prompt", "seed",
-                                       "temp",    "top-k",    "top-p",           "min-p",
-                                       "typical", "cfg-scale"};
+  static const char* const kNames[] = {"id",
+                                       "prompt",
+                                       "negative-prompt",
+                                       "seed",
+                                       "temp",
+                                       "top-k",
+                                       "top-p",
+                                       "min-p",
+                                       "typical",
+                                       "cfg-scale",
+                                       "kind",
+                                       "frames",
+                                       "fps",
+                                       "container",
+                                       "first-frames",
+                                       "first-frames-sha256"};
   std::string out;
   for (const char* name : kNames) out += (out.empty() ? "" : ",") + std::string(name);
   out += "\r\n";
@@ -131,6 +148,7 @@ std::vector<std::string> seeds() {
       "\"typical\":1,\"cfg-scale\":1}",
       "Cid,prompt,seed\none,a,1\n\"two\",\"b, \"\"c\"\"\nd\",\n",
       "Cprompt,temp,cfg-scale\r\n\"x\",0,1\r\ny,100,100\r\n",
+      "Cprompt,kind,frames,fps,container,first_frames\na,video,8,5,webm,b.png\nc,picture,,,,\n",
       "C\xef\xbb\xbfprompt\n\"\"\"\"\n",
       "Ta cat\n# no\ntwo dogs\n",
   };

@@ -1,10 +1,13 @@
 // `tessera video` on the seeded clip model: same seed same bytes, frames and times as asked, plain
-// equals gumbel frame by frame, first frames, signals, refusals.
+// equals gumbel frame by frame, first frames, signals, sequences of pictures, refusals.
 #include <chrono>
 #include <thread>
 
+#include "apps/pipeline/sha256.h"
 #include "tests/integration/cli/program.h"
 #include "video/frame_reader.h"
+#include "vision/image/png.h"
+#include "vision/image/xmp.h"
 
 namespace tessera {
 namespace {
@@ -131,6 +134,64 @@ TEST_F(CliVideo, TheRecordHoldsNoPathAndCanBeLeftOut) {
   video({"-p", "a secret prompt", "-s", "1", "--disable-metadata", "-o", "b.mkv"});
   EXPECT_EQ(content("b.mkv").find("secret"), std::string::npos);
   EXPECT_NE(content("b.mkv").find("trainedAlgorithmicMedia"), std::string::npos);
+}
+
+// Numbered PNG files are the frames of the lossless clip, each with the record and its time.
+TEST_F(CliVideo, SequencesOfPicturesAreTheSameFrames) {
+  video({"-p", "a red cube", "-s", "7", "--frames", "6", "-o", "clip.mkv"});
+  const auto frames = read("clip.mkv").frames;
+  const Json line = video({"-p", "a red cube", "-s", "7", "--frames", "6", "-o", "shots/s-%03d.png",
+                           "--sidecar", "--json"})
+                        .json_lines()
+                        .at(0);
+  EXPECT_EQ(line["codec"], "png");
+  EXPECT_EQ(line["frames"], 6);
+  EXPECT_EQ(line["path"], "shots/s-%03d.png");
+  std::string sums;
+  for (int i = 1; i <= 6; ++i) {
+    const std::string name = "s-00" + std::to_string(i) + ".png", bytes = content("shots/" + name);
+    EXPECT_EQ(read_own_png(folder_ / ("shots/" + name)).rgb,
+              frames.at(static_cast<std::size_t>(i - 1)));
+    const PngTexts texts = parse_png_texts(bytes, name);
+    ASSERT_EQ(texts.texts.size(), 2u);
+    EXPECT_EQ(texts.texts[0].text,
+              std::vector<std::string>({"0/1 s", "1/8 s", "1/4 s", "3/8 s", "1/2 s", "5/8 s"})
+                  .at(static_cast<std::size_t>(i - 1)));
+    EXPECT_EQ(Json::parse(texts.texts[1].text)["prompt"], "a red cube");
+    sums += sha256_hex(bytes) + "  " + name + "\n";
+  }
+  EXPECT_EQ(line["sha256"], sha256_hex(sums));
+  EXPECT_EQ(Json::parse(content("shots/s-%03d.json"))["clip"]["path"], "s-%03d.png");
+  // A folder of its own, new; it is not filled twice.
+  video({"-p", "a red cube", "-s", "7", "--frames", "6", "-o", "frames/"});
+  EXPECT_EQ(content("frames/0006.png"), content("shots/s-006.png"));
+  video({"-p", "x", "-s", "8", "--frames", "6", "-o", "frames/"}, 6);
+  video({"-p", "x", "-s", "8", "--frames", "6", "-o", "shots/s-%03d.png"}, 6);
+  EXPECT_EQ(content("frames/0006.png"), content("shots/s-006.png"));
+  video({"-p", "x", "-s", "8", "--frames", "4", "-o", "frames/", "--overwrite"});
+  EXPECT_NE(content("frames/0001.png"), content("shots/s-001.png"));
+  EXPECT_EQ(files().size(), 1u + 6 + 2 + 6);
+}
+
+// The packet beside a clip says what the clip's comment says.
+TEST_F(CliVideo, TheXmpSidecarHoldsTheComment) {
+  for (const char* ending : {"mkv", "mp4"}) {
+    const std::string stem = std::string("a-") + ending;
+    video({"-p", "a secret prompt", "-s", "1", "--sidecar", "-o", stem + "." + ending});
+    const std::string xmp = content(stem + ".xmp");
+    EXPECT_EQ(digital_source_type(xmp), "trainedAlgorithmicMedia");
+    const std::string comment = description_of(xmp);
+    EXPECT_EQ(Json::parse(comment)["prompt"], "a secret prompt");
+    EXPECT_EQ(Json::parse(comment)["fps"], 8);
+    EXPECT_NE(content(stem + "." + ending).find(comment), std::string::npos);
+  }
+  video({"-p", "a secret prompt", "-s", "1", "--sidecar", "--disable-metadata", "-o", "b.mkv"});
+  EXPECT_EQ(content("b.xmp").find("secret"), std::string::npos);
+  EXPECT_EQ(digital_source_type(content("b.xmp")), "trainedAlgorithmicMedia");
+  put_file(folder_ / "c.xmp", "mine");
+  video({"-p", "x", "-s", "1", "--sidecar", "-o", "c.mkv"}, 6);
+  EXPECT_EQ(content("c.xmp"), "mine");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "c.mkv"));
 }
 
 // An endless clip ends with a signal; what stood is a clip.

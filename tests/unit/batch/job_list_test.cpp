@@ -62,6 +62,30 @@ TEST(JobList, JsonLinesHaveAllFields) {
   EXPECT_EQ(list.items[1].line, 3u);
 }
 
+TEST(JobList, ClipsSayWhatClipsHave) {
+  const JobList json = read(
+      "{\"id\":\"a\",\"kind\":\"video\",\"prompt\":\"x\",\"frames\":1000000,\"fps\":240,"
+      "\"container\":\"webp\",\"first-frames\":\"a b.mp4\",\"first_frames_sha256\":\"00\"}\n"
+      "{\"kind\":\"picture\",\"prompt\":\"y\"}",
+      JobForm::kJsonLines);
+  ASSERT_TRUE(json.errors.empty()) << format_error(json.errors[0]);
+  const JobItem& item = json.items[0];
+  EXPECT_TRUE(item.is_clip());
+  EXPECT_EQ(item.frames, 1000000);
+  EXPECT_EQ(item.fps, 240);
+  EXPECT_EQ(item.container, "webp");
+  EXPECT_EQ(item.first_frames, "a b.mp4");
+  EXPECT_EQ(item.first_frames_sha256, "00");
+  EXPECT_FALSE(json.items[1].is_clip());
+  EXPECT_EQ(read(job_line(item), JobForm::kJsonLines).items.at(0), item);
+  const JobList csv = read(
+      "id,kind,prompt,frames,fps,container,first-frames,first-frames-sha256\n"
+      "a,video,x,1000000,240,webp,a b.mp4,00\n",
+      JobForm::kCsv);
+  ASSERT_TRUE(csv.errors.empty()) << format_error(csv.errors[0]);
+  EXPECT_TRUE(csv.items[0] == item);
+}
+
 TEST(JobList, CsvQuotesHoldAnything) {
   const JobList list = read(
       "prompt,id,seed,temp\r\n\"a, "
@@ -121,6 +145,14 @@ TEST(JobList, EveryJsonErrorHasLineAndColumn) {
       {"{\"prompt\":\"b\",\"temp\":1e999}", "E_JOB_FIELD line 2, column 22"},
       {"{\"prompt\":\"b\",\"top-k\":1048577}", "E_JOB_FIELD line 2, column 23"},
       {"{\"prompt\":\"b\",\"cfg-scale\":0.5}", "E_JOB_FIELD line 2, column 27"},
+      {"{\"prompt\":\"b\",\"kind\":\"film\"}", "E_JOB_FIELD line 2, column 22"},
+      {"{\"prompt\":\"b\",\"kind\":true}", "E_JOB_FIELD line 2, column 22"},
+      {"{\"prompt\":\"b\",\"frames\":0}", "E_JOB_FIELD line 2, column 24"},
+      {"{\"prompt\":\"b\",\"frames\":1000001}", "E_JOB_FIELD line 2, column 24"},
+      {"{\"prompt\":\"b\",\"frames\":1e3}", "E_JOB_FIELD line 2, column 24"},
+      {"{\"prompt\":\"b\",\"fps\":0}", "E_JOB_FIELD line 2, column 21"},
+      {"{\"prompt\":\"b\",\"container\":\"avi\"}", "E_JOB_FIELD line 2, column 27"},
+      {"{\"prompt\":\"b\",\"first-frames\":\"\"}", "E_JOB_FIELD line 2, column 30"},
       {"{\"prompt\":\"b\",\"id\":\"../b\"}", "E_JOB_ID line 2, column 20"},
       {"{\"prompt\":\"b\",\"id\":\".b\"}", "E_JOB_ID line 2, column 20"},
       {"{\"prompt\":\"b\",\"id\":\"b\\u001b[1m\"}", "E_JOB_ID line 2, column 20"},

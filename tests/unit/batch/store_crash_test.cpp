@@ -31,6 +31,7 @@ struct CrashPlan {
   Breaking breaking = nullptr;
   bool texts_differ = false;  // each run has another text beside the picture of item a
   bool few_files = false;     // item a has one of its files less: without syncs disks multiply
+  bool clips = false;         // written in segments
   Sync sync = Sync::kOn;      // off: files may be torn and lost, but every run must end well
   DiskImage start = {};
   // What is wrong with an image beside the rest, "" for nothing.
@@ -43,6 +44,9 @@ class CrashModel {
     for (const SettledItem& item : plan_.items) {
       for (int run = 0; run <= plan_.crashes; ++run) {
         for (const OutputFile& file : made(item, run)) whole_[file.name].insert(file.bytes);
+      }
+      for (std::int64_t grid = 0; plan_.clips && grid < kClipGrids; ++grid) {
+        segments_[segment_name(item.item.id, grid)] = codes_text(codes_of(item, grid, 1));
       }
     }
   }
@@ -69,6 +73,7 @@ class CrashModel {
   };
 
   std::vector<OutputFile> made(const SettledItem& item, int run) const {
+    if (plan_.clips) return files_of_clip(item);
     std::vector<OutputFile> files = files_of(item);
     if (plan_.few_files && files.size() > 2) files.erase(files.begin());
     if (plan_.texts_differ && files.size() > 1) files[0].bytes += " of run " + std::to_string(run);
@@ -76,6 +81,9 @@ class CrashModel {
   }
 
   int run(int number, const std::function<void(const std::string&)>& told = nullptr) {
+    if (plan_.clips) {
+      return run_clip_store(folder_.out(), plan_.items, told, {.sync = plan_.sync});
+    }
     return run_store(folder_.out(), plan_.items, told, {.sync = plan_.sync}, false,
                      [&](const SettledItem& item) { return made(item, number); });
   }
@@ -98,15 +106,21 @@ class CrashModel {
       if (known != whole_.end() && !known->second.contains(data)) {
         problem(bad.torn, path + " is torn");
       }
+      const auto segment = segments_.find(name);
+      if (segment != segments_.end() && segment->second != data) {
+        problem(bad.torn, path + " is torn");
+      }
     }
     if (const std::string wrong = plan_.wrong ? plan_.wrong(node.image) : ""; !wrong.empty()) {
       problem(bad.lost, wrong);
     }
     std::set<std::string> done;
+    Segments segments;
     const fs::path journal = folder_.out() / kStateFolder / journal_name(1, 1);
     if (fs::exists(journal)) {
       read_journal(journal, [&](const Json& fields) {
         ItemRecord record;
+        segments.take(fields);
         const std::string id = record_of(fields, record);
         if (id.empty()) return;
         for (const RecordedFile& file : record.files) {
@@ -115,8 +129,18 @@ class CrashModel {
         done.insert(id);
       });
     }
-    for (const std::string& id : node.told) {
-      if (!done.contains(id)) problem(bad.lost, id + " was called done");
+    for (const auto& [id, list] : segments.all()) {
+      for (const ClipSegment& segment : list) {
+        const auto file = node.image.files.find("out/.tessera/" + segment.file.name);
+        if (file == node.image.files.end()) problem(bad.false_done, segment.file.name + " is gone");
+      }
+    }
+    for (const std::string& told : node.told) {
+      const std::string id = told.substr(0, told.find('/'));
+      if (done.contains(id)) continue;
+      const bool clip = id == told;
+      const auto stands = static_cast<std::int64_t>(segments.of(id).size());
+      if (clip || stands <= told.back() - '0') problem(bad.lost, told + " was called durable");
     }
   }
 
@@ -175,6 +199,7 @@ class CrashModel {
   StoreFolder folder_;
   CrashPlan plan_;
   std::map<std::string, std::set<std::string>> whole_;  // what a file of the name may be
+  std::map<std::string, std::string> segments_;         // and what one of a clip in work must be
   std::deque<Node> queue_;
   std::set<std::string> seen_;
 };
@@ -263,6 +288,67 @@ TEST(StoreCrash, NoPowerCutLosesAnything) {
   EXPECT_EQ(model.bad.sum(), 0u) << model.first_problem;
   EXPECT_GT(model.states, 200u);
   EXPECT_GT(model.crash_points, 5000u);
+}
+
+// Segments of clips: what was called durable stands after any cut, and a clip that is over leaves
+// nothing of them.
+TEST(StoreCrash, NoPowerCutLosesASegment) {
+  CrashModel model({.items = clip_job(2), .crashes = 2, .clips = true});
+  model.explore();
+  print("clips in segments, two crashes", model);
+  EXPECT_EQ(model.bad.sum(), 0u) << model.first_problem;
+  EXPECT_GT(model.crash_points, 1000u);
+}
+
+bool is_segment(const std::string& path) {
+  const std::string name = fs::path(path).filename().string();
+  return !item_of_clip_file(name).empty() || !item_of_clip_file(target_of_temporary(name)).empty();
+}
+
+// One segment's step is left out, as disks multiply with each.
+bool is_part_of(const std::string& path, std::int64_t grid) {
+  return is_segment(path) && path.find(segment_name("a", grid)) != std::string::npos;
+}
+
+DiskTrace segment_name_unsynced(const DiskTrace& trace) {
+  DiskTrace out;
+  bool named = false;
+  for (const DiskStep& step : trace) {
+    if (step.kind == Kind::kRename && is_part_of(step.to, 1)) named = true;
+    if (step.kind == Kind::kSyncFolder && std::exchange(named, false)) continue;
+    out.push_back(step);
+  }
+  return out;
+}
+
+TEST(StoreCrash, BrokenOrdersOfSegmentsAreCaught) {
+  const auto file_unsynced = [](const DiskTrace& trace) {
+    return without(trace, [](const DiskStep& step) {
+      return step.kind == Kind::kSyncFile && is_part_of(step.path, 1);
+    });
+  };
+  const auto records_unsynced = [](const DiskTrace& trace) {
+    return without(trace, [](const DiskStep& step) {
+      return step.kind == Kind::kSyncFile && is_journal(step.path);
+    });
+  };
+  struct Variant {
+    const char* name;
+    Breaking breaking;
+    std::uint64_t Violations::*must;
+  };
+  const Variant variants[] = {
+      {"without the sync of a segment", file_unsynced, &Violations::torn},
+      {"without the sync of its name", segment_name_unsynced, &Violations::false_done},
+      {"without the sync of its record", records_unsynced, &Violations::lost},
+  };
+  for (const Variant& variant : variants) {
+    CrashModel model(
+        {.items = clip_job(1), .crashes = 1, .breaking = variant.breaking, .clips = true});
+    model.explore();
+    print(variant.name, model);
+    EXPECT_GT(model.bad.*variant.must, 0u) << variant.name;
+  }
 }
 
 struct Broken {

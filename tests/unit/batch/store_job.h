@@ -92,6 +92,56 @@ inline int run_store(const std::filesystem::path& out, const std::vector<Settled
   return painted;
 }
 
+// Clips of so many grids, of so many codes each, which follow from the item.
+inline constexpr std::int64_t kClipGrids = 3;
+inline constexpr std::size_t kGridCodes = 2;
+
+inline std::vector<SettledItem> clip_job(int count) {
+  std::vector<JobItem> items;
+  for (const SettledItem& item : small_job(count)) {
+    items.push_back(item.item);
+    items.back().kind = kVideoKind;
+  }
+  return settle_items(items, {}, OutputTemplate("{id}.mkv"), "job");
+}
+
+inline std::vector<std::int32_t> codes_of(const SettledItem& item, std::int64_t first,
+                                          std::int64_t grids) {
+  std::vector<std::int32_t> out;
+  const auto count = static_cast<std::int64_t>(kGridCodes);
+  for (std::int64_t i = first * count; i < (first + grids) * count; ++i) {
+    out.push_back(static_cast<std::int32_t>((item.item.seed.value() + 7 * i) % 1000));
+  }
+  return out;
+}
+
+inline std::vector<OutputFile> files_of_clip(const SettledItem& item) {
+  return {{item.name, "frames of " + codes_text(codes_of(item, 0, kClipGrids))}};
+}
+
+// One run over the clips that are wanted, a segment a grid. `told` hears "id/grid" of each segment
+// that may be called durable, and of each clip its id. Returns the segments that were written.
+inline int run_clip_store(const std::filesystem::path& out, const std::vector<SettledItem>& items,
+                          const std::function<void(const std::string&)>& told = nullptr,
+                          const StoreOptions& options = {}) {
+  BatchStore store(out, items, kStoreOptions, kStoreModel, options);
+  int written = 0;
+  for (const std::size_t index : store.wanted(false)) {
+    const SettledItem& item = items[index];
+    const StandingClip standing = store.standing_clip(item, kGridCodes, 1000);
+    expects(standing.codes == codes_of(item, 0, standing.grids),
+            "what stands is what was put down");
+    for (std::int64_t grid = standing.grids; grid < kClipGrids; ++grid) {
+      store.commit_segment(item, grid, 1, 2, codes_of(item, grid, 1));
+      ++written;
+      if (told) told(item.item.id + "/" + std::to_string(grid));
+    }
+    store.commit(item, files_of_clip(item), 0.5, kNobodys);
+    if (told) told(item.item.id);
+  }
+  return written;
+}
+
 // Lines of a file, with their ends.
 inline std::vector<std::string> lines_of(const std::filesystem::path& path) {
   const std::string text = get_file(path);

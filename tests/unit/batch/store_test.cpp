@@ -91,6 +91,44 @@ TEST(Settle, ItemsBeatDefaults) {
   EXPECT_EQ(settled[1].item.seed, item_seed(0, "b"));
 }
 
+TEST(Settle, AJobIsOfOneKind) {
+  JobItem a{.line = 1}, b{.line = 2};
+  a.id = "a";
+  b.id = "b";
+  a.prompt = b.prompt = "p";
+  a.seed = b.seed = 4;
+  const auto refused = [&](const JobDefaults& defaults, const char* name) {
+    try {
+      settle_items(std::vector{a, b}, defaults, OutputTemplate(name), "j");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.info().kind, ErrorKind::kUsage);
+      return error.info().code + " " + error.info().where;
+    }
+    return std::string();
+  };
+  a.kind = kVideoKind;
+  EXPECT_EQ(refused({}, "{id}.mkv"), "E_JOB_KIND line 2, column 1");
+  EXPECT_EQ(refused({}, "{id}.png"), "E_JOB_KIND line 1, column 1");
+  b.kind = kPictureKind;
+  JobDefaults video;
+  video.fields.kind = kVideoKind;
+  EXPECT_EQ(refused(video, "{id}.mkv"), "E_JOB_KIND line 2, column 1") << "it says what it is";
+  b.kind.reset();
+  EXPECT_EQ(refused(video, "{id}.mkv"), "");
+  b.container = "webm";
+  const auto clips = settle_items(std::vector{a, b}, video, OutputTemplate("{id}.mkv"), "j");
+  EXPECT_EQ(clips[0].name, "a.mkv");
+  EXPECT_EQ(clips[1].name, "b.webm");
+  EXPECT_EQ(refused(video, "x{seed}.mkv"), "E_NAME_COLLISION line 2, column 1")
+      << "files beside them would be one";
+  a.kind.reset();
+  EXPECT_EQ(refused({}, "{id}.png"), "E_JOB_KIND line 2, column 1") << "a picture has no container";
+  b.container.reset();
+  b.kind = kPictureKind;
+  const auto pictures = settle_items(std::vector{a, b}, {}, OutputTemplate("{id}.png"), "j");
+  EXPECT_EQ(job_line(pictures[1].item).find("kind"), std::string::npos) << "as in older jobs";
+}
+
 TEST(Settle, NamesMustDiffer) {
   JobItem a{.line = 1}, b{.line = 2};
   a.id = "a";

@@ -173,6 +173,108 @@ TEST(VideoPipeline, FirstFramesBeginTheClipAndAreRead) {
   EXPECT_EQ(paint(pipeline, drawn(1)), paint(pipeline, std::vector<Image>(4, drawn(1)[0])));
 }
 
+// Codes of a clip as they come to stand; stops behind a number of grids.
+class Grids : public ClipListener {
+ public:
+  Flow on_grid(const ClipGrid& grid) override {
+    EXPECT_EQ(grid.index, first + static_cast<std::int64_t>(passes.size()));
+    EXPECT_EQ(grid.codes.size(), 24u);
+    codes.insert(codes.end(), grid.codes.begin(), grid.codes.end());
+    passes.push_back(grid.passes);
+    return grid.index + 1 == stop_behind ? Flow::kStop : Flow::kContinue;
+  }
+  void on_frame(std::int64_t, const Image&) override { ++frames; }
+
+  std::int64_t first = 0, stop_behind = 0, frames = 0;
+  std::vector<std::int32_t> codes;
+  std::vector<std::int64_t> passes;
+};
+
+// A clip of three windows and a part of a grid, stopped behind each grid and gone on with from its
+// codes: what it becomes is what it would have become.
+TEST(VideoPipeline, GoingOnFromAnyGridWritesTheSameClip) {
+  for (const char* model : {"test:clip", "test:clip-rows"}) {
+    for (const char* method : {"plain", "frames", "gumbel", "auto", "gumbel-tree"}) {
+      SCOPED_TRACE(std::string(model) + " " + method);
+      VideoPipeline pipeline(options_for(model, method, 1));
+      for (const std::size_t first_frames : {0u, 8u}) {
+        ClipRequest wanted = request();
+        wanted.frames = 30;
+        wanted.first_frames = drawn(first_frames);
+        const PreparedClip clip = pipeline.prepare(wanted);
+        ASSERT_EQ(pipeline.grids_of(clip), 8);
+        EXPECT_EQ(pipeline.given_grids(clip), static_cast<std::int64_t>(first_frames) / 4);
+        Grids truth;
+        const GeneratedClip made = pipeline.run(clip, truth, {.frames = false});
+        ASSERT_EQ(truth.codes.size(), 8 * pipeline.grid_codes());
+        EXPECT_EQ(truth.frames, 0);
+        EXPECT_EQ(made.frames, 30);
+        EXPECT_EQ(made.windows, 3);
+        for (std::int64_t grids = pipeline.given_grids(clip) + 1; grids < 8; ++grids) {
+          SCOPED_TRACE(grids);
+          ASSERT_TRUE(pipeline.can_go_on_at(grids));
+          Grids before, behind;
+          before.stop_behind = grids;
+          const GeneratedClip stopped = pipeline.run(clip, before, {.frames = false});
+          EXPECT_EQ(stopped.status, PictureStatus::kStopped);
+          EXPECT_EQ(before.codes.size(), static_cast<std::size_t>(grids) * 24);
+          behind.first = grids;
+          const GeneratedClip rest =
+              pipeline.run(clip, behind, {.standing = before.codes, .frames = false});
+          EXPECT_EQ(rest.status, PictureStatus::kDone);
+          EXPECT_EQ(rest.frames, 30);
+          before.codes.insert(before.codes.end(), behind.codes.begin(), behind.codes.end());
+          ASSERT_EQ(before.codes, truth.codes);
+          // Each window may end with tokens of its own.
+          EXPECT_LE(behind.passes.back(), pipeline.tokens_of(8 - grids) + 2 * rest.windows)
+              << "only the rest is written";
+        }
+      }
+    }
+  }
+}
+
+TEST(VideoPipeline, CodesShowTheFramesThatWereHandedOut) {
+  VideoPipeline pipeline(options_for("test:clip"));
+  ClipRequest wanted = request();
+  wanted.frames = 22;
+  wanted.first_frames = drawn(4);
+  const PreparedClip clip = pipeline.prepare(wanted);
+  Frames truth, shown, gone_on;
+  Grids grids;
+  pipeline.run(clip, truth);
+  pipeline.run(clip, grids, {.frames = false});
+  ASSERT_EQ(truth.images.size(), 22u);
+  VideoPipeline other(options_for("test:clip"));  // which never wrote a token
+  other.show(clip, grids.codes, shown);
+  EXPECT_EQ(shown.bytes(), truth.bytes());
+  const std::vector<std::int32_t> some(grids.codes.begin(), grids.codes.begin() + 3 * 24);
+  pipeline.run(clip, gone_on, {.standing = some, .frames = true});
+  EXPECT_EQ(gone_on.bytes(), truth.bytes());
+}
+
+// Where draws depend on what was guessed before them, only the end of a window is such a place.
+TEST(VideoPipeline, OtherMethodsGoOnBetweenWindows) {
+  VideoPipeline pipeline(options_for("test:clip", "frames-coupled", 1));
+  ClipRequest wanted = request();
+  wanted.frames = 32;
+  const PreparedClip clip = pipeline.prepare(wanted);
+  Grids truth;
+  pipeline.run(clip, truth, {.frames = false});
+  std::vector<std::int64_t> places;
+  for (std::int64_t grids = 1; grids < 8; ++grids) {
+    if (!pipeline.can_go_on_at(grids)) continue;
+    places.push_back(grids);
+    Grids behind;
+    behind.first = grids;
+    std::vector<std::int32_t> codes(truth.codes.begin(), truth.codes.begin() + grids * 24);
+    pipeline.run(clip, behind, {.standing = codes, .frames = false});
+    codes.insert(codes.end(), behind.codes.begin(), behind.codes.end());
+    EXPECT_EQ(codes, truth.codes) << grids;
+  }
+  EXPECT_EQ(places, (std::vector<std::int64_t>{4, 6}));
+}
+
 void expect_refused(const PipelineOptions& options, ClipRequest wanted, const char* code) {
   try {
     VideoPipeline pipeline(options);

@@ -1,4 +1,4 @@
-#include "apps/cli/first_frames.h"
+#include "apps/pipeline/first_frames.h"
 
 #include <algorithm>
 #include <array>
@@ -102,6 +102,18 @@ std::vector<Image> read_first_frames(const std::filesystem::path& file, const Fi
   Ticker ticker(wanted, reader.info().tick);
   while (std::optional<VideoFrame> frame = reader.next()) ticker.add(std::move(*frame));
   return ticker.take();
+}
+
+Image first_frame_of(const std::filesystem::path& file) {
+  if (is_picture(file)) return opaque(PictureReader().read(file));
+  std::optional<VideoFrame> frame = FrameReader(file).next();
+  if (frame) return {frame->width, frame->height, std::move(frame->rgb)};
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_VIDEO_FRAMES",
+               .file = file.string(),
+               .where = "video stream",
+               .expected = "a clip with frames",
+               .found = "none"});
 }
 
 }  // namespace tessera

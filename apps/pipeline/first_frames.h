@@ -1,4 +1,4 @@
-// The frames that a clip begins with, out of a clip or a picture.
+// The frames that a clip begins with, out of a clip or a picture; and the first frame of any clip.
 #pragma once
 
 #include <cstdint>
@@ -20,5 +20,9 @@ struct FirstFrames {
 // .webp, .gif, .bmp) as one frame. Each is scaled to cover the wanted size and cut to its middle.
 // No more than `most` frames are held. Errors: those of FrameReader and PictureReader.
 std::vector<Image> read_first_frames(const std::filesystem::path& file, const FirstFrames& wanted);
+
+// The first frame of a clip, or a picture, as large as it is. Errors as above, and kGeneral,
+// E_VIDEO_FRAMES, for a clip of none.
+Image first_frame_of(const std::filesystem::path& file);
 
 }  // namespace tessera

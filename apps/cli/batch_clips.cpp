@@ -1,0 +1,183 @@
+// A job of clips: its check, its dry run, what it says while it runs.
+#include "apps/cli/batch_clips.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "apps/batch/clip_check.h"
+#include "apps/batch/clip_painting.h"
+#include "apps/batch/job_check.h"
+#include "apps/cli/batch_reports.h"
+#include "apps/cli/commands.h"
+#include "apps/cli/progress.h"
+
+namespace tessera {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void refuse_picture_flags(const BatchFlags& flags) {
+  if (flags.captions.on || flags.captions.captioner) {
+    refuse_flag("--captions", "a job of pictures",
+                "items of kind video; describe them with `tessera caption --video`");
+  }
+  if (flags.preview_to) refuse_flag("--preview-to", "a job of pictures", "items of kind video");
+  if (flags.batch_size > 1) {
+    refuse_flag("--batch-size", "1, as clips are painted one after the other",
+                std::to_string(flags.batch_size));
+  }
+}
+
+// Says of a model that paints pictures what the job can do about it.
+VideoPipeline open_pipeline(const BatchFlags& flags) {
+  try {
+    return VideoPipeline(pipeline_options(flags));
+  } catch (const Error& error) {
+    if (error.info().code != "E_MODEL_PICTURES") throw;
+    ErrorInfo info = error.info();
+    info.hint = "--model with a model of clips, or items of kind picture";
+    throw Error(std::move(info));
+  }
+}
+
+// First frames are looked for beside the job file.
+fs::path folder_of(const BatchJob& job) {
+  return job.file.has_parent_path() ? job.file.parent_path() : fs::path(".");
+}
+
+class ClipJobReporter final : public ClipPaintListener {
+ public:
+  struct Job {
+    fs::path folder;
+    std::size_t wanted = 0, total = 0;
+  };
+  ClipJobReporter(const Session& session, Job job)
+      : session_(session), job_(std::move(job)), progress_(session, job_.wanted) {}
+
+  bool stop_requested() override { return session_.stop_requested(); }
+  void on_progress(const ClipJobProgress& progress) override {
+    const JobCounts counts{.done = done_,
+                           .failed = failed_,
+                           .skipped = job_.total - job_.wanted,
+                           .pending = job_.wanted - done_ - failed_,
+                           .total = job_.total};
+    progress_.show(progress.common, counts,
+                   ClipCounts{progress.frames_done, progress.frames, progress.segments});
+  }
+  void on_done(const SettledItem& item, const ItemRecord& record,
+               const PaintedClip& clip) override {
+    ++done_;
+    progress_.clear();
+    const std::string path = (job_.folder / item.name).string();
+    const double duration = static_cast<double>(clip.frames) / static_cast<double>(clip.rate);
+    if (session_.json) {
+      Json line =
+          picture_line(path, record.files.back().sha256, item.item.id, clip.facts, clip.seconds);
+      line.update(Json{{"frames", clip.frames},
+                       {"first_frames", clip.first_frames},
+                       {"fps", clip.rate},
+                       {"duration", duration},
+                       {"codec", clip.codec},
+                       {"segments", clip.segments},
+                       {"segments_taken_over", clip.taken_over}});
+      return print_json_line(line);
+    }
+    char rest[160];
+    std::snprintf(rest, sizeof rest, "  seed %llu  %lld frames, %.2f s, %s  %.2f s, %lld passes",
+                  static_cast<unsigned long long>(clip.facts.seed),
+                  static_cast<long long>(clip.frames), duration, clip.codec.c_str(), clip.seconds,
+                  static_cast<long long>(clip.facts.passes));
+    print_line(escape_for_terminal(path) + rest);
+  }
+  void on_failed(const SettledItem& item, const ErrorInfo& error) override {
+    ++failed_;
+    progress_.clear();
+    if (session_.json) print_json_line(failure_json(item.item.id, "", error));
+    warn(session_, "item " + item.item.id + ": " + format_error(error));
+  }
+  void on_retry(const SettledItem& item, const ErrorInfo& error) override {
+    progress_.clear();
+    warn(session_, "item " + item.item.id + " is tried again: " + format_error(error));
+  }
+  void clear() { progress_.clear(); }
+
+ private:
+  const Session& session_;
+  Job job_;
+  ProgressReporter progress_;
+  std::uint64_t done_ = 0, failed_ = 0;
+};
+
+int dry_run(const Session& session, const BatchFlags& flags, const BatchJob& job,
+            const Shard& shard, const VideoPipeline& pipeline, const ClipCheck& check) {
+  const WantedItems wanted = wanted_items(flags, shard, job.items);
+  ClipDryRun run{.items = wanted.items,
+                 .wanted = wanted.wanted.size(),
+                 .memory_bytes = check.plan.total(),
+                 .weight_bytes = check.plan.weights,
+                 .passes = 0,
+                 .threads = static_cast<int>(flags.device.threads)};
+  for (const std::size_t index : wanted.wanted) {
+    const ClipCheck::Size& size = check.sizes[index];
+    const auto standing = wanted.standing.find(job.items[index].item.id);
+    const std::int64_t there = standing == wanted.standing.end() ? 0 : standing->second;
+    run.passes +=
+        pipeline.tokens_of(std::max<std::int64_t>(size.grids - std::max(size.given, there), 0));
+  }
+  return print_clip_dry_run(session, run);
+}
+
+StoreOptions clip_store_options(const BatchFlags& flags, const Shard& shard) {
+  return store_options(flags, shard, {".xmp"});
+}
+
+PaintEnd paint_wanted(const Session& session, const BatchFlags& flags, const BatchJob& job,
+                      VideoPipeline& pipeline, BatchStore& store,
+                      std::span<const std::size_t> wanted) {
+  ClipPaintOptions options;
+  options.folder = folder_of(job);
+  options.max_retries = static_cast<int>(flags.max_retries);
+  options.files.record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll;
+  options.files.sidecar = flags.sidecar;
+  options.files.quality = flags.quality;
+  ClipJobReporter reporter(
+      session,
+      {.folder = flags.output_dir, .wanted = wanted.size(), .total = store.totals().total});
+  const PaintEnd end = paint_clips(pipeline, job.items, wanted, store, options, reporter);
+  reporter.clear();
+  if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
+  return end;
+}
+
+}  // namespace
+
+int paint_clip_job(const Session& session, const BatchFlags& flags, BatchJob& job,
+                   const Shard& shard) {
+  refuse_picture_flags(flags);
+  VideoPipeline pipeline = open_pipeline(flags);
+  const std::string file = job.file.string();
+  stop_at(session, settle_first_frames(job.items, folder_of(job), file));
+  const ClipCheck check = check_clips(pipeline, job.items, folder_of(job), file);
+  stop_at(session, check.errors);
+  if (flags.dry_run) return dry_run(session, flags, job, shard, pipeline, check);
+  check_memory(check.plan, pipeline.model_name());
+  Json identity = job_options(flags, job);
+  identity["quality"] = flags.quality;
+  BatchStore store = open_store(flags, job, identity,
+                                model_identity(check.facts, pipeline.spec(),
+                                               resolve_model(flags.model.value_or("")).open_name),
+                                clip_store_options(flags, shard));
+  tell_what_was_found(session, store);
+  const std::vector<std::size_t> wanted = store.wanted(flags.retry_failed);
+  PaintEnd end = PaintEnd::kOver;
+  if (!wanted.empty()) {
+    write_owner(flags.output_dir, shard);
+    note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +
+                      " on " + pipeline.backend().name() + ", " + format_bytes(check.plan.total()));
+    end = paint_wanted(session, flags, job, pipeline, store, wanted);
+  }
+  return end_job(session, flags, job.items, store, end);
+}
+
+}  // namespace tessera

@@ -1,0 +1,61 @@
+// What `tessera batch` does alike for pictures and for clips: items out of the job file, the store
+// opened, its end told.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/batch/painting.h"
+#include "apps/batch/store.h"
+#include "apps/cli/batch_flags.h"
+#include "apps/cli/session.h"
+
+namespace tessera {
+
+// Error kUsage, E_FLAG_VALUE.
+[[noreturn]] void refuse_flag(const char* where, std::string expected, std::string found);
+// All of them are seen; the last one ends the program.
+void stop_at(const Session& session, const std::vector<ErrorInfo>& errors);
+
+struct BatchJob {
+  std::filesystem::path file;
+  std::string name = {};  // the template of output names
+  bool clips = false;
+  std::vector<SettledItem> items = {};
+};
+// Reads, checks and settles the job file, and checks the sheet's name against it.
+BatchJob read_batch_job(const Session& session, const BatchFlags& flags, const Shard& shard);
+
+PipelineOptions pipeline_options(const BatchFlags& flags);
+Shard shard_of_call(const BatchFlags& flags);
+StoreOptions store_options(const BatchFlags& flags, const Shard& shard,
+                           const std::vector<std::string>& endings);
+// What makes the job another one beside its items and its model. Only what is asked for has an
+// entry, so that older jobs stay the same ones.
+Json job_options(const BatchFlags& flags, const BatchJob& job);
+
+// Opens the store; who has the shard, when somebody has it.
+BatchStore open_store(const BatchFlags& flags, const BatchJob& job, const Json& options,
+                      const Json& model, const StoreOptions& store_options);
+void tell_what_was_found(const Session& session, const BatchStore& store);
+// For others that want the shard.
+void write_owner(const std::filesystem::path& folder, const Shard& shard);
+
+// The items of the shard, and those of them that a run would paint now. No store is opened.
+struct WantedItems {
+  std::size_t items = 0;
+  std::vector<std::size_t> wanted;               // indices
+  std::map<std::string, std::int64_t> standing;  // grids of clips in work, by id
+};
+WantedItems wanted_items(const BatchFlags& flags, const Shard& shard,
+                         std::span<const SettledItem> items);
+
+// What became of the job; writes the sheet. Returns the exit code.
+int end_job(const Session& session, const BatchFlags& flags, std::span<const SettledItem> items,
+            const BatchStore& store, PaintEnd end);
+
+}  // namespace tessera
