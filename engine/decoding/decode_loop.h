@@ -28,6 +28,7 @@ struct DecodeItem {
   std::uint64_t seed = 0;
   std::uint64_t item = 0;  // second half of the noise key
   std::vector<std::int32_t> given;  // first tokens of the stream, which stand already
+  bool slid = false;  // prompts and `given` are cached: slide() was called with them
   bool traced = false;     // its result gets a trace
 };
 
@@ -38,6 +39,7 @@ struct DecodeResult {
   // Of the stream, in its order, given ones included; all of them when kDone.
   std::vector<std::int32_t> tokens;
   std::int64_t passes = 0;           // forward passes this item took part in
+  std::int64_t prefilled = 0;  // rows of the first one, both branches: prompts and given tokens
   DecodeMeters meters;               // when the run is over
   DecodeTrace trace;                 // of traced items, after every pass
   ErrorInfo error;                   // kFailed: what was wrong, with the token's position
@@ -93,6 +95,13 @@ class DecodeLoop {
   std::vector<DecodeResult> run(std::span<const DecodeItem> items, const LoopParts& parts,
                                 FunctionRef<Flow(const PassEvent&)> on_pass,
                                 WindowController* controller = nullptr);
+
+  // A sliding window with attention sinks (Xiao et al. 2024, section 3.2), between two runs: of the
+  // item `number` of the last run, which was done, the tokens [first, end) of its stream stay cached
+  // behind the prompts, which are the sinks; tokens between them go, and the keys of those that stay
+  // are turned to their new places. The next run's item has the same prompts, those tokens for
+  // `given`, and `slid`; of the given ones it runs the last one alone.
+  void slide(const DecodeItem& item, std::size_t number, std::size_t first, std::size_t end);
 
  private:
   struct State;
