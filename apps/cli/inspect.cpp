@@ -41,7 +41,9 @@ Json config_json(const GeneratePipeline& pipeline) {
           {"stored_as", dtype_name(pipeline.storage())},
           {"width", spec.image_width()},
           {"height", spec.image_height()},
-          {"prompt", spec.prompt.kind == PromptKind::kText ? "text" : "class"},
+          {"prompt", spec.prompt.kind == PromptKind::kText    ? "text"
+                     : spec.prompt.kind == PromptKind::kClass ? "class"
+                                                              : "none"},
           {"max_prompt", spec.model.max_prompt},
           {"image_tokens", spec.model.image_tokens()},
           {"codes", spec.model.codes},
@@ -87,9 +89,9 @@ void print_tensors(const Session& session, std::span<const std::vector<TensorSpe
 // The plan of painting `batch_size` pictures at once from the given prompt, or a prompt of 32
 // tokens.
 MemoryPlan plan_of(const GeneratePipeline& pipeline, const InspectFlags& flags) {
-  const bool text = pipeline.spec().prompt.kind == PromptKind::kText;
+  const bool classes = pipeline.spec().prompt.kind == PromptKind::kClass;
   PreparedRequest request;
-  if (flags.prompt || !text) {
+  if (flags.prompt || classes) {
     SamplingChoice sampling;
     sampling.guidance = flags.guidance;
     request = pipeline.prepare({flags.prompt.value_or("0"), std::nullopt, sampling, 0});

@@ -32,7 +32,7 @@ struct VideoFlags {
   std::optional<std::string> model, prompt, negative_prompt, first_frames;
   std::optional<std::int64_t> seed, frames, fps;
   std::int64_t quality = 80;
-  std::string output = "clip.mkv";
+  std::string output = "clip.mkv", continuation = "recompute";
   bool overwrite = false, endless = false, sidecar = false, disable_metadata = false;
   SamplingChoice sampling;
   DecodeFlags decode;
@@ -54,6 +54,7 @@ nlohmann::ordered_json record_of(const PictureFacts& facts, const VideoFlags& fl
   for (const char* later : {"tokens", "passes", "tokens_per_pass"}) out.erase(later);
   out["fps"] = rate;
   if (first_frames > 0) out["first_frames"] = first_frames;
+  if (flags.continuation != "recompute") out["continue"] = flags.continuation;
   return out;
 }
 
@@ -76,17 +77,21 @@ void check_output(const VideoFlags& flags) {
 }
 
 ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, std::int64_t rate) {
-  if (!flags.prompt) refuse("E_FLAG_MISSING", "--prompt", "a text", "none");
+  if (!flags.prompt && pipeline.takes_prompts()) {
+    refuse("E_FLAG_MISSING", "--prompt", "a text", "none");
+  }
   if (flags.endless && flags.frames) {
     refuse("E_FLAG_CONFLICT", "--endless", "either a number of --frames or no end", "both");
   }
   const std::int64_t wanted = flags.seed.value_or(-1);
-  ClipRequest request{.prompt = *flags.prompt,
+  ClipRequest request{.prompt = flags.prompt.value_or(""),
                       .negative_prompt = flags.negative_prompt,
                       .sampling = flags.sampling,
                       .seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted),
                       .frames = flags.frames.value_or(0),
                       .endless = flags.endless,
+                      .continuation = flags.continuation == "sinks" ? Continuation::kSinks
+                                                                    : Continuation::kRecompute,
                       .first_frames = {}};
   if (!flags.first_frames) return request;
   if (pipeline.most_first_frames() == 0) {
@@ -141,6 +146,8 @@ void report(const Session& session, const VideoFlags& flags, const GeneratedClip
                                        {"duration", duration},
                                        {"codec", codec},
                                        {"windows", clip.windows},
+                                       {"continue", flags.continuation},
+                                       {"prefilled", clip.prefilled},
                                        {"finished", clip.status == PictureStatus::kDone}});
   }
   if (flags.sidecar) {
@@ -223,6 +230,9 @@ void add_video(CLI::App& root, Session& session) {
             "clip or picture that the clip begins with: as many of its last frames as fit");
   integer_flag(*app, "--frames", flags->frames, 1, kMaxFrames,
                "frames of the clip, first ones included; default the model's own length");
+  choice_flag(*app, "--continue", flags->continuation, {"recompute", "sinks"},
+              "what a window knows of the grids it begins with: recompute, what they show alone; "
+              "sinks, also what they saw of those that went, without computing them again");
   app->add_flag("--endless", flags->endless, "go on until a signal; the clip is kept");
   integer_flag(*app, "--fps", flags->fps, 1, 240, "frames a second; default the model's own");
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");

@@ -133,6 +133,13 @@ std::int32_t PromptEncoder::parse_class(const std::string& prompt) const {
 EncodedPrompt PromptEncoder::encode(const std::string& prompt,
                                     const std::optional<std::string>& negative, bool guided) const {
   EncodedPrompt out;
+  if (model_.prompt == PromptKind::kNone) {
+    if (!prompt.empty() || negative) {
+      refuse_request("E_PROMPT_TEXT", negative ? "--negative-prompt" : "--prompt",
+                     "none, as this model takes first frames alone", "a text");
+    }
+    return out;
+  }
   if (model_.prompt == PromptKind::kClass) {
     if (negative) {
       refuse_request("E_NEGATIVE_PROMPT", "--negative-prompt",

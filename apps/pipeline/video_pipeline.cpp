@@ -9,6 +9,7 @@
 #include "apps/pipeline/guess_table_file.h"
 #include "apps/pipeline/prompt_encoder.h"
 #include "engine/core/io.h"
+#include "engine/decoding/block_loop.h"
 #include "engine/decoding/method_parts.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 
@@ -35,6 +36,15 @@ std::string size_text(std::int64_t width, std::int64_t height) {
 
 void check_clips(const PipelineOptions& options, const FamilySpec& spec, const std::string& name) {
   check_paints(spec, name);
+  if (spec.blocks && !spec.movq) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_NBP_TOKENIZER",
+                 .file = name,
+                 .where = "clip tokenizer",
+                 .expected = "a model with a clip tokenizer that is read (vq_config)",
+                 .found = "NBP's own, which is not",
+                 .hint = "`tessera inspect` looks at the model"});
+  }
   if (!spec.clip || !spec.movq) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_MODEL_PICTURES",
@@ -53,6 +63,29 @@ void check_clips(const PipelineOptions& options, const FamilySpec& spec, const s
                  .expected = size_text(spec.image_width(), spec.image_height()) +
                              ", which is what this model paints",
                  .found = size_text(width, height)});
+  }
+}
+
+// Blocks are neither guessed nor guided.
+void check_blocks(const FamilySpec& spec, const DecodeMethod& method) {
+  if (!spec.blocks || (!method.speculative() && method.shape() == PassShape::kLine)) return;
+  refuse("E_DECODE_CONFLICT", "--decode", "plain, as this model writes whole blocks",
+         "a method that guesses");
+}
+
+void check_block_request(const FamilySpec& spec, const PreparedClip& clip, const LawSettings& law) {
+  if (!spec.blocks) return;
+  if (law.guided()) {
+    refuse("E_GUIDANCE", "--cfg-scale", "1, as this model has one branch",
+           std::to_string(law.guidance));
+  }
+  if (clip.continuation == Continuation::kSinks) {
+    refuse("E_VIDEO_CONTINUE", "--continue", "recompute, as positions of this model are learned",
+           "sinks");
+  }
+  if (spec.blocks->start == BlockStart::kGiven && clip.first_frames.empty()) {
+    refuse("E_VIDEO_FIRST", "--first-frames", "a clip or a picture, which this model goes on from",
+           "none");
   }
 }
 
@@ -79,6 +112,7 @@ struct VideoPipeline::State {
              options.draft_model.empty() ? "drafter model" : options.draft_model,
              "choose --decode frames");
     }
+    check_blocks(opened.spec, options.method);
     options.method = settle_method(options.method, aids, config.image_tokens());
     check_method(options.method, aids, config.image_tokens());
     if (options.method.adaptive) controller.emplace(options.method.window);
@@ -96,7 +130,11 @@ struct VideoPipeline::State {
     return {pixels.shape()[1], pixels.shape()[0], movq->to_pixels(pixels.view())};
   }
   DecodeLimits limits_for(const PreparedClip& clip) const;
+  BlockLimits block_limits(const PreparedClip& clip) const {
+    return {.prompt_tokens = static_cast<std::int64_t>(clip.item.prompt.size()), .kv = storage};
+  }
   void load(bool encoder);
+  void load_language();
   std::vector<std::int32_t> encode(const std::vector<Image>& frames) const;
 
   PipelineOptions options;
@@ -106,6 +144,7 @@ struct VideoPipeline::State {
   DType storage, vq_storage;
   PromptEncoder prompts;
   std::optional<ImageModel> model;
+  std::optional<BlockModel> blocks;
   std::unique_ptr<MovqTokenizer> movq;
   bool both_halves = false;
   DecodeAids aids;
@@ -136,7 +175,18 @@ void VideoPipeline::State::load(bool encoder) {
     both_halves = encoder;
     opened.vq_weights->verify_unchanged();
   }
-  if (model) return;
+  if (model || blocks) return;
+  load_language();
+  if (opened.weights != nullptr) opened.weights->verify_unchanged();
+  opened.weights.reset();
+  opened.source.reset();
+}
+
+void VideoPipeline::State::load_language() {
+  if (opened.spec.blocks) {
+    blocks.emplace(load_block_model(opened, *backend, storage));
+    return;
+  }
   if (rule_reads_neighbours(options.method)) {
     const Tensor codebook = movq->codebook();
     aids.neighbours = std::make_shared<CodeNeighbours>(
@@ -148,9 +198,6 @@ void VideoPipeline::State::load(bool encoder) {
   }
   parts = std::make_unique<OwnedParts<float, KeyedRandom>>(options.method, aids);
   model.emplace(load_image_model(opened, *backend, storage));
-  if (opened.weights != nullptr) opened.weights->verify_unchanged();
-  opened.weights.reset();
-  opened.source.reset();
 }
 
 // Codes of whole grids.
@@ -172,6 +219,7 @@ namespace {
 void add_meters(GeneratedClip& clip, const DecodeResult& result, std::size_t given) {
   clip.facts.tokens += static_cast<std::int64_t>(result.tokens.size() - given);
   clip.facts.passes += result.passes;
+  clip.prefilled += result.prefilled;
   if (clip.windows++ == 0) {
     clip.meters = result.meters;
   } else {
@@ -208,6 +256,7 @@ std::int64_t VideoPipeline::rate() const { return spec().clip->rate; }
 std::int64_t VideoPipeline::own_frames() const {
   return spec().model.grids * state_->grid_frames();
 }
+bool VideoPipeline::takes_prompts() const { return spec().prompt.kind != PromptKind::kNone; }
 std::int64_t VideoPipeline::most_first_frames() const {
   return (spec().model.grids - 1) * state_->grid_frames();
 }
@@ -242,6 +291,7 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
   }
   out.first_frames =
       whole_grids(std::move(request.first_frames), state_->grid_frames(), most_first_frames());
+  out.continuation = request.continuation;
   out.frames = request.endless ? 0 : request.frames > 0 ? request.frames : own_frames();
   const bool longer = request.endless || out.frames > own_frames();
   if (longer && model.model.grids < 2) {
@@ -257,6 +307,7 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
   }
   DecodeItem& item = out.item;
   item.law = settle_sampling(request.sampling, model.sampling);
+  check_block_request(model, out, item.law);
   item.seed = request.seed;
   EncodedPrompt encoded =
       state_->prompts.encode(request.prompt, request.negative_prompt, item.law.guided());
@@ -289,8 +340,10 @@ MemoryPlan VideoPipeline::memory_plan(const PreparedClip& clip) const {
                                      .window = limits.window,
                                      .laws = limits.laws},
                                     limits.shape);
-  plan.activations = DecodeLoop::activation_bytes(spec().model, backend(), limits) +
-                     aids_bytes(method(), state_->aids, 1);
+  if (!spec().blocks) {
+    plan.activations = DecodeLoop::activation_bytes(spec().model, backend(), limits) +
+                       aids_bytes(method(), state_->aids, 1);
+  }
   if (!clip.first_frames.empty()) {
     plan.vq_weights =
         movq_weight_bytes(*spec().movq, backend(), state_->vq_storage, VqHalves::kBoth);
@@ -308,22 +361,32 @@ GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listene
               clip.frames, listener);
   run.begin_with(state.encode(clip.first_frames));
   out.first_frames = run.handed_out();
-  DecodeLoop loop(*state.model, state.limits_for(clip));
+  std::optional<DecodeLoop> loop;
+  std::optional<BlockLoop> blocks;
+  if (state.blocks) {
+    blocks.emplace(*state.blocks, state.aids.grammar, state.block_limits(clip));
+  } else {
+    loop.emplace(*state.model, state.limits_for(clip));
+  }
   DecodeItem item = clip.item;
   while (!run.done() && !run.stopped() && out.status != PictureStatus::kFailed) {
     item.item = static_cast<std::uint64_t>(out.windows);
     item.given = state.aids.grammar.stream_of(run.window_begin());
     run.begin_window();
     const std::int64_t passes = out.facts.passes;
-    const auto results = loop.run(
-        {&item, 1}, state.parts->parts(),
-        [&](const PassEvent& event) { return run.on_pass(event, passes); },
-        state.controller ? &*state.controller : nullptr);
+    const auto on_pass = [&](const PassEvent& event) { return run.on_pass(event, passes); };
+    const DecodeResult result =
+        blocks ? blocks->run(item, on_pass)
+               : std::move(loop->run({&item, 1}, state.parts->parts(), on_pass,
+                                     state.controller ? &*state.controller : nullptr)[0]);
     run.end_window();
-    add_meters(out, results[0], item.given.size());
-    if (results[0].status == DecodeStatus::kFailed) {
+    add_meters(out, result, item.given.size());
+    item.slid = clip.continuation == Continuation::kSinks && result.status == DecodeStatus::kDone &&
+                !run.done() && !run.stopped();
+    if (item.slid) loop->slide(item, 0, run.dropped_tokens(), run.whole_tokens());
+    if (result.status == DecodeStatus::kFailed) {
       out.status = PictureStatus::kFailed;
-      out.error = results[0].error;
+      out.error = result.error;
     }
   }
   if (run.stopped() && !run.done() && out.status == PictureStatus::kDone) {

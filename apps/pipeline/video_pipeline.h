@@ -3,8 +3,8 @@
 // handed out as soon as their grid of codes stands; memory does not grow with a clip's length.
 //
 // A clip longer than the model's own goes on in windows: the last grids that stand are the first
-// tokens of the next window, behind the same prompt, and its keys are computed anew at the places
-// they have there.
+// tokens of the next window, behind the same prompt. Their keys and values are computed anew at the
+// places they have there, or stay cached and slide (engine/model/cache_slide.h).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,12 @@
 
 namespace tessera {
 
+// What the next window knows of the grids that it begins with.
+enum class Continuation : std::uint8_t {
+  kRecompute,  // computed anew, as if the clip began with them
+  kSinks,      // as cached, with what they saw of the grids that went
+};
+
 struct ClipRequest {
   std::string prompt;
   std::optional<std::string> negative_prompt;
@@ -24,6 +30,7 @@ struct ClipRequest {
   std::uint64_t seed = 0;
   std::int64_t frames = 0;  // of the whole clip, first frames included; 0 = the model's own length
   bool endless = false;     // goes on until the listener stops it; `frames` is not read
+  Continuation continuation = Continuation::kRecompute;
   // Of the model's size, oldest first; the last VideoPipeline::most_first_frames() of them count. A
   // grid is whole: of fewer frames than one stands for the last one stays, of more the oldest go.
   std::vector<Image> first_frames;
@@ -33,6 +40,7 @@ struct PreparedClip {
   DecodeItem item;
   PictureFacts facts;       // tokens and passes are filled when it was written
   std::int64_t frames = 0;  // 0 = endless
+  Continuation continuation = Continuation::kRecompute;
   std::vector<Image> first_frames;
 };
 
@@ -58,6 +66,7 @@ struct GeneratedClip {
   PictureFacts facts;  // tokens and passes of all windows, given tokens apart
   std::int64_t frames = 0, first_frames = 0;  // handed out; how many of them were given
   std::int64_t windows = 0;
+  std::int64_t prefilled = 0;  // rows of prompts and standing tokens that windows began with
   double seconds = 0;
   DecodeMeters meters;  // of all windows
   ErrorInfo error;      // kFailed
@@ -81,6 +90,7 @@ class VideoPipeline {
   const Backend& backend() const;
   std::int64_t rate() const;        // frames a second
   std::int64_t own_frames() const;  // frames of one window
+  bool takes_prompts() const;       // else it goes on from first frames alone
   // First frames that leave room for others: all grids of a window but one; 0 = it takes none.
   std::int64_t most_first_frames() const;
 

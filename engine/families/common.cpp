@@ -1,4 +1,6 @@
 // Helpers of the family files: names of layers, sizes, and a VQGAN's spec read off tensor shapes.
+#include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -11,6 +13,20 @@ std::string layer_name(const std::string& prefix, std::int64_t layer) {
   const std::size_t at = prefix.find("{}");
   expects(at != std::string::npos, "a layer prefix has a place for the number");
   return prefix.substr(0, at) + std::to_string(layer) + prefix.substr(at + 2);
+}
+
+std::int64_t layer_count(const Checkpoint& weights, std::string_view prefix) {
+  std::int64_t count = 0;
+  const auto& tensors = weights.tensors();
+  for (auto it = tensors.lower_bound(prefix); it != tensors.end(); ++it) {
+    const std::string_view name = it->first;
+    if (!name.starts_with(prefix)) break;
+    const std::string_view rest = name.substr(prefix.size());
+    std::int64_t layer = -1;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+    if (error == std::errc{} && layer >= 0 && layer < 1024) count = std::max(count, layer + 1);
+  }
+  return count;
 }
 
 std::string size_label(const ModelConfig& config) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/core/tensor.h"
+#include "engine/model/block_model.h"
 #include "engine/model/image_model.h"
 #include "engine/nn/movq_spec.h"
 #include "engine/nn/vq_spec.h"
@@ -87,6 +88,8 @@ struct FamilySpec {
   VqSpec vq;
   std::optional<MovqSpec> movq;  // the tokenizer, where it is a clip tokenizer; vq is its frame's
   std::optional<ClipSpec> clip;  // empty = paints pictures
+  // Written in blocks of tokens: `model` then tells of stream and prompt, and sizes.
+  std::optional<BlockModelConfig> blocks;
   PromptTemplate prompt;
   SamplingDefaults sampling;
   std::optional<DraftSpec> draft;

@@ -3,7 +3,6 @@
 // without a configuration, so sizes are read off tensor shapes; a config.json with the fields of
 // the original ModelArgs (as the Hugging Face mixin writes it) is used when it is there.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -140,23 +139,6 @@ const ConstTensorView& tensor(const Checkpoint& weights, const std::string& file
   return *view;
 }
 
-// One more than the highest layer that any tensor names, so that a tensor missing from a layer is
-// found missing rather than counted as a shorter model.
-std::int64_t layer_count(const Checkpoint& weights) {
-  constexpr std::string_view kPrefix = "layers.";
-  std::int64_t count = 0;
-  const auto& tensors = weights.tensors();
-  for (auto it = tensors.lower_bound(kPrefix); it != tensors.end(); ++it) {
-    const std::string_view name = it->first;
-    if (!name.starts_with(kPrefix)) break;
-    const std::string_view rest = name.substr(kPrefix.size());
-    std::int64_t layer = -1;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
-    if (error == std::errc{} && layer >= 0 && layer < 1024) count = std::max(count, layer + 1);
-  }
-  return count;
-}
-
 // What a .pt without configuration says about itself.
 Geometry geometry_of_shapes(const Checkpoint& weights, const std::string& file) {
   Geometry g;
@@ -164,7 +146,7 @@ Geometry geometry_of_shapes(const Checkpoint& weights, const std::string& file) 
   g.codes = tokens.shape[0];
   g.width = tokens.shape[1];
   g.classes = tensor(weights, file, kClasses, 2).shape[0] - 1;
-  g.layers = layer_count(weights);
+  g.layers = layer_count(weights, "layers.");
   const auto row = std::find_if(
       kLlamaGenSizes.begin(), kLlamaGenSizes.end(),
       [&](const PublishedSize& size) { return size.layers == g.layers && size.width == g.width; });

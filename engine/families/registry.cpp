@@ -14,9 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<Family, 3> kFamilies = {{
+constexpr std::array<Family, 4> kFamilies = {{
     {"emu3", detect_emu3, parse_emu3},
     {"janus", detect_janus, parse_janus},
+    {"nbp", detect_nbp, parse_nbp},
     {"llamagen", detect_llamagen, parse_llamagen},
 }};
 

@@ -16,10 +16,11 @@ bool is_made_up_model(std::string_view name);
 // test:rows: the same with a token behind each row and one behind the picture.
 // test:clip: Emu3-shaped, clips of 4 grids of 4x6 codes, 16 frames of 24x16 pixels, plain codes.
 // test:clip-rows: the same with a token behind each row, grid, clip and stream.
-// test:null: the smallest thing that is still a model: 1 layer, 2x2 tokens, 4x4 pixels.
-// random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B}, random:janus-pro:{1B,7B}: weights are drawn when the
-// loader asks for them, so that only the packed form is ever held.
-// Error kModel for any other name, listing these.
+// test:nbp: the same clips in blocks, a row of codes each; test:nbp-frames: without prompts, on
+// from given frames. test:null: the smallest thing that is still a model: 1 layer, 2x2 tokens, 4x4
+// pixels. random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B}, random:janus-pro:{1B,7B}: weights are drawn
+// when the loader asks for them, so that only the packed form is ever held. Error kModel for any
+// other name, listing these.
 OpenedModel make_up_model(const std::string& name, const FamilyOptions& options = {});
 
 // A byte-level tokenizer.json without merges, with the special tokens of the Janus template.

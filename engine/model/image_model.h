@@ -18,6 +18,7 @@ namespace tessera {
 enum class PromptKind : std::uint8_t {
   kText,   // token ids of a text tokenizer
   kClass,  // one class id
+  kNone,   // first frames alone
 };
 
 // What the branch without the prompt sees under classifier-free guidance.

@@ -14,7 +14,8 @@ namespace {
 
 TEST(MadeUpModels, AreSeededAndWhole) {
   const auto backend = make_backend("cpu", {.threads = 1});
-  for (const std::string name : {"test:tiny", "test:rows", "test:null", "test:clip", "test:clip-rows"}) {
+  for (const std::string name : {"test:tiny", "test:rows", "test:null", "test:clip", "test:clip-rows", "test:nbp",
+                                 "test:nbp-frames"}) {
     OpenedModel first = open_model(name);
     const OpenedModel second = open_model(name);
     EXPECT_EQ(first.weights->total_bytes(), second.weights->total_bytes());
@@ -23,7 +24,11 @@ TEST(MadeUpModels, AreSeededAndWhole) {
       ASSERT_NE(other, nullptr);
       EXPECT_EQ(std::memcmp(view.data, other->data, view.bytes()), 0) << tensor;
     }
-    EXPECT_NO_THROW(load_image_model(first, *backend, DType::kBF16));
+    if (first.spec.blocks) {
+      EXPECT_NO_THROW(load_block_model(first, *backend, DType::kBF16));
+    } else {
+      EXPECT_NO_THROW(load_image_model(first, *backend, DType::kBF16));
+    }
     EXPECT_FALSE(first.tokenizer_json.empty());
   }
   for (const char* name : {"test:", "test:big", "random:", "random:llamagen", "random:llamagen:M",

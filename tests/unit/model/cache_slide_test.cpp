@@ -101,7 +101,7 @@ TEST_P(CacheSlide, TurnedKeysAreThoseOfTheirNewPlaces) {
     EXPECT_EQ(cache.positions(1)[static_cast<std::size_t>(at)], at);
   }
   const double found = worst_turn(cache, anew->cache(), 0);
-  RecordProperty("worst", std::to_string(found));
+  RecordProperty("worst", std::to_string(found / tolerance()));
   EXPECT_LE(found, tolerance());
   for (std::int64_t layer = 0; layer < GetParam().layers; ++layer) {
     for (std::int64_t at = 0; at < cache.length(1); ++at) {

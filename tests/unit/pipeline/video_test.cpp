@@ -9,6 +9,7 @@
 #include <map>
 
 #include "engine/families/test_models.h"
+#include "tests/support/clip_model.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {
@@ -118,6 +119,83 @@ TEST(VideoPipeline, LongerClipsGoOnInWindows) {
   EXPECT_EQ(same.bytes(), all);
 }
 
+// --- windows that slide -------------------------------------------------------------------------
+
+ClipRequest sliding(std::int64_t frames, Continuation how = Continuation::kSinks) {
+  ClipRequest out = request();
+  out.frames = frames;
+  out.continuation = how;
+  return out;
+}
+
+TEST(SlidingClips, EveryMethodThatKeepsThePlainClipKeepsItThere) {
+  for (const char* model : {"test:clip", "test:clip-rows"}) {
+    VideoPipeline plain(options_for(model));
+    Frames truth;
+    const GeneratedClip made = plain.run(plain.prepare(sliding(38)), truth);
+    EXPECT_EQ(made.frames, 38);
+    EXPECT_EQ(made.windows, 4);
+    for (const char* method : {"frames", "gumbel", "auto", "gumbel-tree"}) {
+      VideoPipeline other(options_for(model, method, 1));
+      Frames frames;
+      other.run(other.prepare(sliding(38)), frames);
+      EXPECT_EQ(frames.bytes(), truth.bytes()) << model << ' ' << method;
+    }
+  }
+}
+
+// The first window is the same; from there on another clip, with one row a branch and window in the
+// place of prompt and kept grids.
+TEST(SlidingClips, DifferFromRecomputedOnesAndPrefillNothing) {
+  VideoPipeline pipeline(options_for("test:clip"));
+  Frames slid, anew;
+  const GeneratedClip made = pipeline.run(pipeline.prepare(sliding(40)), slid);
+  const GeneratedClip other =
+      pipeline.run(pipeline.prepare(sliding(40, Continuation::kRecompute)), anew);
+  const auto a = slid.bytes(), b = anew.bytes();
+  EXPECT_TRUE(std::equal(a.begin(), a.begin() + 16, b.begin()));
+  EXPECT_FALSE(std::equal(a.begin() + 16, a.end(), b.begin() + 16));
+  const PreparedClip prepared = pipeline.prepare(sliding(40));
+  const auto prompts =
+      static_cast<std::int64_t>(prepared.item.prompt.size() + prepared.item.unconditional.size());
+  EXPECT_EQ(made.windows, 4);
+  EXPECT_EQ(other.windows, 4);
+  EXPECT_EQ(made.facts.passes, other.facts.passes);
+  EXPECT_EQ(made.prefilled, prompts + 3 * 2);
+  EXPECT_EQ(other.prefilled, 4 * prompts + 3 * 2 * 2 * 24);
+  EXPECT_EQ(pipeline.memory_plan(prepared).kv,
+            pipeline.memory_plan(pipeline.prepare(sliding(16))).kv);
+}
+
+// One layer's keys and values know their own token alone: there both continuations are one.
+TEST(SlidingClips, OfOneLayerAreTheRecomputedOnes) {
+  const auto paint = [](Continuation how) {
+    VideoPipeline pipeline(options_for("one layer"), clip_model(1), "one layer");
+    ClipRequest wanted = sliding(48, how);
+    wanted.sampling.temperature = 0.0;
+    Frames frames;
+    EXPECT_EQ(pipeline.run(pipeline.prepare(wanted), frames).windows, 5);
+    return frames.bytes();
+  };
+  EXPECT_EQ(paint(Continuation::kSinks), paint(Continuation::kRecompute));
+}
+
+TEST(SlidingClips, GoOnFromFirstFramesWithoutEndAndStop) {
+  VideoPipeline pipeline(options_for("test:clip", "frames"));
+  ClipRequest endless = sliding(0);
+  endless.endless = true;
+  Frames some, again;
+  some.stop_at = 100;
+  const GeneratedClip made = pipeline.run(pipeline.prepare(endless), some);
+  EXPECT_EQ(made.status, PictureStatus::kStopped);
+  EXPECT_EQ(made.frames, 100);
+  EXPECT_EQ(made.windows, 12);
+  ClipRequest from = sliding(32);
+  from.first_frames.assign(some.images.begin(), some.images.begin() + 8);
+  EXPECT_EQ(pipeline.run(pipeline.prepare(from), again).frames, 32);
+  EXPECT_NE(again.bytes()[31], again.bytes()[23]);
+}
+
 TEST(VideoPipeline, StopKeepsWholeGrids) {
   VideoPipeline pipeline(options_for("test:clip"));
   Frames whole, some;
@@ -201,6 +279,71 @@ TEST(VideoPipeline, RefusesWhatItCannotDo) {
   PipelineOptions sized = options_for("test:clip");
   sized.width = 32;
   expect_refused(sized, request(), "E_GEOMETRY");
+}
+
+// --- models that write blocks -------------------------------------------------------------------
+
+TEST(BlockClips, AreWrittenABlockAPass) {
+  VideoPipeline pipeline(options_for("test:nbp")), other(options_for("test:nbp", "plain", 1));
+  Frames frames, same, longer;
+  const GeneratedClip made = pipeline.run(pipeline.prepare(request()), frames);
+  EXPECT_EQ(made.status, PictureStatus::kDone);
+  EXPECT_EQ(made.frames, 16);
+  EXPECT_EQ(made.facts.tokens, 4 * 24);
+  // A block is a row of six codes; the first one comes code by code.
+  EXPECT_EQ(made.facts.passes, 6 + (4 * 24 - 6) / 6);
+  EXPECT_EQ(frames.first_at, 6 + (24 - 6) / 6);
+  other.run(other.prepare(request()), same);
+  EXPECT_EQ(same.bytes(), frames.bytes());
+  ClipRequest more = request();
+  more.frames = 24;
+  const GeneratedClip on = pipeline.run(pipeline.prepare(more), longer);
+  EXPECT_EQ(on.windows, 2);
+  EXPECT_EQ(on.facts.passes, made.facts.passes + 2 * 24 / 6);
+  const auto all = longer.bytes(), first = frames.bytes();
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin()));
+}
+
+TEST(BlockClips, GoOnFromFirstFramesWithoutAPrompt) {
+  VideoPipeline pipeline(options_for("test:nbp-frames"));
+  EXPECT_FALSE(pipeline.takes_prompts());
+  const auto paint = [&](int shift) {
+    ClipRequest wanted{.prompt = "", .seed = 5, .first_frames = drawn(8, shift)};
+    Frames frames;
+    const GeneratedClip made = pipeline.run(pipeline.prepare(wanted), frames);
+    EXPECT_EQ(made.frames, 16);
+    EXPECT_EQ(made.facts.passes, 2 * 24 / 6);
+    return frames.bytes();
+  };
+  const auto clip = paint(0);
+  EXPECT_EQ(paint(0), clip);
+  const auto other = paint(90);
+  EXPECT_NE(std::vector(clip.begin() + 8, clip.end()), std::vector(other.begin() + 8, other.end()));
+}
+
+TEST(BlockClips, RefuseWhatBlocksDoNot) {
+  expect_refused(options_for("test:nbp", "frames"), request(), "E_DECODE_CONFLICT");
+  expect_refused(options_for("test:nbp"), sliding(40), "E_VIDEO_CONTINUE");
+  ClipRequest guided = request();
+  guided.sampling.guidance = 3.0;
+  expect_refused(options_for("test:nbp"), guided, "E_GUIDANCE");
+  expect_refused(options_for("test:nbp-frames"), request(), "E_VIDEO_FIRST");
+  ClipRequest text = request();
+  text.first_frames = drawn(4);
+  expect_refused(options_for("test:nbp-frames"), text, "E_PROMPT_TEXT");
+}
+
+// The published models' own clip tokenizer is not read.
+TEST(BlockClips, WithoutAClipTokenizerAreRefused) {
+  OpenedModel model = open_model("test:nbp");
+  model.spec.movq.reset();
+  try {
+    VideoPipeline pipeline(options_for("nbp"), std::move(model), "nbp");
+    FAIL() << "clips without pixels";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_NBP_TOKENIZER");
+    EXPECT_EQ(error.exit_code(), 4);
+  }
 }
 
 // config.json, model.safetensors and tokenizer.json are all that a model of clips needs.
