@@ -42,7 +42,7 @@ class SegmentWriter final : public ClipListener {
   Flow on_grid(const ClipGrid& grid) override {
     codes_.insert(codes_.end(), grid.codes.begin(), grid.codes.end());
     ++grids_;
-    if (grids_ < total_ && !job_.pipeline.can_go_on_at(grids_)) return Flow::kContinue;
+    if (grids_ < total_ && !job_.pipeline.can_go_on_at(job_.clip, grids_)) return Flow::kContinue;
     const std::int64_t passes = grid.passes - passes_;
     committing_ = true;
     job_.store.commit_segment(job_.item, standing_.grids, grids_ - standing_.grids, passes, codes_);
@@ -170,7 +170,7 @@ class ClipPainter {
         store_.standing_clip(item, pipeline_.grid_codes(), pipeline_.spec().model.codes);
     const std::int64_t total = pipeline_.grids_of(clip);
     const bool whole = standing.grids == total;
-    if (whole || (standing.grids < total && pipeline_.can_go_on_at(standing.grids))) {
+    if (whole || (standing.grids < total && pipeline_.can_go_on_at(clip, standing.grids))) {
       return standing;
     }
     return {};

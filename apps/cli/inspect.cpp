@@ -37,31 +37,31 @@ Json config_json(const GeneratePipeline& pipeline) {
   const FamilySpec& spec = pipeline.spec();
   const ModelConfig& lm = spec.model.transformer;
   Json out = {{"model", pipeline.model_name()},
-          {"family", spec.family},
-          {"size", spec.size},
-          {"title", spec.title},
-          {"draft", spec.draft.has_value()},
-          {"licence", spec.licence},
-          {"parameters", spec.parameter_count()},
-          {"stored_as", dtype_name(pipeline.storage())},
-          {"width", spec.image_width()},
-          {"height", spec.image_height()},
-          {"prompt", name_of(spec.prompt.kind)},
-          {"max_prompt", spec.model.max_prompt},
-          {"image_tokens", spec.model.image_tokens()},
-          {"codes", spec.model.codes},
-          {"layers", lm.layers},
-          {"hidden", lm.width},
-          {"heads", lm.heads},
-          {"kv_heads", lm.kv_heads},
-          {"head_dim", lm.head_dim},
-          {"ffn", lm.ffn_width},
-          {"vq_channels", spec.vq.base_channels},
-          {"vq_downsample", spec.vq.downsample()},
-          {"cfg_scale", spec.sampling.guidance},
-          {"temp", spec.sampling.temperature},
-          {"top_k", spec.sampling.top_k},
-          {"top_p", spec.sampling.top_p}};
+              {"family", spec.family},
+              {"size", spec.size},
+              {"title", spec.title},
+              {"draft", spec.draft.has_value()},
+              {"licence", spec.licence},
+              {"parameters", spec.parameter_count()},
+              {"stored_as", dtype_name(pipeline.storage())},
+              {"width", spec.image_width()},
+              {"height", spec.image_height()},
+              {"prompt", name_of(spec.prompt.kind)},
+              {"max_prompt", spec.model.max_prompt},
+              {"image_tokens", spec.model.image_tokens()},
+              {"codes", spec.model.codes},
+              {"layers", lm.layers},
+              {"hidden", lm.width},
+              {"heads", lm.heads},
+              {"kv_heads", lm.kv_heads},
+              {"head_dim", lm.head_dim},
+              {"ffn", lm.ffn_width},
+              {"vq_channels", spec.vq.base_channels},
+              {"vq_downsample", spec.vq.downsample()},
+              {"cfg_scale", spec.sampling.guidance},
+              {"temp", spec.sampling.temperature},
+              {"top_k", spec.sampling.top_k},
+              {"top_p", spec.sampling.top_p}};
   if (spec.clip) {
     out["clip_frames"] = spec.clip->frames_of(spec.model.grids);
     out["clip_fps"] = spec.clip->rate;
@@ -93,9 +93,9 @@ void print_tensors(const Session& session, std::span<const std::vector<TensorSpe
 // The plan of painting `batch_size` pictures at once from the given prompt, or a prompt of 32
 // tokens.
 MemoryPlan plan_of(const GeneratePipeline& pipeline, const InspectFlags& flags) {
-  const bool text = pipeline.spec().prompt.kind != PromptKind::kClass;
+  const bool classes = pipeline.spec().prompt.kind == PromptKind::kClass;
   PreparedRequest request;
-  if (flags.prompt || !text) {
+  if (flags.prompt || classes) {
     SamplingChoice sampling;
     sampling.guidance = flags.guidance;
     request = pipeline.prepare({flags.prompt.value_or("0"), std::nullopt, sampling, 0});

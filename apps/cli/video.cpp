@@ -37,7 +37,7 @@ struct VideoFlags {
   std::optional<std::string> model, prompt, negative_prompt, first_frames, text_features;
   std::optional<std::int64_t> seed, frames, fps;
   std::int64_t quality = 80;
-  std::string output = "clip.mkv";
+  std::string output = "clip.mkv", continuation = "recompute";
   bool overwrite = false, endless = false, sidecar = false, disable_metadata = false;
   SamplingChoice sampling;
   DecodeFlags decode;
@@ -54,6 +54,7 @@ struct VideoFlags {
 ClipTexts texts_of(const PreparedClip& clip, const VideoFlags& flags, std::int64_t rate) {
   nlohmann::ordered_json more = {{"fps", rate}};
   if (!clip.first_frames.empty()) more["first_frames"] = clip.first_frames.size();
+  if (clip.continuation != Continuation::kRecompute) more["continue"] = flags.continuation;
   return clip_texts(clip.facts, more,
                     flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll);
 }
@@ -110,8 +111,9 @@ fs::path facts_file(const fs::path& path) {
 }
 
 ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, std::int64_t rate) {
-  const bool reads_text = pipeline.spec().prompt.kind != PromptKind::kFrames;
-  if (reads_text && !flags.prompt) refuse("E_FLAG_MISSING", "--prompt", "a text", "none");
+  if (!flags.prompt && pipeline.takes_prompts()) {
+    refuse("E_FLAG_MISSING", "--prompt", "a text", "none");
+  }
   if (flags.endless && flags.frames) {
     refuse("E_FLAG_CONFLICT", "--endless", "either a number of --frames or no end", "both");
   }
@@ -122,6 +124,8 @@ ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, s
                       .seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted),
                       .frames = flags.frames.value_or(0),
                       .endless = flags.endless,
+                      .continuation = flags.continuation == "sinks" ? Continuation::kSinks
+                                                                    : Continuation::kRecompute,
                       .first_frames = {},
                       .text_features = flags.text_features.value_or("")};
   if (!flags.first_frames) return request;
@@ -176,6 +180,8 @@ void report(const Session& session, const VideoFlags& flags, const GeneratedClip
                                        {"duration", duration},
                                        {"codec", codec},
                                        {"windows", clip.windows},
+                                       {"continue", flags.continuation},
+                                       {"prefilled", clip.prefilled},
                                        {"finished", clip.status == PictureStatus::kDone}});
   }
   if (flags.sidecar) {
@@ -262,6 +268,9 @@ void add_video(CLI::App& root, Session& session) {
             "file of a text encoder's rows, for models that read them (Cosmos 5B, 13B)");
   integer_flag(*app, "--frames", flags->frames, 1, kMaxFrames,
                "frames of the clip, first ones included; default the model's own length");
+  choice_flag(*app, "--continue", flags->continuation, {"recompute", "sinks"},
+              "what a window knows of the grids it begins with: recompute, what they show alone; "
+              "sinks, also what they saw of those that went, without computing them again");
   app->add_flag("--endless", flags->endless, "go on until a signal; the clip is kept");
   integer_flag(*app, "--fps", flags->fps, 1, 240, "frames a second; default the model's own");
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");

@@ -57,6 +57,12 @@ class ClipRun {
     begin_.assign(codes_.end() - static_cast<std::ptrdiff_t>(keep), codes_.end());
     ++window_;
   }
+  // Of the stream of a window that ended: tokens of its whole grids, and of those before the ones
+  // that begin the next window.
+  std::size_t whole_tokens() const { return parts_.grammar.tokens_of(window_grids_); }
+  std::size_t dropped_tokens() const {
+    return whole_tokens() - parts_.grammar.tokens_of(begin_.size() / parts_.grammar.cells());
+  }
 
  private:
   // Frames of the grids from `first` on.

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "engine/core/error.h"
+#include "engine/decoding/block_loop.h"
 #include "engine/decoding/decode_loop.h"
 
 namespace tessera {
@@ -85,7 +86,13 @@ MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backe
   // The decode loop runs the prompts one picture at a time, and knows its own buffers.
   plan.activations = DecodeLoop::activation_bytes(spec.model, backend, limits);
   plan.process = kProgramBytes;
-  if (spec.draft) {
+  if (spec.blocks) {
+    const BlockLimits blocks{.prompt_tokens = request.prompt_tokens, .kv = request.storage};
+    plan.weights = BlockModel::weight_bytes(*spec.blocks, backend, request.storage);
+    plan.kv = BlockLoop::cache_bytes(*spec.blocks, spec.model.grammar(), blocks);
+    plan.activations = BlockLoop::activation_bytes(*spec.blocks, backend, blocks);
+  }
+  if (spec.draft || (spec.blocks && !spec.movq)) {
     plan.vq_weights = plan.vq_scratch = 0;
     return plan;
   }

@@ -11,6 +11,7 @@
 #include "apps/pipeline/text_features.h"
 #include "apps/pipeline/visual_model.h"
 #include "engine/core/io.h"
+#include "engine/decoding/block_loop.h"
 #include "engine/decoding/method_parts.h"
 #include "tokenizers/visual/clip_tokenizer.h"
 
@@ -37,6 +38,15 @@ std::string size_text(std::int64_t width, std::int64_t height) {
 
 void check_clips(const PipelineOptions& options, const FamilySpec& spec, const std::string& name) {
   check_paints(spec, name);
+  if (spec.blocks && !spec.movq) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_NBP_TOKENIZER",
+                 .file = name,
+                 .where = "clip tokenizer",
+                 .expected = "a model with a clip tokenizer that is read (vq_config)",
+                 .found = "NBP's own, which is not",
+                 .hint = "`tessera inspect` looks at the model"});
+  }
   if (!spec.clip) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_MODEL_PICTURES",
@@ -56,6 +66,31 @@ void check_clips(const PipelineOptions& options, const FamilySpec& spec, const s
                              ", which is what this model paints",
                  .found = size_text(width, height)});
   }
+}
+
+// Blocks are neither guessed nor guided.
+void check_blocks(const FamilySpec& spec, const DecodeMethod& method) {
+  if (!spec.blocks || (!method.speculative() && method.shape() == PassShape::kLine)) return;
+  refuse("E_DECODE_CONFLICT", "--decode", "plain, as this model writes whole blocks",
+         "a method that guesses");
+}
+
+void check_block_law(const FamilySpec& spec, const LawSettings& law) {
+  if (!spec.blocks || !law.guided()) return;
+  refuse("E_GUIDANCE", "--cfg-scale", "1, as this model has one branch",
+         std::to_string(law.guidance));
+}
+
+// Keys are turned along one axis of positions.
+void check_continuation(const FamilySpec& spec, Continuation continuation) {
+  if (continuation == Continuation::kRecompute) return;
+  const RopeSpec& rope = spec.model.transformer.rope;
+  const bool axes = rope.layout != RopeLayout::kOneD || rope.three_axes();
+  if (!spec.blocks && !axes) return;
+  refuse("E_VIDEO_CONTINUE", "--continue",
+         spec.blocks ? "recompute, as positions of this model are learned"
+                     : "recompute, as positions of this model have several axes",
+         "sinks");
 }
 
 }  // namespace
@@ -81,6 +116,7 @@ struct VideoPipeline::State {
              options.draft_model.empty() ? "drafter model" : options.draft_model,
              "choose --decode frames");
     }
+    check_blocks(opened.spec, options.method);
     options.method = settle_method(options.method, aids, config.image_tokens());
     check_method(options.method, aids, config.image_tokens());
     if (options.method.adaptive) controller.emplace(options.method.window);
@@ -98,8 +134,12 @@ struct VideoPipeline::State {
     return {pixels.shape()[1], pixels.shape()[0], tokenizer->to_pixels(pixels.view())};
   }
   DecodeLimits limits_for(const PreparedClip& clip) const;
+  BlockLimits block_limits(const PreparedClip& clip) const {
+    return {.prompt_tokens = static_cast<std::int64_t>(clip.item.prompt.size()), .kv = storage};
+  }
   void load_tokenizer(bool encoder);
   void load(bool encoder);
+  void load_language();
   ClipRun::Parts clip_parts() const {
     return {*tokenizer, clip(), aids.grammar, static_cast<std::size_t>(kept_grids())};
   }
@@ -113,6 +153,7 @@ struct VideoPipeline::State {
   DType storage, vq_storage;
   PromptEncoder prompts;
   std::optional<ImageModel> model;
+  std::optional<BlockModel> blocks;     // in its stead
   std::optional<CrossContext> context;  // of the clip at work
   std::unique_ptr<ClipTokenizer> tokenizer;
   bool both_halves = false;
@@ -146,7 +187,18 @@ void VideoPipeline::State::load_tokenizer(bool encoder) {
 
 void VideoPipeline::State::load(bool encoder) {
   load_tokenizer(encoder);
-  if (model) return;
+  if (model || blocks) return;
+  load_language();
+  if (opened.weights != nullptr) opened.weights->verify_unchanged();
+  opened.weights.reset();
+  opened.source.reset();
+}
+
+void VideoPipeline::State::load_language() {
+  if (opened.spec.blocks) {
+    blocks.emplace(load_block_model(opened, *backend, storage));
+    return;
+  }
   if (rule_reads_neighbours(options.method)) {
     const Tensor codebook = tokenizer->codebook();
     aids.neighbours = std::make_shared<CodeNeighbours>(
@@ -158,9 +210,6 @@ void VideoPipeline::State::load(bool encoder) {
   }
   parts = std::make_unique<OwnedParts<float, KeyedRandom>>(options.method, aids);
   model.emplace(load_image_model(opened, *backend, storage));
-  if (opened.weights != nullptr) opened.weights->verify_unchanged();
-  opened.weights.reset();
-  opened.source.reset();
 }
 
 // Codes of whole grids.
@@ -187,6 +236,7 @@ namespace {
 
 void add_meters(GeneratedClip& clip, const DecodeResult& result, std::size_t given) {
   clip.facts.tokens += static_cast<std::int64_t>(result.tokens.size() - given);
+  clip.prefilled += result.prefilled;
   if (clip.windows++ == 0) {
     clip.meters = result.meters;
   } else {
@@ -224,6 +274,7 @@ std::int64_t VideoPipeline::rate() const { return spec().clip->rate; }
 std::int64_t VideoPipeline::own_frames() const {
   return spec().clip->frames_of(spec().model.grids);
 }
+bool VideoPipeline::takes_prompts() const { return spec().prompt.kind != PromptKind::kFrames; }
 std::int64_t VideoPipeline::most_first_frames() const {
   const ClipSpec& clip = *spec().clip;
   return clip.frames_of(std::min(spec().model.grids - 1, clip.most_given));
@@ -264,6 +315,8 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
     refuse("E_VIDEO_FIRST", "--first-frames", "a clip or picture, which this model goes on with",
            "none");
   }
+  out.continuation = request.continuation;
+  check_continuation(model, out.continuation);
   out.frames = request.endless ? 0 : request.frames > 0 ? request.frames : own_frames();
   const bool longer = request.endless || out.frames > own_frames();
   if (longer && (model.model.grids < 2 || !model.clip->goes_on)) {
@@ -281,6 +334,7 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
   }
   DecodeItem& item = out.item;
   item.law = settle_sampling(request.sampling, model.sampling);
+  check_block_law(model, item.law);
   item.seed = request.seed;
   EncodedPrompt encoded =
       state_->prompts.encode(request.prompt, request.negative_prompt, item.law.guided());
@@ -313,8 +367,10 @@ MemoryPlan VideoPipeline::memory_plan(const PreparedClip& clip) const {
                                      .window = limits.window,
                                      .laws = limits.laws},
                                     limits.shape);
-  plan.activations = DecodeLoop::activation_bytes(spec().model, backend(), limits) +
-                     aids_bytes(method(), state_->aids, 1);
+  if (!spec().blocks) {
+    plan.activations = DecodeLoop::activation_bytes(spec().model, backend(), limits) +
+                       aids_bytes(method(), state_->aids, 1);
+  }
   if (!clip.first_frames.empty()) {
     plan.vq_weights = visual_weight_bytes(spec(), backend(), state_->vq_storage, VqHalves::kBoth);
     plan.vq_scratch *= 2;
@@ -333,7 +389,8 @@ std::int64_t VideoPipeline::given_grids(const PreparedClip& clip) const {
 
 std::size_t VideoPipeline::grid_codes() const { return state_->aids.grammar.cells(); }
 
-bool VideoPipeline::can_go_on_at(std::int64_t grids) const {
+bool VideoPipeline::can_go_on_at(const PreparedClip& clip, std::int64_t grids) const {
+  if (clip.continuation != Continuation::kRecompute) return false;
   if (promise_of(method()) == Promise::kSameTokens) return true;
   const std::int64_t window = spec().model.grids, kept = state_->kept_grids();
   return grids >= window && (grids - kept) % (window - kept) == 0;
@@ -363,9 +420,16 @@ GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listene
   if (course.standing.empty()) {
     run.begin_with(state.encode(clip.first_frames));
   } else {
+    expects(clip.continuation == Continuation::kRecompute, "no window of the clip slides");
     run.begin_with(course.standing, true);
   }
-  DecodeLoop loop(*state.model, state.limits_for(clip));
+  std::optional<DecodeLoop> loop;
+  std::optional<BlockLoop> blocks;
+  if (state.blocks) {
+    blocks.emplace(*state.blocks, state.aids.grammar, state.block_limits(clip));
+  } else {
+    loop.emplace(*state.model, state.limits_for(clip));
+  }
   DecodeItem item = clip.item;
   if (clip.text != nullptr) {
     state.context.emplace(state.context_of(*clip.text));
@@ -376,15 +440,19 @@ GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listene
     item.given = state.aids.grammar.stream_of(run.window_begin());
     run.begin_window();
     const std::int64_t passes = out.facts.passes;
-    const auto results = loop.run(
-        {&item, 1}, state.parts->parts(),
-        [&](const PassEvent& event) { return run.on_pass(event, passes); },
-        state.controller ? &*state.controller : nullptr);
+    const auto on_pass = [&](const PassEvent& event) { return run.on_pass(event, passes); };
+    const DecodeResult result =
+        blocks ? blocks->run(item, on_pass)
+               : std::move(loop->run({&item, 1}, state.parts->parts(), on_pass,
+                                     state.controller ? &*state.controller : nullptr)[0]);
     run.end_window();
-    add_meters(out, results[0], item.given.size());
-    if (results[0].status == DecodeStatus::kFailed) {
+    add_meters(out, result, item.given.size());
+    item.slid = clip.continuation == Continuation::kSinks && result.status == DecodeStatus::kDone &&
+                !run.done() && !run.stopped();
+    if (item.slid) loop->slide(item, 0, run.dropped_tokens(), run.whole_tokens());
+    if (result.status == DecodeStatus::kFailed) {
       out.status = PictureStatus::kFailed;
-      out.error = results[0].error;
+      out.error = result.error;
     }
   }
   if (run.stopped() && !run.done() && out.status == PictureStatus::kDone) {

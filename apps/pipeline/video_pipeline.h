@@ -3,8 +3,8 @@
 // handed out as soon as their grid of codes stands; memory does not grow with a clip's length.
 //
 // A clip longer than the model's own goes on in windows: the last grids that stand are the first
-// tokens of the next window, behind the same prompt, and its keys are computed anew at the places
-// they have there.
+// tokens of the next window, behind the same prompt. Their keys and values are computed anew at the
+// places they have there, or stay cached and slide (engine/model/cache_slide.h).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,12 @@
 
 namespace tessera {
 
+// What the next window knows of the grids that it begins with.
+enum class Continuation : std::uint8_t {
+  kRecompute,  // computed anew, as if the clip began with them
+  kSinks,      // as cached, with what they saw of the grids that went
+};
+
 struct ClipRequest {
   std::string prompt;
   std::optional<std::string> negative_prompt;
@@ -25,6 +31,7 @@ struct ClipRequest {
   std::uint64_t seed = 0;
   std::int64_t frames = 0;  // of the whole clip, first frames included; 0 = the model's own length
   bool endless = false;     // goes on until the listener stops it; `frames` is not read
+  Continuation continuation = Continuation::kRecompute;
   // Of the model's size, oldest first; the last VideoPipeline::most_first_frames() of them count. A
   // grid is whole: of fewer frames than one stands for the last one stays, of more the oldest go.
   std::vector<Image> first_frames;
@@ -36,6 +43,7 @@ struct PreparedClip {
   DecodeItem item;
   PictureFacts facts;       // tokens and passes are filled when it was written
   std::int64_t frames = 0;  // 0 = endless
+  Continuation continuation = Continuation::kRecompute;
   std::vector<Image> first_frames;
   std::shared_ptr<const Tensor> text;  // [rows, width] f32, for models that read such rows
 };
@@ -80,6 +88,7 @@ struct GeneratedClip {
   PictureFacts facts;  // tokens and passes of all windows, given tokens apart
   std::int64_t frames = 0, first_frames = 0;  // handed out; how many of them were given
   std::int64_t windows = 0;
+  std::int64_t prefilled = 0;  // rows of prompts and standing tokens that windows began with
   double seconds = 0;
   DecodeMeters meters;  // of all windows
   ErrorInfo error;      // kFailed
@@ -103,6 +112,7 @@ class VideoPipeline {
   const Backend& backend() const;
   std::int64_t rate() const;        // frames a second
   std::int64_t own_frames() const;  // frames of one window
+  bool takes_prompts() const;       // else first frames alone say what is painted
   // First frames that leave room for others, and that the model knows; 0 = it takes none.
   std::int64_t most_first_frames() const;
 
@@ -121,9 +131,9 @@ class VideoPipeline {
   std::size_t grid_codes() const;                            // codes of a grid
   // Whether a clip of which so many grids stand can be gone on with so that it becomes what it
   // would have become: between any two grids where the method writes plain decoding's tokens, else
-  // where a window of the model's stream ends.
-  bool can_go_on_at(std::int64_t grids) const;
-  // Tokens of so many grids, each of them a pass of plain decoding.
+  // where a window of the model's stream ends. Nowhere where windows slide.
+  bool can_go_on_at(const PreparedClip& clip, std::int64_t grids) const;
+  // Tokens of so many grids, each of them a pass of plain decoding, unless the model writes blocks.
   std::int64_t tokens_of(std::int64_t grids) const;
 
   // Writes the clip. Reads the weights at the first call. Tokens, passes, windows and seconds are

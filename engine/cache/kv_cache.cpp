@@ -144,6 +144,16 @@ void KvCache::compact(std::int64_t sequence, std::span<const std::int64_t> kept,
   lengths_[static_cast<std::size_t>(sequence)] = to;
 }
 
+void KvCache::slide(std::int64_t sequence, std::int64_t first, std::int64_t count) {
+  const std::int64_t rows = length(sequence);
+  expects(first >= 0 && count >= 0 && first + count <= rows, "the window slides over cached rows");
+  expects(cut_at_[static_cast<std::size_t>(sequence)] == 0, "rows before a cut stay");
+  const auto row = positions_.begin() + slot(sequence, 0);
+  std::transform(row + first + count, row + rows, row + first,
+                 [&](std::int64_t position) { return position - count; });
+  lengths_[static_cast<std::size_t>(sequence)] = rows - count;
+}
+
 ConstTensorView KvCache::sequence_view(const Tensor& table, std::int64_t sequence) const {
   check_sequence(sequence);
   ConstTensorView view = row_view(table.view(), slot(sequence, 0));

@@ -9,6 +9,7 @@
 #include "engine/core/io.h"
 #include "engine/decoding/broken_logits.h"
 #include "engine/decoding/model_pass.h"
+#include "engine/model/cache_slide.h"
 
 namespace tessera {
 
@@ -51,8 +52,8 @@ struct DecodeLoop::State {
 
   void start(std::span<const DecodeItem> items, const LoopParts& parts,
              std::vector<DecodeResult>& results);
-  void prefill(std::span<const DecodeItem> items);
-  void feed_given(const DecodeItem& item, std::size_t number, std::int64_t& next_logit_row);
+  void prefill(std::span<const DecodeItem> items, std::vector<DecodeResult>& results);
+  std::int64_t feed_given(const DecodeItem& item, std::size_t number, std::int64_t& next_logit_row);
   void draft(const std::vector<DecodeResult>& results, const LoopParts& parts,
              WindowController* controller);
   void stack_rows(std::span<const DecodeItem> items);
@@ -62,6 +63,7 @@ struct DecodeLoop::State {
   void judge_all(std::vector<DecodeResult>& results);
   void judge(Slot& slot, DecodeResult& result);
   void keep_rows(std::span<const DecodeItem> items, const std::vector<DecodeResult>& results);
+  void keep_rows_of(const DecodeItem& item, std::size_t number);
   void stack_prompts(const DecodeItem& item, std::size_t number);
   void name_layers(std::span<const DecodeItem> items, std::vector<DecodeResult>& results);
   std::string broken_place(const DecodeItem& item, std::size_t number);
@@ -131,8 +133,14 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts
     }
     results[i].tokens.reserve(static_cast<std::size_t>(model.image_token_count()));
     for (int branch = 0; branch < static_cast<int>(branches); ++branch) {
-      pass.cache().truncate(sequence_of(i, branch), 0);
+      if (!item.slid) pass.cache().truncate(sequence_of(i, branch), 0);
       pass.set_context(sequence_of(i, branch), item.context);
+    }
+    if (!item.slid) continue;
+    for (int branch = 0; branch < branches_of_slot(i); ++branch) {
+      expects(pass.cache().length(sequence_of(i, branch)) + 1 ==
+                  prompt_rows(item, branch) + static_cast<std::int64_t>(item.given.size()),
+              "slide() cached all given tokens but the last");
     }
   }
 }
@@ -144,18 +152,20 @@ void DecodeLoop::State::stack_prompts(const DecodeItem& item, std::size_t number
 }
 
 // Both prompts of one item at a time; the last row of each gives the law of the first token.
-void DecodeLoop::State::prefill(std::span<const DecodeItem> items) {
+void DecodeLoop::State::prefill(std::span<const DecodeItem> items,
+                                std::vector<DecodeResult>& results) {
   std::int64_t next_logit_row = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
     slots[i].window_rows = 1;
     slots[i].cached = static_cast<std::int64_t>(items[i].given.size());
     slots[i].first_row = next_logit_row;
-    if (!items[i].prompt.empty()) {
+    if (!items[i].slid && !items[i].prompt.empty()) {
       stack_prompts(items[i], i);
       pass.run_layers();
+      results[i].prefilled += pass.rows();
     }
     if (!items[i].given.empty()) {
-      feed_given(items[i], i, next_logit_row);
+      results[i].prefilled += feed_given(items[i], i, next_logit_row);
       continue;
     }
     std::int64_t end = 0;
@@ -167,10 +177,12 @@ void DecodeLoop::State::prefill(std::span<const DecodeItem> items) {
 }
 
 // The tokens that stand already, behind both prompts; the last row of each branch gives the law of
-// the first token that is drawn.
-void DecodeLoop::State::feed_given(const DecodeItem& item, std::size_t number,
-                                   std::int64_t& next_logit_row) {
-  const std::span<const std::int32_t> given = item.given;
+// the first token that is drawn. Returns how many rows ran.
+std::int64_t DecodeLoop::State::feed_given(const DecodeItem& item, std::size_t number,
+                                           std::int64_t& next_logit_row) {
+  const std::span<const std::int32_t> given =
+      std::span(item.given).last(item.slid ? 1 : item.given.size());
+  std::int64_t ran = 0;
   for (std::size_t first = 0; first < given.size(); first += kGivenRows) {
     const auto part = given.subspan(first, std::min<std::size_t>(given.size() - first, kGivenRows));
     pass.begin();
@@ -178,12 +190,14 @@ void DecodeLoop::State::feed_given(const DecodeItem& item, std::size_t number,
       pass.add_tokens(sequence_of(number, branch), part);
     }
     pass.run_layers();
+    ran += pass.rows();
     if (first + part.size() < given.size()) continue;
     const auto rows = static_cast<std::int64_t>(part.size());
     for (int branch = 0; branch < branches_of_slot(number); ++branch) {
       pass.run_head((branch + 1) * rows - 1, 1, next_logit_row++);
     }
   }
+  return ran;
 }
 
 // Fills every running item's window, or grows its tree.
@@ -290,13 +304,16 @@ void DecodeLoop::State::judge_all(std::vector<DecodeResult>& results) {
 void DecodeLoop::State::keep_rows(std::span<const DecodeItem> items,
                                   const std::vector<DecodeResult>& results) {
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (results[i].status != DecodeStatus::kRunning) continue;
-    for (int branch = 0; branch < branches_of_slot(i); ++branch) {
-      const std::int64_t before = prompt_rows(items[i], branch) + slots[i].cached;
-      kept.clear();
-      for (const std::int32_t row : slots[i].sequence->kept_rows()) kept.push_back(before + row);
-      pass.cache().compact(sequence_of(i, branch), kept, before);
-    }
+    if (results[i].status == DecodeStatus::kRunning) keep_rows_of(items[i], i);
+  }
+}
+
+void DecodeLoop::State::keep_rows_of(const DecodeItem& item, std::size_t number) {
+  for (int branch = 0; branch < branches_of_slot(number); ++branch) {
+    const std::int64_t before = prompt_rows(item, branch) + slots[number].cached;
+    kept.clear();
+    for (const std::int32_t row : slots[number].sequence->kept_rows()) kept.push_back(before + row);
+    pass.cache().compact(sequence_of(number, branch), kept, before);
   }
 }
 
@@ -306,15 +323,17 @@ std::string DecodeLoop::State::broken_place(const DecodeItem& item, std::size_t 
   const Slot& slot = slots[number];
   const bool first_pass = slot.sequence->tokens().size() == item.given.size();
   for (int branch = 0; branch < branches_of_slot(number); ++branch) {
-    pass.cache().truncate(sequence_of(number, branch),
-                          first_pass ? 0 : prompt_rows(item, branch) + slot.cached);
+    const std::int64_t stands = prompt_rows(item, branch) + slot.cached;
+    const std::int64_t began = item.slid ? stands - 1 : 0;
+    pass.cache().truncate(sequence_of(number, branch), first_pass ? began : stands);
   }
-  if (first_pass && item.prompt.empty()) {
+  if (first_pass && (item.slid || item.prompt.empty())) {
     const std::span<const std::int32_t> given = item.given;
+    const auto rows =
+        item.slid ? given.last(1) : given.first(std::min<std::size_t>(given.size(), kGivenRows));
     pass.begin();
     for (int branch = 0; branch < branches_of_slot(number); ++branch) {
-      pass.add_tokens(sequence_of(number, branch),
-                      given.first(std::min<std::size_t>(given.size(), kGivenRows)));
+      pass.add_tokens(sequence_of(number, branch), rows);
     }
   } else if (first_pass) {
     stack_prompts(item, number);
@@ -390,6 +409,22 @@ std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const B
 
 const DecodeLimits& DecodeLoop::limits() const { return state_->limits; }
 
+void DecodeLoop::slide(const DecodeItem& item, std::size_t number, std::size_t first,
+                       std::size_t end) {
+  State& state = *state_;
+  expects(state.slots[number].sequence != nullptr && state.slots[number].sequence->done() &&
+              first < end && end <= state.slots[number].sequence->tokens().size(),
+          "a stream that is whole slides");
+  state.keep_rows_of(item, number);
+  for (int branch = 0; branch < state.branches_of_slot(number); ++branch) {
+    const std::int64_t prompt = State::prompt_rows(item, branch);
+    const std::int32_t sequence = state.sequence_of(number, branch);
+    state.pass.cache().truncate(sequence, prompt + static_cast<std::int64_t>(end) - 1);
+    slide_cache(state.model.transformer(), state.pass.cache(), sequence, prompt,
+                static_cast<std::int64_t>(first));
+  }
+}
+
 std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, const LoopParts& parts,
                                           FunctionRef<Flow(const PassEvent&)> on_pass,
                                           WindowController* controller) {
@@ -409,7 +444,7 @@ std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, con
       state.stack_rows(items);
       state.pass.run();
     } else {
-      state.prefill(items);
+      state.prefill(items, results);
     }
     const std::int64_t rows = state.pass.rows();
     state.pass.fetch_logits();

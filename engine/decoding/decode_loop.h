@@ -22,13 +22,14 @@ namespace tessera {
 
 // One picture to decode.
 struct DecodeItem {
-  std::vector<std::int32_t> prompt;  // may be empty where first tokens are given
+  std::vector<std::int32_t> prompt;         // may be empty where first tokens are given
   std::vector<std::int32_t> unconditional;  // empty when law.guidance is 1
   LawSettings law;
   std::uint64_t seed = 0;
-  std::uint64_t item = 0;  // second half of the noise key
+  std::uint64_t item = 0;           // second half of the noise key
   std::vector<std::int32_t> given;  // first tokens of the stream, which stand already
-  bool traced = false;     // its result gets a trace
+  bool slid = false;                // prompts and `given` are cached: slide() was called with them
+  bool traced = false;              // its result gets a trace
   // What both branches attend to beside themselves, where the model does so; borrowed.
   const CrossContext* context = nullptr;
 };
@@ -39,10 +40,11 @@ struct DecodeResult {
   DecodeStatus status = DecodeStatus::kRunning;
   // Of the stream, in its order, given ones included; all of them when kDone.
   std::vector<std::int32_t> tokens;
-  std::int64_t passes = 0;           // forward passes this item took part in
-  DecodeMeters meters;               // when the run is over
-  DecodeTrace trace;                 // of traced items, after every pass
-  ErrorInfo error;                   // kFailed: what was wrong, with the token's position
+  std::int64_t passes = 0;     // forward passes this item took part in
+  std::int64_t prefilled = 0;  // rows of the first one, both branches: prompts and given tokens
+  DecodeMeters meters;         // when the run is over
+  DecodeTrace trace;           // of traced items, after every pass
+  ErrorInfo error;             // kFailed: what was wrong, with the token's position
 };
 
 // Seconds of one pass: guesses, the target's forward pass, judgement with all sampling.
@@ -89,12 +91,20 @@ class DecodeLoop {
                                       const DecodeLimits& limits);
 
   // One result an item, in order. At most limits.items items, prompts of 1..limits.prompt_tokens
-  // ids, or none and given tokens instead. A NaN or infinity among the logits fails that item alone. on_pass may stop the run: items
-  // then end as kStopped with the tokens they have. `parts` are borrowed; their drafter may be
-  // null. A controller chooses the width of each pass within limits.window, else it is that one.
+  // ids, or none and given tokens instead. A NaN or infinity among the logits fails that item
+  // alone. on_pass may stop the run: items then end as kStopped with the tokens they have. `parts`
+  // are borrowed; their drafter may be null. A controller chooses the width of each pass within
+  // limits.window, else it is that one.
   std::vector<DecodeResult> run(std::span<const DecodeItem> items, const LoopParts& parts,
                                 FunctionRef<Flow(const PassEvent&)> on_pass,
                                 WindowController* controller = nullptr);
+
+  // A sliding window with attention sinks (Xiao et al. 2024, section 3.2), between two runs: of the
+  // item `number` of the last run, which was done, the tokens [first, end) of its stream stay
+  // cached behind the prompts, which are the sinks; tokens between them go, and the keys of those
+  // that stay are turned to their new places. The next run's item has the same prompts, those
+  // tokens for `given`, and `slid`; of the given ones it runs the last one alone.
+  void slide(const DecodeItem& item, std::size_t number, std::size_t first, std::size_t end);
 
  private:
   struct State;

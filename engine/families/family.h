@@ -44,6 +44,8 @@ bool detect_janus(const ModelSource& source);
 FamilySpec parse_janus(const ModelSource& source);
 bool detect_llamagen(const ModelSource& source);
 FamilySpec parse_llamagen(const ModelSource& source);
+bool detect_nbp(const ModelSource& source);
+FamilySpec parse_nbp(const ModelSource& source);
 
 // Collects the expected tensors of a model.
 class TensorList {
@@ -68,6 +70,13 @@ class TensorList {
  private:
   std::vector<TensorSpec> tensors_;
 };
+
+// The learned positions of a model of blocks, [1, positions, D].
+inline constexpr const char* kNbpPositions = "transformer.pos_emb";
+
+// One more than the highest layer that a tensor "PREFIXn..." names, so that a tensor missing from a
+// layer is found missing rather than counted as a shorter model.
+std::int64_t layer_count(const Checkpoint& weights, std::string_view prefix);
 
 // One layer's name: `{}` of the prefix replaced by the number.
 std::string layer_name(const std::string& prefix, std::int64_t layer);

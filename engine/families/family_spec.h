@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/core/tensor.h"
+#include "engine/model/block_model.h"
 #include "engine/model/image_model.h"
 #include "engine/nn/fsq_clip_spec.h"
 #include "engine/nn/movq_spec.h"
@@ -122,6 +123,8 @@ struct FamilySpec {
   std::optional<FsqClipSpec> fsq;  // the same of another kind; at most one of the two
   std::optional<ClipSpec> clip;    // empty = paints pictures
   std::optional<ContextSpec> context;
+  // Written in blocks of tokens: `model` then tells of stream and prompt, and sizes.
+  std::optional<BlockModelConfig> blocks;
   PromptTemplate prompt;
   SamplingDefaults sampling;
   std::optional<DraftSpec> draft;

@@ -7,6 +7,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/families/family_spec.h"
 #include "engine/families/registry.h"
+#include "engine/model/block_model.h"
 #include "engine/model/image_model.h"
 
 namespace tessera {
@@ -44,5 +45,7 @@ OpenedModel open_model(const std::string& name, const FamilyOptions& options = {
 // `storage` is f32 or bf16. NaN or infinity in a weight: Error kModel with tensor, index and count.
 // The checkpoint is not needed afterwards, except for its VQ tensors.
 ImageModel load_image_model(OpenedModel& model, Backend& backend, DType storage);
+// The same for a model with spec.blocks.
+BlockModel load_block_model(OpenedModel& model, Backend& backend, DType storage);
 
 }  // namespace tessera

@@ -36,7 +36,8 @@ Tensor random_weight(std::string_view name, const Shape& shape, const RandomWeig
     scale = 0.02f;
     if (name.ends_with(".weight") || name.ends_with(".running_var")) mean = 1.0f;
   } else if (rule.matrix_std == 0.0f) {
-    const bool is_table = name.find("embed") != std::string_view::npos;
+    const bool is_table = name.find("embed") != std::string_view::npos ||
+                          name.ends_with("tok_emb.weight") || name.ends_with("pos_emb");
     const auto inputs = static_cast<float>(shape.elements() / shape[0]);
     scale = is_table ? 1.0f : 1.0f / std::sqrt(inputs);
   }

@@ -14,8 +14,9 @@ struct RandomWeightRule {
   float matrix_std = 0.02f;  // 0 = 1 / sqrt(inputs), which keeps the scale of activations
 };
 
-// f32 host tensor. Rank 1 ".weight" (norms) are 1 + 0.02 n, other rank 1 0.02 n, "embed" tables n,
-// everything else as the rule says; n is nearly standard normal (a sum of four uniforms).
+// f32 host tensor. Rank 1 ".weight" (norms) are 1 + 0.02 n, other rank 1 0.02 n, tables ("embed",
+// NBP's "tok_emb" and "pos_emb") n, everything else as the rule says; n is nearly standard normal
+// (a sum of four uniforms).
 Tensor random_weight(std::string_view name, const Shape& shape, const RandomWeightRule& rule);
 
 }  // namespace tessera

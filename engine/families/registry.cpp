@@ -14,11 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<Family, 4> kFamilies = {{
+constexpr std::array<Family, 5> kFamilies = {{
     {"cosmos", detect_cosmos, parse_cosmos},
     {"emu3", detect_emu3, parse_emu3},
     {"janus", detect_janus, parse_janus},
     {"llamagen", detect_llamagen, parse_llamagen},
+    {"nbp", detect_nbp, parse_nbp},
 }};
 
 std::string known_families() {

@@ -146,6 +146,23 @@ Json cosmos_config(bool text) {
                 {"levels", {5, 4, 3}}}}};
 }
 
+// A row of a grid is a block; the clip tokenizer is that of the clip model.
+Json nbp_config(bool hybrid) {
+  constexpr std::int64_t kText = 256 + kClipSpecials.size();
+  Json out = {{"model_type", "nbp"},
+              {"n_layer", 2},
+              {"n_embd", 64},
+              {"n_head", 4},
+              {"block_size", 512},
+              {"token_number_per_step", 6},
+              {"hybrid", hybrid},
+              {"cond_vocab_size", hybrid ? kText : 0},
+              {"codes", 64},
+              {"vq_config", clip_config(false)["vq_config"]},
+              {"clip_config", {{"grids", 4}, {"grid_rows", 4}, {"grid_cols", 6}, {"fps", 8}}}};
+  return out;
+}
+
 // Draws a tensor when it is asked for and frees it when it is packed.
 class RandomSource : public TensorSource {
  public:
@@ -243,7 +260,7 @@ std::string random_config(std::string_view family, std::string_view size) {
                .code = "E_MODEL_MISSING",
                .file = name,
                .expected = "test:tiny, test:rows, test:null, test:clip, test:clip-rows, "
-                           "test:cosmos, test:cosmos-text, "
+                           "test:cosmos, test:cosmos-text, test:nbp, test:nbp-frames, "
                            "random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B} or random:janus-pro:{1B,7B}",
                .found = "no such model"});
 }
@@ -288,6 +305,7 @@ bool is_made_up_model(std::string_view name) {
 }
 
 std::string test_model_config(std::string_view name) {
+  if (name == "nbp" || name == "nbp-frames") return nbp_config(name == "nbp").dump();
   if (name == "clip" || name == "clip-rows") return clip_config(name == "clip-rows").dump();
   if (name == "cosmos" || name == "cosmos-text") return cosmos_config(name != "cosmos").dump();
   expects(name == "tiny" || name == "rows" || name == "null", "a test model's name");
@@ -295,7 +313,8 @@ std::string test_model_config(std::string_view name) {
 }
 
 OpenedModel make_up_model(const std::string& name, const FamilyOptions& options) {
-  for (const char* known : {"tiny", "rows", "null", "clip", "clip-rows", "cosmos", "cosmos-text"}) {
+  for (const char* known : {"tiny", "rows", "null", "clip", "clip-rows", "cosmos", "cosmos-text",
+                            "nbp", "nbp-frames"}) {
     if (name == std::string("test:") + known) return make_test_model(name);
   }
   if (name.starts_with("random:")) return make_random_model(name, options);

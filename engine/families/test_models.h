@@ -18,6 +18,8 @@ bool is_made_up_model(std::string_view name);
 // test:clip-rows: the same with a token behind each row, grid, clip and stream.
 // test:cosmos: Cosmos-shaped, goes on with clips of 3 grids of 2x3 codes, 17 frames of 48x32
 // pixels. test:cosmos-text: the same with attention to 512 rows of a text encoder of width 24.
+// test:nbp: the clips of test:clip in blocks, a row of codes each; test:nbp-frames: without
+// prompts, on from given frames.
 // test:null: the smallest thing that is still a model: 1 layer, 2x2 tokens, 4x4 pixels.
 // random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B}, random:janus-pro:{1B,7B}: weights are drawn when the
 // loader asks for them, so that only the packed form is ever held.

@@ -18,7 +18,8 @@ namespace tessera {
 enum class PromptKind : std::uint8_t {
   kText,   // token ids of a text tokenizer
   kClass,  // one class id
-  kFrames,  // nothing but first frames, whose codes begin the stream; at most one fixed token
+  // No prompt: first frames, if there are any, begin the stream; at most one fixed token before it.
+  kFrames,
 };
 
 // What the branch without the prompt sees under classifier-free guidance.

@@ -115,6 +115,7 @@ class Transformer {
 
   const ModelConfig& config() const { return config_; }
   Backend& backend() const { return *backend_; }
+  const RopeTable& rope() const { return rope_; }
   std::size_t weight_bytes() const { return weights_.bytes() + rope_.bytes() + places_.bytes(); }
 
  private:

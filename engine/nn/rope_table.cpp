@@ -178,6 +178,28 @@ Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t wid
   return out;
 }
 
+void fill_turns(Backend& backend, const RopeTable& table, std::span<const std::int64_t> from,
+                std::span<const std::int64_t> to, float* cos, float* sin) {
+  expects(from.size() == to.size(), "a turn leads from a row to a row");
+  Tensor cosines = Tensor::host(DType::kF32, table.cos.shape());
+  Tensor sines = Tensor::host(DType::kF32, table.sin.shape());
+  backend.download(table.cos.view(), cosines.view());
+  backend.download(table.sin.view(), sines.view());
+  backend.synchronize();
+  const std::int64_t rows = table.cos.shape()[0], half = table.cos.shape()[1];
+  for (std::size_t turn = 0; turn < from.size(); ++turn) {
+    expects(from[turn] >= 0 && from[turn] < rows && to[turn] >= 0 && to[turn] < rows,
+            "the rotary table has both rows");
+    for (std::int64_t pair = 0; pair < half; ++pair) {
+      const std::int64_t a = from[turn] * half + pair, b = to[turn] * half + pair;
+      const double cos_a = cosines.f32()[a], sin_a = sines.f32()[a];
+      const double cos_b = cosines.f32()[b], sin_b = sines.f32()[b];
+      *cos++ = static_cast<float>(cos_b * cos_a + sin_b * sin_a);
+      *sin++ = static_cast<float>(sin_b * cos_a - cos_b * sin_a);
+    }
+  }
+}
+
 void fill_grid_rope(std::span<const GridPlace> places, double theta, std::int64_t head_dim,
                     float* cos, float* sin) {
   expects(head_dim > 0 && head_dim % 4 == 0, "pairs by row and by column fill the head");

@@ -87,6 +87,13 @@ RopeTable make_rope_table(Backend& backend, const RopeSpec& spec, std::int64_t h
 // turn nothing add nothing. width is even and at least 6.
 Tensor make_place_table(Backend& backend, const RopeSpec& spec, std::int64_t width);
 
+// The turns that lead from rows `from` of a table to rows `to`, which is as many: cosines and sines
+// [turns, head_dim / 2] in host memory. What was rotated by a row of the table and is turned so
+// differs from what the other row gives by rounding alone, wherever the rows are: both rows are read,
+// so that the rounding of their angles is in the turn. No row is a condition's.
+void fill_turns(Backend& backend, const RopeTable& table, std::span<const std::int64_t> from,
+                std::span<const std::int64_t> to, float* cos, float* sin);
+
 // One place of a grid of patches.
 struct GridPlace {
   std::int32_t row = 0;

@@ -194,20 +194,55 @@ TEST_F(CliVideo, TheXmpSidecarHoldsTheComment) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "c.mkv"));
 }
 
+TEST_F(CliVideo, WindowsSlideWhenAsked) {
+  const auto paint = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), {"-p", "x", "-s", "3", "--frames", "32", "-o", name, "--json"});
+    return video(more).json_lines().at(0);
+  };
+  const Json anew = paint("anew.mkv", {});
+  const Json slid = paint("slid.mkv", {"--continue", "sinks"});
+  paint("frames.mkv", {"--continue", "sinks", "--decode", "frames"});
+  EXPECT_EQ(anew["continue"], "recompute");
+  EXPECT_EQ(slid["continue"], "sinks");
+  EXPECT_EQ(slid["windows"], 3);
+  EXPECT_LT(slid["prefilled"].get<int>() + 2 * 2 * 48 - 1, anew["prefilled"].get<int>());
+  EXPECT_NE(read("slid.mkv").frames, read("anew.mkv").frames);
+  EXPECT_EQ(read("slid.mkv").frames, read("frames.mkv").frames);
+  EXPECT_NE(content("slid.mkv").find("sinks"), std::string::npos) << "the record says so";
+}
+
+TEST_F(CliVideo, BlocksAreAPassEach) {
+  model_ = "test:nbp";
+  const Json line = video({"-p", "x", "-s", "1", "-o", "a.mkv", "--json"}).json_lines().at(0);
+  EXPECT_EQ(line["tokens"], 96);
+  EXPECT_EQ(line["passes"], 6 + 96 / 6 - 1);
+  EXPECT_EQ(read("a.mkv").frames.size(), 16u);
+  model_ = "test:nbp-frames";
+  const Json on =
+      video({"--first-frames", "a.mkv", "-s", "1", "-o", "b.mkv", "--json"}).json_lines().at(0);
+  EXPECT_EQ(on["first_frames"], 12);
+  EXPECT_EQ(on["passes"], 24 / 6);
+  const ProgramResult look = run({"inspect", "-m", "test:nbp", "--memory", "--json"});
+  EXPECT_EQ(look.exit_code, 0) << look.err;
+}
+
 // An endless clip ends with a signal; what stood is a clip.
 TEST_F(CliVideo, ASignalLeavesAPlayableClip) {
   for (const auto& [number, code] : {std::pair{SIGINT, 130}, {SIGTERM, 143}}) {
     const std::string name = "s" + std::to_string(number) + ".mkv";
-    const ProgramResult result = run({"video", "-m", "test:clip", "-p", "x", "-s", "1", "--endless",
-                                      "-o", name, "--json", "--progress", "json"},
-                                     {}, [&, number = number](pid_t child) {
-                                       // Until some frames are reported.
-                                       for (int i = 0; i < 3000; ++i) {
-                                         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-                                         if (frames_reported()) break;
-                                       }
-                                       kill(child, number);
-                                     });
+    const std::string how = number == SIGINT ? "sinks" : "recompute";
+    put_file(logs_ / "stderr", "");  // of the program before, which reported frames too
+    const ProgramResult result =
+        run({"video", "-m", "test:clip", "-p", "x", "-s", "1", "--endless", "--continue", how, "-o",
+             name, "--json", "--progress", "json"},
+            {}, [&, number = number](pid_t child) {
+              // Until some frames are reported.
+              for (int i = 0; i < 3000; ++i) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                if (frames_reported()) break;
+              }
+              kill(child, number);
+            });
     EXPECT_EQ(result.exit_code, code) << result.err;
     const Json line = result.json_lines().at(0);
     EXPECT_EQ(line["finished"], false);

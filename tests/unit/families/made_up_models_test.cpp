@@ -14,8 +14,9 @@ namespace {
 
 TEST(MadeUpModels, AreSeededAndWhole) {
   const auto backend = make_backend("cpu", {.threads = 1});
-  for (const std::string name : {"test:tiny", "test:rows", "test:null", "test:clip",
-                                 "test:clip-rows", "test:cosmos", "test:cosmos-text"}) {
+  for (const std::string name :
+       {"test:tiny", "test:rows", "test:null", "test:clip", "test:clip-rows", "test:cosmos",
+        "test:cosmos-text", "test:nbp", "test:nbp-frames"}) {
     OpenedModel first = open_model(name);
     const OpenedModel second = open_model(name);
     EXPECT_EQ(first.weights->total_bytes(), second.weights->total_bytes());
@@ -24,8 +25,13 @@ TEST(MadeUpModels, AreSeededAndWhole) {
       ASSERT_NE(other, nullptr);
       EXPECT_EQ(std::memcmp(view.data, other->data, view.bytes()), 0) << tensor;
     }
-    EXPECT_NO_THROW(load_image_model(first, *backend, DType::kBF16));
-    EXPECT_EQ(first.tokenizer_json.empty(), name.starts_with("test:cosmos"));
+    if (first.spec.blocks) {
+      EXPECT_NO_THROW(load_block_model(first, *backend, DType::kBF16));
+    } else {
+      EXPECT_NO_THROW(load_image_model(first, *backend, DType::kBF16));
+    }
+    EXPECT_EQ(first.tokenizer_json.empty(),
+              name.starts_with("test:cosmos") || name == "test:nbp-frames");
   }
   for (const char* name : {"test:", "test:big", "random:", "random:llamagen", "random:llamagen:M",
                            "random:janus-pro:3B", "random:emu3:8B"}) {

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "engine/families/test_models.h"
+#include "tests/support/clip_model.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {
@@ -118,6 +119,83 @@ TEST(VideoPipeline, LongerClipsGoOnInWindows) {
   EXPECT_EQ(same.bytes(), all);
 }
 
+// --- windows that slide -------------------------------------------------------------------------
+
+ClipRequest sliding(std::int64_t frames, Continuation how = Continuation::kSinks) {
+  ClipRequest out = request();
+  out.frames = frames;
+  out.continuation = how;
+  return out;
+}
+
+TEST(SlidingClips, EveryMethodThatKeepsThePlainClipKeepsItThere) {
+  for (const char* model : {"test:clip", "test:clip-rows"}) {
+    VideoPipeline plain(options_for(model));
+    Frames truth;
+    const GeneratedClip made = plain.run(plain.prepare(sliding(38)), truth);
+    EXPECT_EQ(made.frames, 38);
+    EXPECT_EQ(made.windows, 4);
+    for (const char* method : {"frames", "gumbel", "auto", "gumbel-tree"}) {
+      VideoPipeline other(options_for(model, method, 1));
+      Frames frames;
+      other.run(other.prepare(sliding(38)), frames);
+      EXPECT_EQ(frames.bytes(), truth.bytes()) << model << ' ' << method;
+    }
+  }
+}
+
+// The first window is the same; from there on another clip, with one row a branch and window in the
+// place of prompt and kept grids.
+TEST(SlidingClips, DifferFromRecomputedOnesAndPrefillNothing) {
+  VideoPipeline pipeline(options_for("test:clip"));
+  Frames slid, anew;
+  const GeneratedClip made = pipeline.run(pipeline.prepare(sliding(40)), slid);
+  const GeneratedClip other =
+      pipeline.run(pipeline.prepare(sliding(40, Continuation::kRecompute)), anew);
+  const auto a = slid.bytes(), b = anew.bytes();
+  EXPECT_TRUE(std::equal(a.begin(), a.begin() + 16, b.begin()));
+  EXPECT_FALSE(std::equal(a.begin() + 16, a.end(), b.begin() + 16));
+  const PreparedClip prepared = pipeline.prepare(sliding(40));
+  const auto prompts =
+      static_cast<std::int64_t>(prepared.item.prompt.size() + prepared.item.unconditional.size());
+  EXPECT_EQ(made.windows, 4);
+  EXPECT_EQ(other.windows, 4);
+  EXPECT_EQ(made.facts.passes, other.facts.passes);
+  EXPECT_EQ(made.prefilled, prompts + 3 * 2);
+  EXPECT_EQ(other.prefilled, 4 * prompts + 3 * 2 * 2 * 24);
+  EXPECT_EQ(pipeline.memory_plan(prepared).kv,
+            pipeline.memory_plan(pipeline.prepare(sliding(16))).kv);
+}
+
+// One layer's keys and values know their own token alone: there both continuations are one.
+TEST(SlidingClips, OfOneLayerAreTheRecomputedOnes) {
+  const auto paint = [](Continuation how) {
+    VideoPipeline pipeline(options_for("one layer"), clip_model(1), "one layer");
+    ClipRequest wanted = sliding(48, how);
+    wanted.sampling.temperature = 0.0;
+    Frames frames;
+    EXPECT_EQ(pipeline.run(pipeline.prepare(wanted), frames).windows, 5);
+    return frames.bytes();
+  };
+  EXPECT_EQ(paint(Continuation::kSinks), paint(Continuation::kRecompute));
+}
+
+TEST(SlidingClips, GoOnFromFirstFramesWithoutEndAndStop) {
+  VideoPipeline pipeline(options_for("test:clip", "frames"));
+  ClipRequest endless = sliding(0);
+  endless.endless = true;
+  Frames some, again;
+  some.stop_at = 100;
+  const GeneratedClip made = pipeline.run(pipeline.prepare(endless), some);
+  EXPECT_EQ(made.status, PictureStatus::kStopped);
+  EXPECT_EQ(made.frames, 100);
+  EXPECT_EQ(made.windows, 12);
+  ClipRequest from = sliding(32);
+  from.first_frames.assign(some.images.begin(), some.images.begin() + 8);
+  EXPECT_EQ(pipeline.run(pipeline.prepare(from), again).frames, 32);
+  EXPECT_NE(again.bytes()[31], again.bytes()[23]);
+}
+
 TEST(VideoPipeline, StopKeepsWholeGrids) {
   VideoPipeline pipeline(options_for("test:clip"));
   Frames whole, some;
@@ -212,7 +290,7 @@ TEST(VideoPipeline, GoingOnFromAnyGridWritesTheSameClip) {
         EXPECT_EQ(made.windows, 3);
         for (std::int64_t grids = pipeline.given_grids(clip) + 1; grids < 8; ++grids) {
           SCOPED_TRACE(grids);
-          ASSERT_TRUE(pipeline.can_go_on_at(grids));
+          ASSERT_TRUE(pipeline.can_go_on_at(clip, grids));
           Grids before, behind;
           before.stop_behind = grids;
           const GeneratedClip stopped = pipeline.run(clip, before, {.frames = false});
@@ -263,7 +341,7 @@ TEST(VideoPipeline, OtherMethodsGoOnBetweenWindows) {
   pipeline.run(clip, truth, {.frames = false});
   std::vector<std::int64_t> places;
   for (std::int64_t grids = 1; grids < 8; ++grids) {
-    if (!pipeline.can_go_on_at(grids)) continue;
+    if (!pipeline.can_go_on_at(clip, grids)) continue;
     places.push_back(grids);
     Grids behind;
     behind.first = grids;
@@ -273,6 +351,17 @@ TEST(VideoPipeline, OtherMethodsGoOnBetweenWindows) {
     EXPECT_EQ(codes, truth.codes) << grids;
   }
   EXPECT_EQ(places, (std::vector<std::int64_t>{4, 6}));
+}
+
+// What a window keeps of grids that went is in no codes.
+TEST(VideoPipeline, SlidingClipsAreNotGoneOnWith) {
+  const VideoPipeline pipeline(options_for("test:clip"));
+  const PreparedClip slides = pipeline.prepare(sliding(32));
+  const PreparedClip anew = pipeline.prepare(sliding(32, Continuation::kRecompute));
+  for (std::int64_t grids = 1; grids < 8; ++grids) {
+    EXPECT_FALSE(pipeline.can_go_on_at(slides, grids)) << grids;
+    EXPECT_TRUE(pipeline.can_go_on_at(anew, grids)) << grids;
+  }
 }
 
 void expect_refused(const PipelineOptions& options, ClipRequest wanted, const char* code) {
@@ -303,6 +392,100 @@ TEST(VideoPipeline, RefusesWhatItCannotDo) {
   PipelineOptions sized = options_for("test:clip");
   sized.width = 32;
   expect_refused(sized, request(), "E_GEOMETRY");
+}
+
+// --- models that write blocks -------------------------------------------------------------------
+
+TEST(BlockClips, AreWrittenABlockAPass) {
+  VideoPipeline pipeline(options_for("test:nbp")), other(options_for("test:nbp", "plain", 1));
+  Frames frames, same, longer;
+  const GeneratedClip made = pipeline.run(pipeline.prepare(request()), frames);
+  EXPECT_EQ(made.status, PictureStatus::kDone);
+  EXPECT_EQ(made.frames, 16);
+  EXPECT_EQ(made.facts.tokens, 4 * 24);
+  // A block is a row of six codes; the first one comes code by code.
+  EXPECT_EQ(made.facts.passes, 6 + (4 * 24 - 6) / 6);
+  EXPECT_EQ(frames.first_at, 6 + (24 - 6) / 6);
+  other.run(other.prepare(request()), same);
+  EXPECT_EQ(same.bytes(), frames.bytes());
+  ClipRequest more = request();
+  more.frames = 24;
+  const GeneratedClip on = pipeline.run(pipeline.prepare(more), longer);
+  EXPECT_EQ(on.windows, 2);
+  EXPECT_EQ(on.facts.passes, made.facts.passes + 2 * 24 / 6);
+  const auto all = longer.bytes(), first = frames.bytes();
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin()));
+}
+
+TEST(BlockClips, GoOnFromFirstFramesWithoutAPrompt) {
+  VideoPipeline pipeline(options_for("test:nbp-frames"));
+  EXPECT_FALSE(pipeline.takes_prompts());
+  const auto paint = [&](int shift) {
+    ClipRequest wanted{.prompt = "", .seed = 5, .first_frames = drawn(8, shift)};
+    Frames frames;
+    const GeneratedClip made = pipeline.run(pipeline.prepare(wanted), frames);
+    EXPECT_EQ(made.frames, 16);
+    EXPECT_EQ(made.facts.passes, 2 * 24 / 6);
+    return frames.bytes();
+  };
+  const auto clip = paint(0);
+  EXPECT_EQ(paint(0), clip);
+  const auto other = paint(90);
+  EXPECT_NE(std::vector(clip.begin() + 8, clip.end()), std::vector(other.begin() + 8, other.end()));
+}
+
+// What stands is given to a window in whole grids, of which each is whole blocks.
+TEST(BlockClips, GoOnBehindAnyGridAsTheyWouldHave) {
+  for (const char* model : {"test:nbp", "test:nbp-frames"}) {
+    VideoPipeline pipeline(options_for(model));
+    for (const std::size_t first_frames : {0u, 8u}) {
+      if (first_frames == 0 && !pipeline.takes_prompts()) continue;
+      ClipRequest wanted = request();
+      wanted.frames = 30;
+      wanted.first_frames = drawn(first_frames);
+      if (!pipeline.takes_prompts()) wanted.prompt.clear();
+      const PreparedClip clip = pipeline.prepare(wanted);
+      Grids truth;
+      EXPECT_EQ(pipeline.run(clip, truth, {.frames = false}).windows, 3);
+      ASSERT_EQ(truth.codes.size(), 8 * pipeline.grid_codes());
+      for (std::int64_t grids = pipeline.given_grids(clip) + 1; grids < 8; ++grids) {
+        SCOPED_TRACE(std::string(model) + " " + std::to_string(grids));
+        ASSERT_TRUE(pipeline.can_go_on_at(clip, grids));
+        Grids behind;
+        behind.first = grids;
+        std::vector<std::int32_t> codes(truth.codes.begin(), truth.codes.begin() + grids * 24);
+        pipeline.run(clip, behind, {.standing = codes, .frames = false});
+        codes.insert(codes.end(), behind.codes.begin(), behind.codes.end());
+        ASSERT_EQ(codes, truth.codes);
+        EXPECT_EQ(behind.passes.back(), (8 - grids) * 24 / 6) << "only the rest is written";
+      }
+    }
+  }
+}
+
+TEST(BlockClips, RefuseWhatBlocksDoNot) {
+  expect_refused(options_for("test:nbp", "frames"), request(), "E_DECODE_CONFLICT");
+  expect_refused(options_for("test:nbp"), sliding(40), "E_VIDEO_CONTINUE");
+  ClipRequest guided = request();
+  guided.sampling.guidance = 3.0;
+  expect_refused(options_for("test:nbp"), guided, "E_GUIDANCE");
+  expect_refused(options_for("test:nbp-frames"), request(), "E_VIDEO_FIRST");
+  ClipRequest text = request();
+  text.first_frames = drawn(4);
+  expect_refused(options_for("test:nbp-frames"), text, "E_PROMPT_TEXT");
+}
+
+// The published models' own clip tokenizer is not read.
+TEST(BlockClips, WithoutAClipTokenizerAreRefused) {
+  OpenedModel model = open_model("test:nbp");
+  model.spec.movq.reset();
+  try {
+    VideoPipeline pipeline(options_for("nbp"), std::move(model), "nbp");
+    FAIL() << "clips without pixels";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_NBP_TOKENIZER");
+    EXPECT_EQ(error.exit_code(), 4);
+  }
 }
 
 // config.json, model.safetensors and tokenizer.json are all that a model of clips needs.
@@ -471,6 +654,9 @@ TEST(VideoFromFrames, RefusesWhatItCannotDo) {
   ClipRequest endless = going_on(1);
   endless.endless = true;
   expect_refused(cosmos, endless, "E_VIDEO_FRAMES");
+  ClipRequest slides = going_on(1);
+  slides.continuation = Continuation::kSinks;
+  expect_refused(cosmos, slides, "E_VIDEO_CONTINUE");
   ClipRequest read = going_on(1);
   read.text_features = write_features(folder, 4);
   expect_refused(cosmos, read, "E_VIDEO_TEXT");

@@ -1,0 +1,179 @@
+#include "engine/model/block_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "engine/ops/ops.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::int64_t kGrowth = 4;  // width of the feed-forward layer by the model's
+
+std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols, std::size_t element = 4) {
+  return padded(static_cast<std::size_t>(rows * cols) * element);
+}
+
+TensorView heads_of(TensorView matrix, std::int64_t heads) {
+  return {matrix.dtype, Shape{matrix.shape[0], heads, matrix.shape[1] / heads}, matrix.data,
+          matrix.device};
+}
+
+}  // namespace
+
+// What the layers of a pass share.
+struct BlockModel::Pass {
+  std::int64_t rows = 0;
+  std::span<const std::int64_t> slots, identity;  // cache rows of the tokens; 0, 1, ...
+  std::span<AttentionSegment> segments;           // one a span
+  KvCache* cache = nullptr;
+  Arena* arena = nullptr;
+};
+
+BlockModel::BlockModel(Backend& backend, const BlockModelConfig& config, BlockModelWeights weights)
+    : backend_(&backend), config_(config), weights_(std::move(weights)) {
+  expects(config.heads > 0 && config.width % config.heads == 0, "heads share the width");
+  expects(static_cast<std::int64_t>(weights_.layers.size()) == config.layers,
+          "weights for every layer");
+  expects(weights_.head.weight.n == config.codes, "the head has one row a code");
+  expects(weights_.position_table.shape().elements() == config.positions * config.width,
+          "the position table has all positions");
+}
+
+KvCacheShape BlockModel::cache_shape(std::int64_t capacity, DType dtype) const {
+  return {.layers = config_.layers,
+          .kv_heads = config_.heads,
+          .head_dim = config_.head_dim(),
+          .capacity = capacity,
+          .sequences = 1,
+          .dtype = dtype};
+}
+
+std::size_t BlockModel::scratch_bytes(const BlockModelConfig& config, std::int64_t most_rows) {
+  const std::int64_t m = most_rows, d = config.width;
+  const auto segment = static_cast<std::int64_t>(sizeof(AttentionSegment));
+  const std::size_t shared = 3 * matrix_bytes(m, d) + 2 * matrix_bytes(m, 1, 8) +
+                             matrix_bytes(m, 1) + matrix_bytes(m, segment, 1);
+  return shared +
+         std::max(matrix_bytes(m, 3 * d) + 2 * matrix_bytes(m, d), matrix_bytes(m, kGrowth * d));
+}
+
+std::size_t BlockModel::weight_bytes(const BlockModelConfig& config, const Backend& backend,
+                                     DType storage) {
+  const std::int64_t d = config.width;
+  const auto linear = [&](std::int64_t n, std::int64_t k) {
+    return backend.packed_linear_bytes(n, k, storage) + static_cast<std::size_t>(n) * 4;
+  };
+  const std::size_t norm = static_cast<std::size_t>(2 * d) * 4;
+  const std::size_t layer =
+      2 * norm + linear(3 * d, d) + linear(d, d) + linear(kGrowth * d, d) + linear(d, kGrowth * d);
+  return static_cast<std::size_t>(config.layers) * layer + norm +
+         static_cast<std::size_t>((config.vocabulary + config.positions) * d) *
+             dtype_size(storage) +
+         backend.packed_linear_bytes(config.codes, d, storage);
+}
+
+void BlockModel::forward(std::span<const std::int32_t> ids, std::span<const std::int64_t> spans,
+                         KvCache& cache, Arena& arena, TensorView out) const {
+  const std::size_t mark = arena.used();
+  const auto rows = static_cast<std::int64_t>(ids.size());
+  const std::int64_t cached = cache.length(0);
+  expects(cached + rows <= config_.positions, "the position table has these positions");
+  expects(out.shape == Shape({rows, config_.width}), "hidden rows are [M, D]");
+  auto* slots = arena.take(DType::kI64, Shape{rows}).as<std::int64_t>();
+  auto* identity = arena.take(DType::kI64, Shape{rows}).as<std::int64_t>();
+  auto* places = arena.take(DType::kI32, Shape{rows}).as<std::int32_t>();
+  auto* segments = static_cast<AttentionSegment*>(
+      arena.take(DType::kU8, Shape{rows * static_cast<std::int64_t>(sizeof(AttentionSegment))})
+          .data);
+  const auto count = static_cast<std::size_t>(rows);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    identity[i] = i;
+    slots[i] = cached + i;
+    places[i] = static_cast<std::int32_t>(cached + i);
+  }
+  expects(cache.append(0, {slots, count}) == cached, "rows follow the cached ones");
+  std::int64_t end = 0;
+  for (std::size_t span = 0; span < spans.size(); ++span) {
+    expects(spans[span] > 0, "a span has tokens");
+    AttentionSegment* segment = std::construct_at(segments + span);
+    segment->row_begin = end;
+    segment->rows = spans[span];
+    end += spans[span];
+    segment->first_visible = cached + end;
+    segment->causal = false;
+  }
+  expects(end == rows, "spans cover the tokens");
+  const Pass pass{rows,   {slots, count}, {identity, count}, {segments, spans.size()},
+                  &cache, &arena};
+
+  const TensorView x = arena.take(DType::kF32, Shape{rows, config_.width});
+  const TensorView place_rows = arena.take(DType::kF32, Shape{rows, config_.width});
+  const ConstTensorView table = weights_.position_table.view();
+  ops::embedding(*backend_, weights_.token_table.view(), ids, x);
+  ops::embedding(*backend_,
+                 {table.dtype, Shape{config_.positions, config_.width}, table.data, table.device},
+                 {places, count}, place_rows);
+  ops::add(*backend_, x, place_rows, x);
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+    const BlockLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+    attention_block(weights, layer, pass, x);
+    ffn_block(weights, pass, x);
+  }
+  ops::layer_norm(*backend_, x, weights_.final_norm.view(), weights_.final_norm_bias.view(),
+                  config_.norm_eps, out);
+  arena.rewind(mark);
+}
+
+void BlockModel::attention_block(const BlockLayerWeights& weights, std::int64_t layer,
+                                 const Pass& pass, TensorView x) const {
+  Arena& arena = *pass.arena;
+  const std::size_t mark = arena.used();
+  const std::int64_t width = config_.width, stride = 3 * width;
+  const TensorView normed = arena.take(DType::kF32, Shape{pass.rows, width});
+  const TensorView qkv = arena.take(DType::kF32, Shape{pass.rows, stride});
+  const TensorView q = arena.take(DType::kF32, Shape{pass.rows, width});
+  const TensorView mixed = arena.take(DType::kF32, Shape{pass.rows, width});
+  ops::layer_norm(*backend_, x, weights.attention_norm.view(), weights.attention_norm_bias.view(),
+                  config_.norm_eps, normed);
+  apply(*backend_, weights.qkv, normed, qkv);
+  ops::store_rows(*backend_, qkv.f32(), stride, pass.identity, heads_of(q, config_.heads));
+  ops::store_rows(*backend_, qkv.f32() + width, stride, pass.slots, pass.cache->key_slots(layer));
+  ops::store_rows(*backend_, qkv.f32() + 2 * width, stride, pass.slots,
+                  pass.cache->value_slots(layer));
+  for (AttentionSegment& segment : pass.segments) {
+    segment.keys = pass.cache->keys(layer, 0);
+    segment.values = pass.cache->values(layer, 0);
+  }
+  ops::attention(*backend_, {.q = heads_of(q, config_.heads),
+                             .out = heads_of(mixed, config_.heads),
+                             .segments = pass.segments,
+                             .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim()))});
+  apply(*backend_, weights.out, mixed, normed);
+  ops::add(*backend_, x, normed, x);
+  arena.rewind(mark);
+}
+
+void BlockModel::ffn_block(const BlockLayerWeights& weights, const Pass& pass, TensorView x) const {
+  Arena& arena = *pass.arena;
+  const std::size_t mark = arena.used();
+  const TensorView normed = arena.take(DType::kF32, Shape{pass.rows, config_.width});
+  const TensorView inner = arena.take(DType::kF32, Shape{pass.rows, kGrowth * config_.width});
+  ops::layer_norm(*backend_, x, weights.ffn_norm.view(), weights.ffn_norm_bias.view(),
+                  config_.norm_eps, normed);
+  apply(*backend_, weights.up, normed, inner);
+  ops::gelu(*backend_, inner, inner);
+  apply(*backend_, weights.down, inner, normed);
+  ops::add(*backend_, x, normed, x);
+  arena.rewind(mark);
+}
+
+void BlockModel::logits(ConstTensorView hidden, TensorView out) const {
+  apply(*backend_, weights_.head, hidden, out);
+}
+
+}  // namespace tessera

@@ -1,0 +1,106 @@
+// The decode loop with a window that slides: behind the prompts of both branches the stream goes on
+// from what is cached, whatever the method that wrote it.
+#include <gtest/gtest.h>
+
+#include "tests/support/clip_model.h"
+#include "tests/unit/decoding/tiny_run.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kWindows = 6;
+
+struct SlidingClip {
+  explicit SlidingClip(OpenedModel from)
+      : opened(std::move(from)),
+        backend(make_backend("cpu", {.threads = 2})),
+        model(load_image_model(opened, *backend, DType::kF32)) {}
+
+  struct Made {
+    Tokens tokens;  // of all windows, kept ones twice
+    std::vector<std::int64_t> prefilled;
+  };
+  // The last half of each window's grids begins the next one.
+  Made run(std::string_view name, const LawSettings& law, bool slide = true) const {
+    const VocabularyGrammar grammar = model.config().grammar();
+    const DecodeAids aids = aids_for(grammar);
+    const DecodeMethod method =
+        settle_method(decode_method(name), aids, model.config().image_tokens());
+    const OwnedParts<float, KeyedRandom> owned(method, aids);
+    DecodeLoop loop(model, {.prompt_tokens = 8,
+                            .window = method.window,
+                            .laws = keeps_laws(method),
+                            .shape = method.shape(),
+                            .given_tokens = model.config().image_tokens() - 1});
+    DecodeItem item{.prompt = {30, 44, 51, 60, 71}, .unconditional = {40, 41}, .law = law};
+    Made out;
+    const std::size_t first = grammar.tokens_of(grammar.grids / 2);
+    const std::size_t end = grammar.tokens_of(grammar.grids);
+    for (int window = 0; window < kWindows; ++window) {
+      item.item = static_cast<std::uint64_t>(window);
+      const auto results =
+          loop.run({&item, 1}, owned.parts(), [](const PassEvent&) { return Flow::kContinue; });
+      EXPECT_EQ(results[0].status, DecodeStatus::kDone);
+      const Tokens& tokens = results[0].tokens;
+      EXPECT_EQ(tokens.size(), grammar.length());
+      EXPECT_TRUE(std::equal(item.given.begin(), item.given.end(), tokens.begin()));
+      out.tokens.insert(out.tokens.end(), tokens.begin(), tokens.end());
+      out.prefilled.push_back(results[0].prefilled);
+      item.given.assign(tokens.begin() + static_cast<std::ptrdiff_t>(first),
+                        tokens.begin() + static_cast<std::ptrdiff_t>(end));
+      item.slid = slide;
+      if (slide) loop.slide(item, 0, first, end);
+    }
+    return out;
+  }
+
+  OpenedModel opened;
+  std::unique_ptr<Backend> backend;
+  ImageModel model;
+};
+
+class SlidingWindows : public testing::TestWithParam<const char*> {};
+
+TEST_P(SlidingWindows, MethodsThatKeepTheClipKeepItThere) {
+  const SlidingClip clip(clip_model(2, GetParam()));
+  const LawSettings law{.guidance = 3.0, .top_k = 20};
+  const auto plain = clip.run("plain", law);
+  for (const char* name : {"frames", "gumbel", "auto", "gumbel-tree"}) {
+    EXPECT_EQ(clip.run(name, law).tokens, plain.tokens) << name;
+  }
+  const LawSettings alone{.guidance = 1.0};
+  EXPECT_EQ(clip.run("frames", alone).tokens, clip.run("plain", alone).tokens);
+  EXPECT_NE(clip.run("plain", alone).tokens, plain.tokens);
+}
+
+TEST_P(SlidingWindows, RunOneRowABranchBeforeTheyGoOn) {
+  const SlidingClip clip(clip_model(2, GetParam()));
+  const LawSettings law{.guidance = 3.0};
+  const VocabularyGrammar grammar = clip.model.config().grammar();
+  const auto given = static_cast<std::int64_t>(grammar.tokens_of(grammar.grids / 2));
+  const auto slid = clip.run("plain", law), anew = clip.run("plain", law, false);
+  EXPECT_NE(slid.tokens, anew.tokens);
+  EXPECT_EQ(slid.prefilled[0], 5 + 2);
+  EXPECT_EQ(anew.prefilled[0], 5 + 2);
+  for (int window = 1; window < kWindows; ++window) {
+    EXPECT_EQ(slid.prefilled[static_cast<std::size_t>(window)], 2);
+    EXPECT_EQ(anew.prefilled[static_cast<std::size_t>(window)], 5 + 2 + 2 * given);
+  }
+}
+
+// Greedy: with one layer the kept keys and values are those computed anew, in both branches.
+TEST_P(SlidingWindows, OfOneLayerAreThoseComputedAnew) {
+  const SlidingClip one(clip_model(1, GetParam())), two(clip_model(2, GetParam()));
+  const LawSettings greedy{.guidance = 3.0, .temperature = 0.0};
+  EXPECT_EQ(one.run("plain", greedy).tokens, one.run("plain", greedy, false).tokens);
+  EXPECT_EQ(one.run("frames", greedy).tokens, one.run("plain", greedy, false).tokens);
+  EXPECT_NE(two.run("plain", greedy).tokens, two.run("plain", greedy, false).tokens);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SlidingWindows, testing::Values("clip", "clip-rows"),
+                         [](const auto& one) {
+                           return std::string(one.param) == "clip" ? "Plain" : "Rows";
+                         });
+
+}  // namespace
+}  // namespace tessera
