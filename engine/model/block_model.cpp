@@ -1,5 +1,6 @@
 #include "engine/model/block_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
