@@ -170,6 +170,7 @@ TEST_F(CliVideo, ASignalLeavesAPlayableClip) {
   for (const auto& [number, code] : {std::pair{SIGINT, 130}, {SIGTERM, 143}}) {
     const std::string name = "s" + std::to_string(number) + ".mkv";
     const std::string how = number == SIGINT ? "sinks" : "recompute";
+    put_file(logs_ / "stderr", "");  // of the program before, which reported frames too
     const ProgramResult result =
         run({"video", "-m", "test:clip", "-p", "x", "-s", "1", "--endless", "--continue", how, "-o",
              name, "--json", "--progress", "json"},
