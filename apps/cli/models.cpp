@@ -22,6 +22,7 @@ void print_model(const Session& session, const FoundModel& model) {
                    {"size", model.size},
                    {"title", model.title},
                    {"draft", model.draft},
+                   {"clips", model.clips},
                    {"describes", model.describes},
                    {"licence", model.licence},
                    {"width", model.width},
@@ -40,9 +41,13 @@ void print_model(const Session& session, const FoundModel& model) {
     line += model.title + ", describes pictures, files " + format_bytes(model.file_bytes) +
             ", memory " + format_bytes(model.memory_bytes) + ", licence: " + model.licence;
   } else if (model.problem.empty()) {
-    line += model.title + (model.draft ? ", draft model, " : ", ") + std::to_string(model.width) +
-            "x" + std::to_string(model.height) + ", files " + format_bytes(model.file_bytes) +
-            ", memory " + format_bytes(model.memory_bytes) + ", licence: " + model.licence;
+    line += model.title +
+            (model.draft   ? ", draft model, "
+             : model.clips ? ", clips of "
+                           : ", ") +
+            std::to_string(model.width) + "x" + std::to_string(model.height) + ", files " +
+            format_bytes(model.file_bytes) + ", memory " + format_bytes(model.memory_bytes) +
+            ", licence: " + model.licence;
   } else {
     line += "cannot be used: " + model.problem;
   }

@@ -259,7 +259,9 @@ int run_video(const Session& session, const VideoFlags& flags) {
 void add_video(CLI::App& root, Session& session) {
   CLI::App* app = root.add_subcommand("video", "paint a clip from text, or go on with one");
   const auto flags = std::make_shared<VideoFlags>();
-  text_flag(*app, "-m,--model", flags->model, "folder or org/name of a model of clips");
+  text_flag(*app, "-m,--model", flags->model,
+            "bundled name, folder or org/name of a model of clips; default " +
+                std::string(kDefaultClipModel));
   text_flag(*app, "-p,--prompt", flags->prompt, "text");
   text_flag(*app, "-n,--negative-prompt", flags->negative_prompt, "what guidance leads away from");
   text_flag(*app, "--first-frames", flags->first_frames,

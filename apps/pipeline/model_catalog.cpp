@@ -236,6 +236,7 @@ FoundModel describe_model(const ModelReference& reference) {
     const OpenedModel opened = open_model(reference.open_name);
     const FamilySpec& spec = opened.spec;
     model.draft = spec.draft.has_value();
+    model.clips = spec.clip.has_value();
     model.family = spec.family;
     model.size = spec.size;
     model.title = spec.title;

@@ -25,6 +25,7 @@ struct ModelReference {
 };
 
 inline constexpr std::string_view kDefaultModel = "tabletop-janus";
+inline constexpr std::string_view kDefaultClipModel = "tabletop-video";
 inline constexpr std::string_view kDefaultCaptioner = "tabletop-llava";
 
 // Empty = the default model. Error kModel (E_MODEL_MISSING) naming the places that were searched
@@ -39,6 +40,7 @@ struct FoundModel {
   bool other_kind =
       false;  // readable, but of no family that paints or describes (a judge, for instance)
   bool draft = false;      // guesses for other models, does not paint
+  bool clips = false;      // paints clips, no pictures
   bool describes = false;  // reads pictures and writes about them; paints or not
   std::string family, size, title, licence;
   std::int64_t width = 0, height = 0;  // pixels

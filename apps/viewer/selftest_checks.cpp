@@ -104,9 +104,10 @@ SelfTest::Verdict SelfTest::check(const ScriptLine& line, const Snapshot& snapsh
   }
   if (what == "gallery") return at_least(static_cast<double>(snapshot.gallery.size()));
   if (what == "models") {
-    return at_least(static_cast<double>(std::count_if(
-        snapshot.models.begin(), snapshot.models.end(),
-        [](const FoundModel& one) { return one.problem.empty() && !one.draft && one.width > 0; })));
+    return at_least(static_cast<double>(
+        std::count_if(snapshot.models.begin(), snapshot.models.end(), [](const FoundModel& one) {
+          return one.problem.empty() && !one.draft && !one.clips && one.width > 0;
+        })));
   }
   if (what == "no_problems") {
     return {snapshot.problems.empty(), "no problems",

@@ -20,6 +20,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
+from hashed_weights import hashed, weight
+
 OUT = Path(__file__).resolve().parents[2] / "tests" / "golden" / "cosmos"
 BASE = dict(layers=2, dim=64, heads=4, kv=2, head=16, ffn=96, codes=60, grid=(3, 2, 3), theta=500000.0, pad=8,
             context=0, yarn=None)
@@ -30,36 +32,6 @@ FORMS = {
 }
 CONTEXT_ROWS, TEXT_ROWS = 7, 4
 TOKENIZER = dict(channels=8, mult=(1, 2, 2), res=1, z=4, levels=(8, 8, 8, 5, 5, 5), patch=4, spatial=16, temporal=8)
-
-
-# --- weights ------------------------------------------------------------------------------------
-
-def hashed(name, shape):
-    """Uniform in [-1, 1), 24 bits, by SplitMix64 of FNV-1a of the name."""
-    key = 14695981039346656037
-    for byte in name.encode():
-        key = (key ^ byte) * 1099511628211 % 2**64
-    count = int(np.prod(shape))
-    with np.errstate(over="ignore"):
-        z = np.uint64(key) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> np.uint64(31))
-    u = (z >> np.uint64(40)).astype(np.int64) - 2**23
-    return torch.from_numpy(u.astype(np.float64) / 2**23).reshape(shape)
-
-
-def weight(name, shape):
-    """Vectors near 1 (norms) or 0 (biases), tables of size 1, matrices by their inputs; factors are powers of two."""
-    noise = hashed(name, shape)
-    if len(shape) == 1:
-        return 1 + noise / 4 if name.endswith(".weight") else noise / 8
-    if "embed" in name:
-        return noise
-    inputs, steps = int(np.prod(shape[1:])), 0
-    while 4 ** (steps + 1) <= inputs:
-        steps += 1
-    return noise * 2.0 ** (1 - steps)
 
 
 # --- transformer --------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
-"""Reference values of the clip tokenizer: tests/golden/movq/movq.safetensors.
+"""Reference values of the clip tokenizer: tests/golden/movq/movq.safetensors and, of all its tensors,
+names.txt with name and shape.
 
-A small random Emu3VQVAE of `transformers`; weights are rounded to bf16, arithmetic is fp32. Stored are
-the weights under the port's names, a clip of two grids, a picture, and what the model makes of them.
+A small Emu3VQVAE of `transformers` in fp32; weights are hashes (hashed_weights.py), but the codebook, which is
+stored with a clip of two grids, a picture, and what the model makes of them.
 """
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from safetensors.torch import save_file
 from transformers import Emu3VQVAEConfig
 from transformers.models.emu3.modeling_emu3 import Emu3VQVAE
 
+from hashed_weights import weight
 
 
 def main():
@@ -26,15 +28,8 @@ def main():
     model = Emu3VQVAE(config).eval()
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
-            if not tensor.dtype.is_floating_point:
-                continue
-            if "running_var" in name:
-                tensor.uniform_(0.3, 2.0)
-            elif "running_mean" in name or name.endswith("bias"):
-                tensor.normal_(0, 0.2)
-            elif "norm" in name and name.endswith("weight") and tensor.dim() == 1:
-                tensor.normal_(1, 0.2)
-            tensor.copy_(tensor.bfloat16().float())
+            if tensor.dtype.is_floating_point:
+                tensor.copy_(weight(name, tensor.shape))
     clip = torch.rand(1, 8, 3, 16, 24) * 2 - 1
     picture = torch.rand(1, 3, 16, 24) * 2 - 1
     sizes = torch.tensor([[16, 24]])
@@ -50,13 +45,16 @@ def main():
         image_decoded = model.decode(image_codes[None])[0]
         distances = torch.cdist(z.permute(0, 2, 3, 4, 1).reshape(-1, 4), model.quantize.embedding.weight)
         two = distances.topk(2, largest=False).values
-    weights = {n: t.bfloat16() for n, t in model.state_dict().items() if t.dtype.is_floating_point}
-    extra = {"golden.clip": clip[0].permute(0, 2, 3, 1), "golden.codes": codes.int(),
+    shapes = {n: t.shape for n, t in model.state_dict().items() if t.dtype.is_floating_point}
+    stored = {"quantize.embedding.weight": model.quantize.embedding.weight.detach().bfloat16(),
+             "golden.clip": clip[0].permute(0, 2, 3, 1), "golden.codes": codes.int(),
              "golden.decoded": decoded.permute(0, 2, 3, 1), "golden.picture": picture[0].permute(1, 2, 0),
              "golden.picture_codes": image_codes.int(), "golden.picture_decoded": image_decoded.permute(1, 2, 0)}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    save_file({n: t.contiguous() for n, t in (weights | extra).items()}, str(options.out))
-    print(f"{sum(t.numel() for t in weights.values())} weights, {len(codes.unique())} codes in use, "
+    save_file({n: t.contiguous() for n, t in stored.items()}, str(options.out))
+    (options.out.parent / "names.txt").write_text(
+        "".join(f"{n} {' '.join(str(k) for k in shape)}\n" for n, shape in sorted(shapes.items())))
+    print(f"{sum(shape.numel() for shape in shapes.values())} weights, {len(codes.unique())} codes in use, "
           f"nearest and next code {float((two[:, 1] - two[:, 0]).min()):.2e} apart at least, "
           f"decoded up to {float(decoded.abs().max()):.2f}")
 

@@ -1,5 +1,5 @@
 // Weights that are a hash of their tensor's name and their place, so that a reference in another
-// language (assets/recipes/fixtures_cosmos.py) has the same ones and no file holds them.
+// language (assets/recipes/hashed_weights.py) has the same ones and no file holds them.
 #pragma once
 
 #include <cstdint>
@@ -30,15 +30,15 @@ inline std::vector<float> hashed_values(std::string_view name, std::int64_t coun
   return out;
 }
 
-// Vectors near 1 (norms) or 0 (biases), tables of size 1, matrices by their inputs. Factors are
-// powers of two: nothing is rounded twice.
+// Vectors near 1 (norms, variances) or 0 (biases, means), tables of size 1, matrices by their
+// inputs. Factors are powers of two: nothing is rounded twice.
 inline Tensor hashed_weight(std::string_view name, const Shape& shape) {
   std::vector<float> values = hashed_values(name, shape.elements());
   float mean = 0.0f, scale = 1.0f;
   if (shape.rank() == 1) {
-    const bool norm = name.ends_with(".weight");
-    mean = norm ? 1.0f : 0.0f;
-    scale = norm ? 0.25f : 0.125f;
+    const bool norm = name.ends_with(".weight"), variance = name.ends_with("running_var");
+    mean = norm || variance ? 1.0f : 0.0f;
+    scale = variance ? 0.5f : norm ? 0.25f : 0.125f;
   } else if (name.find("embed") == std::string_view::npos) {
     scale = 2.0f;
     for (std::int64_t inputs = shape.elements() / shape[0]; inputs >= 4; inputs /= 4) scale /= 2;

@@ -48,7 +48,8 @@ void prompt_fields(Ui& ui) {
 }
 
 bool paints(const FoundModel& model) {
-  return model.problem.empty() && !model.draft && !model.other_kind && model.width > 0;
+  return model.problem.empty() && !model.draft && !model.clips && !model.other_kind &&
+         model.width > 0;
 }
 
 const FoundModel* chosen_model(const Ui& ui) {

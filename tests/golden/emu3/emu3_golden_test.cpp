@@ -10,6 +10,7 @@
 #include "engine/decoding/decode_loop.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/model_runner.h"
+#include "tests/support/movq_reference.h"
 #include "tests/support/temp_folder.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 
@@ -33,12 +34,12 @@ class Emu3Golden : public testing::Test {
   // The port's folder: language model and the clip tokenizer of tests/golden/movq in one file.
   static fs::path write_port(const TempFolder& folder) {
     const Checkpoint language = Checkpoint::open(kGolden / "language.safetensors");
-    const Checkpoint tokenizer =
-        Checkpoint::open(kGolden.parent_path() / "movq" / "movq.safetensors");
+    const std::map<std::string, Tensor> tokenizer = reference_movq_weights(
+        Checkpoint::open(kGolden.parent_path() / "movq" / "movq.safetensors"));
     std::map<std::string, ConstTensorView> views;
     for (const auto& [name, view] : language.tensors()) views.emplace(name, view);
-    for (const auto& [name, view] : tokenizer.tensors()) {
-      if (!name.starts_with("golden.")) views.emplace("model.vqmodel." + name, view);
+    for (const auto& [name, tensor] : tokenizer) {
+      views.emplace("model.vqmodel." + name, tensor.view());
     }
     write_safetensors(folder / "model.safetensors", views);
     put_file(folder / "config.json", get_file(kGolden / "config.json"));

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
 #include "engine/checkpoint/checked_weight.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "tests/support/movq_reference.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 
 namespace tessera {
@@ -19,28 +21,17 @@ namespace {
 constexpr double kTolerance = 1e-5;  // of max|reference|
 const std::string kFile = TESSERA_SOURCE_DIR "/tests/golden/movq/movq.safetensors";
 
-MovqSpec small_spec(MovqNames names = MovqNames::kHfEmu3) {
-  MovqSpec spec;
-  spec.frame.base_channels = 32;
-  spec.frame.multipliers = {1, 2};
-  spec.frame.res_blocks = 2;
-  spec.frame.latent_channels = spec.frame.embed_dim = 4;
-  spec.frame.codes = 64;
-  spec.frame.l2_normalize = false;
-  spec.names = names;
-  return spec;
-}
-
 class MovqGolden : public testing::Test {
  protected:
   std::unique_ptr<Backend> backend = make_backend("cpu");
-  Checkpoint checkpoint = Checkpoint::open(kFile);
+  Checkpoint recorded = Checkpoint::open(kFile);
+  Checkpoint checkpoint = Checkpoint::from_tensors("hashed", reference_movq_weights(recorded));
 
   Tensor stored(const std::string& name, const Shape& shape) {
-    return widened(checked_weight(checkpoint, "golden." + name, shape));
+    return widened(checked_weight(recorded, "golden." + name, shape));
   }
   std::vector<std::int32_t> stored_codes(const std::string& name) {
-    const ConstTensorView view = *checkpoint.find("golden." + name);
+    const ConstTensorView view = *recorded.find("golden." + name);
     const auto* ids = static_cast<const std::int32_t*>(view.data);
     return {ids, ids + view.shape.elements()};
   }
@@ -62,7 +53,7 @@ class MovqGolden : public testing::Test {
 };
 
 TEST_F(MovqGolden, CodesOfAClipAreEqual) {
-  const MovqTokenizer tokenizer(*backend, small_spec(), checkpoint, DType::kF32,
+  const MovqTokenizer tokenizer(*backend, reference_movq_spec(), checkpoint, DType::kF32,
                                 TokenizerHalves::kBoth);
   EXPECT_EQ(tokenizer.frames(), 4);
   EXPECT_EQ(tokenizer.factor(), 2);
@@ -78,7 +69,7 @@ TEST_F(MovqGolden, CodesOfAClipAreEqual) {
 }
 
 TEST_F(MovqGolden, FramesOfAClipAreEqual) {
-  const MovqTokenizer tokenizer(*backend, small_spec(), checkpoint, DType::kF32,
+  const MovqTokenizer tokenizer(*backend, reference_movq_spec(), checkpoint, DType::kF32,
                                 TokenizerHalves::kDecoder);
   const Tensor expected = stored("decoded", {8, 16, 24, 3});
   const std::vector<std::int32_t> codes = stored_codes("codes");
@@ -98,7 +89,7 @@ TEST_F(MovqGolden, FramesOfAClipAreEqual) {
 }
 
 TEST_F(MovqGolden, APictureIsAClipThatStandsStill) {
-  const MovqTokenizer tokenizer(*backend, small_spec(), checkpoint, DType::kF32,
+  const MovqTokenizer tokenizer(*backend, reference_movq_spec(), checkpoint, DType::kF32,
                                 TokenizerHalves::kBoth);
   const Tensor picture = stored("picture", {16, 24, 3});
   EXPECT_EQ(tokenizer.encode(picture.view()), stored_codes("picture_codes"));
@@ -106,16 +97,37 @@ TEST_F(MovqGolden, APictureIsAClipThatStandsStill) {
   EXPECT_LT(gap(decoded, stored("picture_decoded", {16, 24, 3}).view()), kTolerance);
 }
 
+// Names and shapes of the reference's own tensors.
 TEST_F(MovqGolden, EveryTensorIsReadAndNamed) {
-  std::set<std::string> named;
-  for (const TensorSpec& tensor : movq_tensors(small_spec())) {
-    EXPECT_TRUE(named.insert(tensor.name).second) << tensor.name;
-    const ConstTensorView* found = checkpoint.find(tensor.name);
-    ASSERT_NE(found, nullptr) << tensor.name;
-    EXPECT_EQ(found->shape, tensor.shape) << tensor.name;
+  std::map<std::string, std::string> named;
+  for (const TensorSpec& tensor : movq_tensors(reference_movq_spec())) {
+    std::string shape;
+    for (int axis = 0; axis < tensor.shape.rank(); ++axis) {
+      shape += " " + std::to_string(tensor.shape[axis]);
+    }
+    EXPECT_TRUE(named.emplace(tensor.name, shape).second) << tensor.name;
   }
-  for (const auto& [name, view] : checkpoint.tensors()) {
-    EXPECT_TRUE(named.contains(name) || name.starts_with("golden.")) << name;
+  std::map<std::string, std::string> reference;
+  std::ifstream file(TESSERA_SOURCE_DIR "/tests/golden/movq/names.txt");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t space = line.find(' ');
+    reference.emplace(line.substr(0, space), line.substr(space));
+  }
+  EXPECT_GT(reference.size(), 300u);
+  EXPECT_EQ(named, reference);
+}
+
+// A tensor that is slightly another one is noticed.
+TEST_F(MovqGolden, AWrongTensorIsNoticed) {
+  const Tensor expected = stored("picture_decoded", {16, 24, 3});
+  for (const char* name : {"decoder.time_conv.1.conv.conv.bias", "post_quant_conv.conv.weight"}) {
+    auto tensors = reference_movq_weights(recorded);
+    tensors.at(name).f32()[0] += 0.01f;
+    const MovqTokenizer tokenizer(*backend, reference_movq_spec(),
+                                  Checkpoint::from_tensors("wrong", std::move(tensors)),
+                                  DType::kF32, TokenizerHalves::kDecoder);
+    const Tensor decoded = tokenizer.decode(stored_codes("picture_codes"), 8, 12);
+    EXPECT_GT(gap(decoded, expected.view()), 10 * kTolerance) << name;
   }
 }
 
