@@ -81,7 +81,7 @@ def main():
     model.set_attn_implementation("eager")
     randomise(model)
     shapes = {n: t.shape for n, t in model.model.vqmodel.state_dict().items() if t.dtype.is_floating_point}
-    tokenizer = {n: weight(n, shape).float() for n, shape in shapes.items()}
+    tokenizer = {n: (weight(n, shape) * (0.5 if len(shape) > 1 else 1)).float() for n, shape in shapes.items()}
     tokenizer["quantize.embedding.weight"] = load_file(TOKENIZER)["quantize.embedding.weight"].float()
     model.model.vqmodel.load_state_dict(tokenizer, strict=False)
     text = model.model.text_model

@@ -29,7 +29,8 @@ def main():
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
             if tensor.dtype.is_floating_point:
-                tensor.copy_(weight(name, tensor.shape))
+                # Half the hashes: rounding errors stay small.
+                tensor.copy_(weight(name, tensor.shape) * (0.5 if tensor.dim() > 1 else 1))
     clip = torch.rand(1, 8, 3, 16, 24) * 2 - 1
     picture = torch.rand(1, 3, 16, 24) * 2 - 1
     sizes = torch.tensor([[16, 24]])

@@ -23,10 +23,14 @@ inline MovqSpec reference_movq_spec() {
   return spec;
 }
 
-// Weights by their names, but the codebook, which is recorded.
+// Weights by their names, matrices half of that, but the codebook, which is recorded.
 inline std::map<std::string, Tensor> reference_movq_weights(const Checkpoint& recorded) {
   const std::string book = "quantize.embedding.weight";
   std::map<std::string, Tensor> tensors = hashed_weights(movq_tensors(reference_movq_spec()));
+  for (auto& [name, tensor] : tensors) {
+    const std::int64_t values = tensor.shape().rank() > 1 ? tensor.shape().elements() : 0;
+    for (std::int64_t i = 0; i < values; ++i) tensor.f32()[i] *= 0.5f;
+  }
   tensors.at(book) = widened(checked_weight(recorded, book, {64, 4}));
   return tensors;
 }

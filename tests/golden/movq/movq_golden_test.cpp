@@ -120,7 +120,7 @@ TEST_F(MovqGolden, EveryTensorIsReadAndNamed) {
 // A tensor that is slightly another one is noticed.
 TEST_F(MovqGolden, AWrongTensorIsNoticed) {
   const Tensor expected = stored("picture_decoded", {16, 24, 3});
-  for (const char* name : {"decoder.time_conv.1.conv.conv.bias", "post_quant_conv.conv.weight"}) {
+  for (const char* name : {"decoder.time_conv.1.conv.conv.bias", "post_quant_conv.conv.bias"}) {
     auto tensors = reference_movq_weights(recorded);
     tensors.at(name).f32()[0] += 0.01f;
     const MovqTokenizer tokenizer(*backend, reference_movq_spec(),
