@@ -135,7 +135,8 @@ EncodedPrompt PromptEncoder::encode(const std::string& prompt,
   EncodedPrompt out;
   if (model_.prompt == PromptKind::kFrames) {
     if (!prompt.empty()) {
-      refuse_request("E_PROMPT_TEXT", "--prompt", "none, as this model reads no text", "a text");
+      refuse_request("E_PROMPT_TEXT", "--prompt", "none, as this model goes on with frames",
+                     "a text");
     }
     if (negative || guided) {
       refuse_request("E_NEGATIVE_PROMPT", negative ? "--negative-prompt" : "--cfg-scale",
