@@ -164,11 +164,11 @@ int paint_clip_job(const Session& session, const BatchFlags& flags, BatchJob& jo
   check_memory(check.plan, pipeline.model_name());
   Json identity = job_options(flags, job);
   identity["quality"] = flags.quality;
-  BatchStore store = open_store(
-      flags, job, identity,
-      model_identity(check.facts, pipeline.spec(),
-                     resolve_model(flags.model.value_or(std::string(kDefaultClipModel))).open_name),
-      clip_store_options(flags, shard));
+  BatchStore store =
+      open_store(flags, job, identity,
+                 model_identity(check.facts, pipeline.spec(),
+                                resolve_clip_model(flags.model.value_or("")).open_name),
+                 clip_store_options(flags, shard));
   tell_what_was_found(session, store);
   const std::vector<std::size_t> wanted = store.wanted(flags.retry_failed);
   PaintEnd end = PaintEnd::kOver;

@@ -148,6 +148,11 @@ ClipEvaluation::ClipEvaluation(const EvalClipsRequest& request, const EvalClipsL
 }
 
 void ClipEvaluation::check_frames() {
+  if (!pipeline_.spec().movq || pipeline_.spec().clip->from_frames) {
+    refuse("E_EVAL_MODEL", report_.model, "clips",
+           "a model that writes clips from captions, of Emu3's clip tokenizer",
+           pipeline_.spec().title);
+  }
   const std::int64_t grid = pipeline_.spec().movq->frames();
   report_.frames =
       request_.frames > 0 ? request_.frames : std::min(pipeline_.own_frames(), kMostEvalFrames);
@@ -358,7 +363,7 @@ void ClipEvaluation::judge_split(SceneSplit split) {
 
 EvalClipsReport ClipEvaluation::run() {
   {
-    const OpenedModel model = open_model(resolve_model(request_.options.model).open_name);
+    const OpenedModel model = open_model(resolve_clip_model(request_.options.model).open_name);
     movq_ = std::make_unique<MovqTokenizer>(*backend_, *model.spec.movq, *model.vq_weights,
                                             stored_vq_dtype(model), TokenizerHalves::kBoth);
     model.vq_weights->verify_unchanged();

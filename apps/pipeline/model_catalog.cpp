@@ -193,6 +193,10 @@ ModelReference resolve_model(const std::string& name) {
                       "bundled: " + bundled_names() + "; 'tessera models' lists all");
 }
 
+ModelReference resolve_clip_model(const std::string& name) {
+  return resolve_model(name.empty() ? std::string(kDefaultClipModel) : name);
+}
+
 namespace {
 
 // One text of usual length about one picture.

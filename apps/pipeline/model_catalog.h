@@ -31,6 +31,8 @@ inline constexpr std::string_view kDefaultCaptioner = "tabletop-llava";
 // Empty = the default model. Error kModel (E_MODEL_MISSING) naming the places that were searched
 // and the one command that fetches a hub model.
 ModelReference resolve_model(const std::string& name);
+// The same where clips are painted: empty = kDefaultClipModel.
+ModelReference resolve_clip_model(const std::string& name);
 
 // What find_models() could tell without loading weights.
 struct FoundModel {

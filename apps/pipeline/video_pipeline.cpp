@@ -251,8 +251,7 @@ void add_meters(GeneratedClip& clip, const DecodeResult& result, std::size_t giv
 }  // namespace
 
 VideoPipeline::VideoPipeline(const PipelineOptions& options) {
-  const ModelReference reference =
-      resolve_model(options.model.empty() ? std::string(kDefaultClipModel) : options.model);
+  const ModelReference reference = resolve_clip_model(options.model);
   state_ = std::make_unique<State>(options, open_model(reference.open_name), reference.shown_name);
 }
 

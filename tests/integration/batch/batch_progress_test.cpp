@@ -82,7 +82,7 @@ TEST_F(BatchProgress, EveryLineCountsEveryItem) {
 
 // A terminal of our own: what is drawn between the program's start and its end.
 TEST_F(BatchProgress, BarOnATerminal) {
-  const std::string job = put_job(40);
+  const std::string job = put_job(400);
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) {
     GTEST_SKIP() << "no pseudo terminal here";
@@ -113,7 +113,7 @@ TEST_F(BatchProgress, BarOnATerminal) {
   int status = 0;
   waitpid(child, &status, 0);
   ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << drawn;
-  for (const char* part : {"picture ", "/40", " pictures/h", "1.00 tokens/pass", "ETA "}) {
+  for (const char* part : {"picture ", "/400", " pictures/h", "1.00 tokens/pass", "ETA "}) {
     EXPECT_NE(drawn.find(part), std::string::npos) << part << "\n" << drawn;
   }
 }

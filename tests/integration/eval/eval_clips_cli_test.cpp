@@ -106,6 +106,7 @@ TEST_F(EvalClips, BadRequests) {
       {{"--count", "1001"}, 2, "--count"},
       {{"--no-such-flag"}, 2, "--no-such-flag"},
       {{"-m", "tabletop-janus"}, 2, "E_MODEL_PICTURES"},
+      {{"-m", "test:cosmos"}, 2, "from captions"},
       {{"-m", "no-such-model"}, 4, "no-such-model"},
       {{"--judge", "tabletop-janus"}, 4, "describes"},
       {{"--sheet", "a.png"}, 2, "--sheet"},
