@@ -47,6 +47,17 @@ ClipContainer container_of(const std::filesystem::path& path) {
                .found = ending.empty() ? "no ending" : ending});
 }
 
+void check_rate(const std::filesystem::path& path, std::int64_t rate) {
+  constexpr std::int64_t kMostOfGif = 50;
+  if (path.extension() != ".gif" || rate <= kMostOfGif) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_VIDEO_RATE",
+               .file = path.string(),
+               .where = "fps",
+               .expected = "at most 50, which is what GIF keeps",
+               .found = std::to_string(rate)});
+}
+
 std::vector<ClipCodec> codecs_there(ClipContainer container, const ClipProcessOptions& options) {
   ClipProcess process(options, "tessera-video");
   return codecs_of(process, container);

@@ -21,6 +21,10 @@ namespace tessera {
 // E_VIDEO_NAME, for others.
 ClipContainer container_of(const std::filesystem::path& path);
 
+// Error kUsage, E_VIDEO_RATE, for a rate that the times of that file cannot keep: GIF's hundredths
+// of a second end at 50 frames a second. Sequences of pictures keep any.
+void check_rate(const std::filesystem::path& path, std::int64_t rate);
+
 // The codecs of a container that the libraries of this machine can write, as ClipWriter has them.
 std::vector<ClipCodec> codecs_there(ClipContainer container,
                                     const ClipProcessOptions& options = {});

@@ -4,6 +4,7 @@
 #include "apps/batch/job_check.h"
 #include "apps/pipeline/first_frames.h"
 #include "apps/pipeline/sha256.h"
+#include "video/frame_writer.h"
 
 namespace tessera {
 
@@ -92,6 +93,7 @@ ClipCheck check_clips(const VideoPipeline& pipeline, std::span<const SettledItem
   ClipCheck check;
   for (const SettledItem& item : items) {
     try {
+      check_rate(item.name, rate_of(item, pipeline));
       const PreparedClip clip = pipeline.prepare(clip_request_of(item, pipeline, folder));
       const MemoryPlan plan = pipeline.memory_plan(clip);
       if (check.sizes.empty() || plan.total() > check.plan.total()) check.plan = plan;

@@ -68,6 +68,12 @@ ClipTexts texts_of(const PreparedClip& clip, const VideoFlags& flags, std::int64
                .hint = "--overwrite replaces it"});
 }
 
+// "clip.mkv.json"; of a sequence beside its XMP sidecar.
+fs::path facts_file(const fs::path& path) {
+  if (is_png_sequence(path)) return xmp_sidecar(path).replace_extension(".json");
+  return path.string() + ".json";
+}
+
 // Of a sequence that has a folder of its own, an empty one is free; of another its first file
 // stands for all.
 void check_output(const VideoFlags& flags) {
@@ -88,7 +94,10 @@ void check_output(const VideoFlags& flags) {
     return !flags.overwrite && fs::symlink_status(name, error).type() != fs::file_type::not_found;
   };
   if (!free && taken(file)) refuse_taken(file);
-  if (flags.sidecar && taken(xmp_sidecar(path))) refuse_taken(xmp_sidecar(path));
+  if (!flags.sidecar) return;
+  for (const fs::path& beside : {xmp_sidecar(path), facts_file(path)}) {
+    if (taken(beside)) refuse_taken(beside);
+  }
 }
 
 // Of the file; of a sequence, of the lines "SHA-256  name" of its files, as `sha256sum` writes
@@ -102,12 +111,6 @@ std::string sum_of_output(const fs::path& path, std::int64_t frames) {
     lines += sha256_of_file(sequence->folder / name) + "  " + name + "\n";
   }
   return sha256_hex(lines);
-}
-
-// "clip.mkv.json"; of a sequence beside its XMP sidecar.
-fs::path facts_file(const fs::path& path) {
-  if (is_png_sequence(path)) return xmp_sidecar(path).replace_extension(".json");
-  return path.string() + ".json";
 }
 
 ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, std::int64_t rate) {
@@ -222,6 +225,7 @@ int run_video(const Session& session, const VideoFlags& flags) {
   options.draft_model = flags.decode.draft_model.value_or("");
   VideoPipeline pipeline(options);
   const std::int64_t rate = flags.fps.value_or(pipeline.rate());
+  check_rate(flags.output, rate);
   const PreparedClip clip = pipeline.prepare(request_of(pipeline, flags, rate));
   const MemoryPlan plan = pipeline.memory_plan(clip);
   check_memory(plan, pipeline.model_name());

@@ -16,7 +16,10 @@ namespace {
 bool is_picture(const std::filesystem::path& file) {
   constexpr std::array<std::string_view, 6> kEndings = {".png",  ".jpg", ".jpeg",
                                                         ".webp", ".gif", ".bmp"};
-  const std::string ending = file.extension().string();
+  std::string ending = file.extension().string();
+  for (char& c : ending) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
   return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
 }
 
@@ -61,11 +64,14 @@ class Ticker {
   Ticker(const FirstFrames& wanted, Rational tick) : wanted_(wanted), tick_(tick) {}
 
   void add(VideoFrame frame) {
-    if (shown_) keep_until(frame.ticks);
+    if (shown_) {
+      stay_ = std::max<std::int64_t>(1, frame.ticks - shown_->ticks);
+      keep_until(frame.ticks);
+    }
     shown_ = std::move(frame);
   }
   std::vector<Image> take() {
-    if (shown_) keep_until(shown_->ticks + 1);
+    if (shown_) keep_until(shown_->ticks + stay_);
     return {kept_.begin(), kept_.end()};
   }
 
@@ -89,6 +95,7 @@ class Ticker {
   const FirstFrames& wanted_;
   Rational tick_;
   std::optional<VideoFrame> shown_;
+  std::int64_t stay_ = 1;   // ticks of the last whole frame; the last one stays as long
   std::int64_t count_ = 0;  // frames taken at the wanted rate
   std::deque<Image> kept_;
 };
@@ -97,7 +104,18 @@ class Ticker {
 
 std::vector<Image> read_first_frames(const std::filesystem::path& file, const FirstFrames& wanted) {
   expects(wanted.most > 0 && wanted.rate > 0, "frames are wanted");
-  if (is_picture(file)) return {fitted(opaque(PictureReader().read(file)), wanted)};
+  if (is_picture(file)) {
+    const Picture picture = PictureReader().read(file);
+    // Its last frames are what a clip would go on from, and they are not read.
+    if (std::ranges::find(picture.notes, "first frame of an animation") != picture.notes.end()) {
+      throw Error({.kind = ErrorKind::kGeneral,
+                   .code = "E_VIDEO_FIRST",
+                   .file = file.string(),
+                   .expected = "a clip (mp4, mov, mkv, webm, avi) or a picture of one frame",
+                   .found = "an animated picture"});
+    }
+    return {fitted(opaque(picture), wanted)};
+  }
   FrameReader reader(file);
   Ticker ticker(wanted, reader.info().tick);
   while (std::optional<VideoFrame> frame = reader.next()) ticker.add(std::move(*frame));

@@ -315,6 +315,7 @@ TEST_F(BatchClips, BadItemsAreToldWithLineAndColumn) {
   refused("{\"kind\":\"video\",\"prompt\":\"b\",\"frames\":1000000000000}", "line 2, column 39");
   refused("{\"kind\":\"video\",\"prompt\":\"b\",\"frames\":\"many\"}", "line 2, column 39");
   refused("{\"kind\":\"video\",\"prompt\":\"b\",\"fps\":241}", "line 2, column 36");
+  refused("{\"kind\":\"video\",\"prompt\":\"b\",\"fps\":60,\"container\":\"gif\"}", "at most 50");
   refused("{\"kind\":\"video\",\"prompt\":\"b\",\"first-frames\":\"none.mkv\"}",
           "line 2, column 1");
   refused("{\"kind\":\"video\",\"prompt\":\"b\",\"first-frames\":\"job.jsonl\"}",

@@ -120,6 +120,10 @@ TEST_F(CliVideo, FirstFramesBeginTheClip) {
   video({"-p", "x", "-s", "2", "-o", "alone.mkv"});
   EXPECT_NE(read("alone.mkv").frames, on);
   video({"-p", "x", "-s", "2", "-o", "again.mkv", "--first-frames", "first.mkv"});
+  video({"-p", "x", "-s", "1", "-o", "moving.webp"});
+  const ProgramResult moving =
+      video({"-p", "x", "-o", "none.mkv", "--first-frames", "moving.webp"}, 1);
+  EXPECT_NE(moving.err.find("an animated picture"), std::string::npos) << moving.err;
   EXPECT_EQ(content("on.mkv"), content("again.mkv"));
 }
 
@@ -188,6 +192,10 @@ TEST_F(CliVideo, TheXmpSidecarHoldsTheComment) {
   video({"-p", "a secret prompt", "-s", "1", "--sidecar", "--disable-metadata", "-o", "b.mkv"});
   EXPECT_EQ(content("b.xmp").find("secret"), std::string::npos);
   EXPECT_EQ(digital_source_type(content("b.xmp")), "trainedAlgorithmicMedia");
+  put_file(folder_ / "d.mkv.json", "mine");
+  video({"-p", "x", "-s", "1", "--sidecar", "-o", "d.mkv"}, 6);
+  EXPECT_EQ(content("d.mkv.json"), "mine");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "d.mkv"));
   put_file(folder_ / "c.xmp", "mine");
   video({"-p", "x", "-s", "1", "--sidecar", "-o", "c.mkv"}, 6);
   EXPECT_EQ(content("c.xmp"), "mine");
@@ -268,6 +276,7 @@ TEST_F(CliVideo, RefusalsNameThePlaceAndLeaveNothing) {
   refused({"-p", "x", "-o", "a.mkv", "--frames", "4", "--endless"}, 2, "--endless");
   refused({"-p", "x", "-o", "a.mkv", "--decode", "rows"}, 2, "--decode rows");
   refused({"-p", "x", "-o", "a.mkv", "--first-frames", "taken.mkv"}, 1, "taken.mkv");
+  refused({"-p", "x", "-o", "a.gif", "--fps", "60"}, 2, "at most 50");
   model_ = "test:tiny";
   refused({"-p", "x", "-o", "a.mkv"}, 2, "tessera generate");
   const ProgramResult picture = run({"generate", "-m", "test:clip", "-p", "x"});
