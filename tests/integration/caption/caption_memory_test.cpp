@@ -14,10 +14,6 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kPictures = 2000;
 constexpr double kFlat = 0.02;
-// What is freed leaves the resident set at once, so that it shows what is held.
-const std::map<std::string, std::string> kHonestMalloc = {{"MALLOC_ARENA_MAX", "1"},
-                                                          {"MALLOC_MMAP_THRESHOLD_", "65536"},
-                                                          {"MALLOC_TRIM_THRESHOLD_", "65536"}};
 
 struct Sample {
   std::int64_t items = 0;        // described so far

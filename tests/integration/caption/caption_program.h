@@ -52,8 +52,9 @@ class CaptionTest : public ProgramTest {
     args.insert(args.end(), more.begin(), more.end());
     return args;
   }
-  ProgramResult caption(std::vector<std::string> more, int code = 0) {
-    const ProgramResult result = run(words(more));
+  ProgramResult caption(std::vector<std::string> more, int code = 0,
+                        const std::map<std::string, std::string>& extra = {}) {
+    const ProgramResult result = run(words(more), extra);
     std::string shown;
     for (const std::string& word : more) shown += word + " ";
     EXPECT_EQ(result.exit_code, code) << shown << result.err;
