@@ -18,11 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text_of(const Interval& value, int digits) {
-  return fixed_digits(value.mean, digits) + " (" + fixed_digits(value.low, digits) + "-" +
-         fixed_digits(value.high, digits) + ")";
-}
-
 // What painting some prompts gave.
 class Collector final : public GenerateListener {
  public:

@@ -201,4 +201,9 @@ std::string fixed_digits(double value, int digits) {
   return text;
 }
 
+std::string text_of(const Interval& value, int digits) {
+  return fixed_digits(value.mean, digits) + " (" + fixed_digits(value.low, digits) + "-" +
+         fixed_digits(value.high, digits) + ")";
+}
+
 }  // namespace tessera

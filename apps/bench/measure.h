@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/pipeline/eval_statistics.h"
 #include "engine/backend/backend.h"
 #include "engine/core/function_ref.h"
 
@@ -80,5 +81,7 @@ class BenchReport {
 
 // "12.3" with that many digits behind the point.
 std::string fixed_digits(double value, int digits);
+// "12.3 (11.9-12.8)": the mean, and its interval.
+std::string text_of(const Interval& value, int digits);
 
 }  // namespace tessera

@@ -22,11 +22,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text_of(const Interval& value, int digits) {
-  return fixed_digits(value.mean, digits) + " (" + fixed_digits(value.low, digits) + "-" +
-         fixed_digits(value.high, digits) + ")";
-}
-
 SceneSetRequest held_out(std::uint64_t scene_seed, ScenePixels pixels) {
   return {.seed = scene_seed, .split = SceneSplit::kVal, .size = 64, .pixels = pixels};
 }

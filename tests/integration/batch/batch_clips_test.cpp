@@ -35,17 +35,6 @@ class BatchClips : public BatchTest {
     put_file(folder_ / name, text);
     return name;
   }
-  // What a folder holds but the state of the job.
-  std::map<std::string, std::string> tree(const std::string& out) const {
-    std::map<std::string, std::string> all;
-    for (const std::string& name : files()) {
-      const bool ours = name.starts_with(out + "/");
-      if (ours && name.find("/.tessera/") == std::string::npos) {
-        all[name.substr(out.size() + 1)] = content(name);
-      }
-    }
-    return all;
-  }
   std::vector<std::vector<std::uint8_t>> frames_of(const std::string& name) const {
     FrameReader reader(folder_ / name, {.process = {.program = VIDEO_HELPER}});
     std::vector<std::vector<std::uint8_t>> frames;

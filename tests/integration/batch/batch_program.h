@@ -49,6 +49,17 @@ class BatchTest : private FoldersInMemory, public ProgramTest {
     }
     return all;
   }
+  // Everything of a folder but the state of the job.
+  std::map<std::string, std::string> tree(const std::string& out) const {
+    std::map<std::string, std::string> all;
+    for (const std::string& name : files()) {
+      const bool ours = name.starts_with(out + "/");
+      if (ours && name.find("/.tessera/") == std::string::npos) {
+        all[name.substr(out.size() + 1)] = content(name);
+      }
+    }
+    return all;
+  }
   std::size_t temporaries() const {
     const auto names = files();
     return static_cast<std::size_t>(std::count_if(

@@ -20,17 +20,6 @@ class BatchRandomKill : public BatchTest {
     if (described) flags.insert(flags.end(), {"--captioner", "test:tiny", "--captions"});
     return flags;
   }
-  // Everything of a folder but the state of the job.
-  std::map<std::string, std::string> tree(const std::string& out) const {
-    std::map<std::string, std::string> all;
-    for (const std::string& name : files()) {
-      const bool ours = name.starts_with(out + "/");
-      if (ours && name.find("/.tessera/") == std::string::npos) {
-        all[name.substr(out.size() + 1)] = content(name);
-      }
-    }
-    return all;
-  }
   // Ids of whole records of done items in the journal of a folder, in order.
   std::vector<std::string> recorded() const {
     std::vector<std::string> ids;
