@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -113,6 +115,29 @@ struct ModulateArgs {
   TensorView out;  // as in; may be in
 };
 
+// The rows of a layer on their way into attention: queries and keys are taken out of the joined
+// product, their heads normed where there are norms, turned by the rotary tables; queries go to `q`,
+// keys and values into the cache rows `slots`.
+struct QkvRopeArgs {
+  ConstTensorView qkv;             // [M, (heads + 2 kv_heads) hd] f32: q | k | v
+  ConstTensorView q_norm, k_norm;  // [hd] f32 or empty
+  float eps = 0;                   // of these norms
+  ConstTensorView cos, sin;        // [M, hd / 2] f32
+  RopePairing pairing = RopePairing::kHalfSplit;
+  std::span<const std::int64_t> slots;     // [M]
+  std::span<const std::int64_t> identity;  // [M] 0, 1, ...
+  TensorView q;                    // [M, heads, hd] f32, out
+  TensorView k;                    // [M, kv_heads, hd] f32, scratch
+  TensorView keys, values;         // [capacity, kv_heads, hd] f32 or bf16
+};
+
+// Bytes of a device's own memory; the host's is not counted here.
+struct DeviceMemory {
+  std::size_t free = 0, total = 0;
+};
+
+class RowJudgeMaker;  // engine/backend/row_judge.h
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -123,7 +148,19 @@ class Backend {
   virtual Tensor allocate(DType dtype, Shape shape) = 0;
   virtual void upload(ConstTensorView host, TensorView out) = 0;    // same dtype and shape
   virtual void download(ConstTensorView in, TensorView host) = 0;
+  virtual void copy(ConstTensorView from, TensorView to) = 0;  // both on the device, not overlapping
   virtual void synchronize() = 0;
+  // Nothing where the device computes in the host's memory.
+  virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
+
+  // Ops called between these two are the same ones whenever `key` is the same, on the same tensors
+  // and of the same shapes; only the contents of host spans and the lengths that
+  // AttentionSegment::first_visible gives may differ. A device may then repeat what it recorded the
+  // first time.
+  virtual void begin_recorded(std::uint64_t /*key*/) {}
+  virtual void end_recorded() {}
+  // Sampling and acceptance on the device; null where the host does them.
+  virtual RowJudgeMaker* row_judges() { return nullptr; }
 
   // Rows of several matrices [n_i, k] stacked into one packed weight (QKV, gate and up), or a range
   // of rows of one (an image-only head). Sources f32, bf16 or f16 in host memory.
@@ -140,6 +177,18 @@ class Backend {
 
   virtual void linear(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
                       TensorView out) = 0;                                   // [M,k] -> [M,n]
+  // sum += w x + bias; scratch [M,n].
+  virtual void linear_add(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
+                          TensorView sum, TensorView scratch) {
+    linear(x, w, bias, scratch);
+    add(sum, scratch, sum);
+  }
+  // out = silu(gate) * up of [gate | up] = w x; scratch [M,2F], out [M,F].
+  virtual void gated_linear(ConstTensorView x, const LinearWeight& gate_up, TensorView scratch,
+                            TensorView out) {
+    linear(x, gate_up, {}, scratch);
+    silu_mul(scratch, out);
+  }
   virtual void embedding(ConstTensorView table, std::span<const std::int32_t> ids,
                          TensorView out) = 0;                                // [V,C] -> [M,C]
   virtual void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView out) = 0;
@@ -160,6 +209,8 @@ class Backend {
   // Copies rows [M, heads*hd] (row stride `row_stride` elements) into cache rows given by index.
   virtual void store_rows(const float* rows, std::int64_t row_stride,
                           std::span<const std::int64_t> slots, TensorView cache) = 0;
+  // The parts one after the other, unless a device does them in one.
+  virtual void qkv_rope(const QkvRopeArgs& args);
   virtual void attention(const AttentionArgs& args) = 0;
   virtual void row_attention(const RowAttentionArgs& args) = 0;
 
@@ -185,6 +236,13 @@ struct CpuOptions {
   enum class Isa : std::uint8_t { kAuto, kReference, kAvx2, kAvx512 } isa = Isa::kAuto;
 };
 
+struct CudaOptions {
+  // One family of kernels with one order of summation for every number of rows: a row's result is
+  // the same bits whatever stands beside it. Without, wide products go to the vendor's library.
+  bool deterministic = false;
+  bool tf32 = false;  // products of f32 weights may round their factors to tf32
+};
+
 // Devices that this build and this machine offer, the CPU first.
 struct DeviceInfo {
   std::string name;         // as --device takes it: "cpu", "cuda:0"
@@ -194,7 +252,35 @@ struct DeviceInfo {
 };
 std::vector<DeviceInfo> list_devices();
 
+// A device from outside this library; later calls of list_devices() and make_backend() know it.
+struct DeviceOffer {
+  DeviceInfo info;
+  std::function<std::unique_ptr<Backend>(const CpuOptions&, const CudaOptions&)> make;
+};
+void offer_device(DeviceOffer offer);
+
 // Error kUsage with the list of devices when `device` is unknown or unusable ("auto" never fails).
-std::unique_ptr<Backend> make_backend(const std::string& device, const CpuOptions& options = {});
+std::unique_ptr<Backend> make_backend(const std::string& device, const CpuOptions& options = {},
+                                      const CudaOptions& cuda = {});
+
+// Room for the activations of one pass, in the memory of the backend's device.
+inline Arena make_arena(Backend& backend, std::size_t bytes) {
+  if (backend.device().kind == DeviceKind::kCpu) return Arena(bytes);
+  return Arena(backend.allocate(DType::kU8, Shape{static_cast<std::int64_t>(bytes)}));
+}
+
+// Between begin_recorded() and end_recorded().
+class RecordedPass {
+ public:
+  RecordedPass(Backend& backend, std::uint64_t key) : backend_(backend) {
+    backend_.begin_recorded(key);
+  }
+  ~RecordedPass() { backend_.end_recorded(); }
+  RecordedPass(const RecordedPass&) = delete;
+  RecordedPass& operator=(const RecordedPass&) = delete;
+
+ private:
+  Backend& backend_;
+};
 
 }  // namespace tessera

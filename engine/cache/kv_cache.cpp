@@ -98,8 +98,8 @@ void KvCache::copy_row(std::int64_t from_sequence, std::int64_t from, std::int64
                        std::int64_t to, std::int64_t layer) {
   for (std::vector<Tensor>* store : {&keys_, &values_}) {
     const TensorView table = (*store)[static_cast<std::size_t>(layer)].view();
-    backend_->upload(row_view(ConstTensorView(table), slot(from_sequence, from)),
-                     row_view(table, slot(to_sequence, to)));
+    backend_->copy(row_view(ConstTensorView(table), slot(from_sequence, from)),
+                   row_view(table, slot(to_sequence, to)));
   }
 }
 

@@ -90,14 +90,18 @@ Tensor Tensor::clone() const {
   return copy;
 }
 
-TensorView Arena::take(DType dtype, Shape shape) {
-  const std::size_t bytes =
-      round_up(static_cast<std::size_t>(shape.elements()) * dtype_size(dtype), kAlignment);
+std::size_t Arena::advance(std::size_t bytes) {
+  bytes = round_up(bytes, kAlignment);
   expects(used_ + bytes <= capacity_, "the arena was planned large enough");
-  auto* memory = static_cast<std::byte*>(buffer_.get()) + used_;
+  const std::size_t begin = used_;
   used_ += bytes;
   peak_ = std::max(peak_, used_);
-  return {dtype, shape, memory, Device{}};
+  return begin;
+}
+
+TensorView Arena::take(DType dtype, Shape shape) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
+  return {dtype, shape, static_cast<std::byte*>(base_) + advance(bytes), device_};
 }
 
 }  // namespace tessera

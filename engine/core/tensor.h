@@ -128,12 +128,27 @@ class Tensor {
 };
 
 // Bump allocator for the activations of one pass: reserve once, reset before each pass, so that two
-// decode steps allocate nothing. take() past the end is a broken plan and ends the program.
+// decode steps allocate nothing. take() gives memory of the device, take_host() what the host notes
+// beside it; both count against one plan, and on the host they are one block. Past the end is a
+// broken plan and ends the program.
 class Arena {
  public:
   Arena() = default;
-  explicit Arena(std::size_t bytes) : buffer_(allocate_host(bytes)), capacity_(bytes) {}
+  explicit Arena(std::size_t bytes)
+      : host_(allocate_host(bytes)), base_(host_.get()), capacity_(bytes) {}
+  // `block` is of a device that has memory of its own.
+  explicit Arena(Tensor block)
+      : block_(std::move(block)),
+        host_(allocate_host(block_.bytes())),
+        base_(block_.view().data),
+        device_(block_.view().device),
+        capacity_(block_.bytes()) {}
   TensorView take(DType dtype, Shape shape);
+  template <typename T>
+  std::span<T> take_host(std::int64_t count) {
+    return {static_cast<T*>(host_at(advance(static_cast<std::size_t>(count) * sizeof(T)))),
+            static_cast<std::size_t>(count)};
+  }
   void reset() { used_ = 0; }
   std::size_t used() const { return used_; }
   void rewind(std::size_t used) { used_ = used; }
@@ -141,7 +156,13 @@ class Arena {
   std::size_t peak() const { return peak_; }
 
  private:
-  Buffer buffer_{nullptr, +[](void*) {}};
+  std::size_t advance(std::size_t bytes);  // where the taken bytes begin
+  void* host_at(std::size_t offset) { return static_cast<std::byte*>(host_.get()) + offset; }
+
+  Tensor block_;  // empty where device and host are one
+  Buffer host_{nullptr, +[](void*) {}};
+  void* base_ = nullptr;
+  Device device_;
   std::size_t capacity_ = 0;
   std::size_t used_ = 0;
   std::size_t peak_ = 0;

@@ -37,7 +37,7 @@ ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
   expects(limits.token_rows >= 1 && limits.prompt_rows >= 1, "a pass has rows");
   Backend& backend = model.backend();
   const std::int64_t most = most_rows(limits);
-  arena_ = Arena(model.scratch_bytes(std::max(most, limits.guest_rows)));
+  arena_ = make_arena(backend, model.scratch_bytes(std::max(most, limits.guest_rows)));
   rows_ = backend.allocate(DType::kF32, Shape{most, model.width()});
   hidden_ = backend.allocate(DType::kF32, Shape{most, model.width()});
   logits_ = backend.allocate(DType::kF32, Shape{limits.logit_rows, model.logit_ids()});

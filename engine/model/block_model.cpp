@@ -84,12 +84,10 @@ void BlockModel::forward(std::span<const std::int32_t> ids, std::span<const std:
   const std::int64_t cached = cache.length(0);
   expects(cached + rows <= config_.positions, "the position table has these positions");
   expects(out.shape == Shape({rows, config_.width}), "hidden rows are [M, D]");
-  auto* slots = arena.take(DType::kI64, Shape{rows}).as<std::int64_t>();
-  auto* identity = arena.take(DType::kI64, Shape{rows}).as<std::int64_t>();
-  auto* places = arena.take(DType::kI32, Shape{rows}).as<std::int32_t>();
-  auto* segments = static_cast<AttentionSegment*>(
-      arena.take(DType::kU8, Shape{rows * static_cast<std::int64_t>(sizeof(AttentionSegment))})
-          .data);
+  auto* slots = arena.take_host<std::int64_t>(rows).data();
+  auto* identity = arena.take_host<std::int64_t>(rows).data();
+  auto* places = arena.take_host<std::int32_t>(rows).data();
+  auto* segments = arena.take_host<AttentionSegment>(rows).data();
   const auto count = static_cast<std::size_t>(rows);
   for (std::int64_t i = 0; i < rows; ++i) {
     identity[i] = i;

@@ -105,12 +105,10 @@ Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64
   const auto count = static_cast<std::size_t>(chunk.rows);
   const auto sequences = batch.sequences.subspan(static_cast<std::size_t>(first), count);
   const auto positions = batch.positions.subspan(static_cast<std::size_t>(first), count);
-  auto* cached = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
-  auto* identity = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
-  auto* owners = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
-  const auto segment_bytes = static_cast<std::int64_t>(sizeof(AttentionSegment));
-  auto* segments = static_cast<AttentionSegment*>(
-      arena.take(DType::kU8, Shape{chunk.rows * segment_bytes}).data);
+  auto* cached = arena.take_host<std::int64_t>(chunk.rows).data();
+  auto* identity = arena.take_host<std::int64_t>(chunk.rows).data();
+  auto* owners = arena.take_host<std::int64_t>(chunk.rows).data();
+  auto* segments = arena.take_host<AttentionSegment>(chunk.rows).data();
   std::size_t segment_count = 0;
   for (std::size_t at = 0; at < count;) {
     std::size_t end = at;
@@ -154,7 +152,7 @@ void Transformer::look_up_rotary(const ForwardBatch& batch, Chunk& chunk) const 
   const auto first = static_cast<std::size_t>(chunk.first);
   const TensorView cos = arena.take(DType::kF32, Shape{chunk.rows, half});
   const TensorView sin = arena.take(DType::kF32, Shape{chunk.rows, half});
-  auto* table_rows = arena.take(DType::kI32, Shape{chunk.rows}).as<std::int32_t>();
+  auto* table_rows = arena.take_host<std::int32_t>(chunk.rows).data();
   const auto look_up = [&](std::size_t row, std::int64_t place) {
     expects(place >= 0 && place < rope_.cos.shape()[0], "the rotary table has this position");
     table_rows[row] = static_cast<std::int32_t>(place);
@@ -178,7 +176,7 @@ void Transformer::look_up_rotary(const ForwardBatch& batch, Chunk& chunk) const 
   const auto& sections = config_.rope.sections;
   const std::int64_t piece = std::gcd(std::gcd(sections[0], sections[1]), sections[2]);
   const TensorView whole = arena.take(DType::kF32, Shape{chunk.rows, half});
-  auto* slots = arena.take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
+  auto* slots = arena.take_host<std::int64_t>(chunk.rows).data();
   std::int64_t begin = 0;
   for (std::size_t axis = 0; axis < 3; ++axis) {
     for (std::size_t i = 0; i < count; ++i) look_up(i, batch.places[first + i][axis]);
@@ -294,26 +292,27 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   ops::linear(*backend_, normed, weights.qkv,
               config_.qkv_bias ? ConstTensorView(weights.qkv_bias.view()) : ConstTensorView{}, qkv);
   const TensorView q_heads = heads_of(q, config_.heads);
-  const TensorView k_heads = heads_of(k, config_.kv_heads);
-  ops::store_rows(*backend_, qkv.f32(), stride, chunk.identity, q_heads);
-  ops::store_rows(*backend_, qkv.f32() + q_width, stride, chunk.identity, k_heads);
-  if (config_.qk_norm) {
-    norm_heads(q_heads, weights.q_norm);
-    norm_heads(k_heads, weights.k_norm);
-  }
-  ops::rope(*backend_, q_heads, chunk.cos, chunk.sin, rope_.pairing);
-  ops::rope(*backend_, k_heads, chunk.cos, chunk.sin, rope_.pairing);
-  if (taps.observer != nullptr) taps.observer->queries(layer, chunk.first, q_heads);
   const std::span<const std::int64_t> slots = slots_of(chunk, layer, cache);
-  ops::store_rows(*backend_, k.f32(), kv_width, slots, cache.key_slots(layer));
-  ops::store_rows(*backend_, qkv.f32() + q_width + kv_width, stride, slots,
-                  cache.value_slots(layer));
+  ops::qkv_rope(*backend_,
+                {.qkv = qkv,
+                 .q_norm = config_.qk_norm ? weights.q_norm.view() : ConstTensorView{},
+                 .k_norm = config_.qk_norm ? weights.k_norm.view() : ConstTensorView{},
+                 .eps = config_.norm_eps,
+                 .cos = chunk.cos,
+                 .sin = chunk.sin,
+                 .pairing = rope_.pairing,
+                 .slots = slots,
+                 .identity = chunk.identity,
+                 .q = q_heads,
+                 .k = heads_of(k, config_.kv_heads),
+                 .keys = cache.key_slots(layer),
+                 .values = cache.value_slots(layer)});
+  if (taps.observer != nullptr) taps.observer->queries(layer, chunk.first, q_heads);
   ops::attention(*backend_, {.q = q_heads,
                              .out = heads_of(mixed, config_.heads),
                              .segments = segments_of(chunk, layer, cache),
                              .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
-  ops::linear(*backend_, mixed, weights.out, {}, normed);
-  ops::add(*backend_, x, normed, x);
+  ops::linear_add(*backend_, mixed, weights.out, {}, x, normed);
   arena.rewind(mark);
 }
 
@@ -354,10 +353,8 @@ void Transformer::cross_block(const Chunk& chunk, const CrossWeights& weights, s
   const TensorView normed = arena.take(DType::kF32, Shape{m, config_.width});
   const TensorView q = arena.take(DType::kF32, Shape{m, config_.q_width()});
   const TensorView mixed = arena.take(DType::kF32, Shape{m, config_.q_width()});
-  const auto count = static_cast<std::int64_t>(chunk.segments.size());
-  auto* segments = static_cast<AttentionSegment*>(
-      arena.take(DType::kU8, Shape{count * static_cast<std::int64_t>(sizeof(AttentionSegment))})
-          .data);
+  auto* segments =
+      arena.take_host<AttentionSegment>(static_cast<std::int64_t>(chunk.segments.size())).data();
   for (std::size_t i = 0; i < chunk.segments.size(); ++i) {
     const auto sequence = static_cast<std::size_t>(chunk.sequence_of_segment[i]);
     expects(sequence < chunk.contexts.size() && chunk.contexts[sequence] != nullptr,
@@ -379,15 +376,14 @@ void Transformer::cross_block(const Chunk& chunk, const CrossWeights& weights, s
                              .out = heads_of(mixed, config_.heads),
                              .segments = {segments, chunk.segments.size()},
                              .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim))});
-  ops::linear(*backend_, mixed, weights.out, {}, normed);
-  ops::add(*backend_, x, normed, x);
+  ops::linear_add(*backend_, mixed, weights.out, {}, x, normed);
   arena.rewind(mark);
 }
 
 // Where a layer caches the rows of a chunk.
 std::span<const std::int64_t> Transformer::slots_of(const Chunk& chunk, std::int64_t layer,
                                                     const KvCache& cache) {
-  auto* slots = chunk.arena->take(DType::kI64, Shape{chunk.rows}).as<std::int64_t>();
+  auto* slots = chunk.arena->take_host<std::int64_t>(chunk.rows).data();
   for (std::size_t i = 0; i < chunk.cached.size(); ++i) {
     const std::int32_t sequence = chunk.sequences[i];
     slots[i] = cache.slot(sequence, chunk.cached[i] - cache.missing(layer, sequence));
@@ -399,10 +395,7 @@ std::span<const std::int64_t> Transformer::slots_of(const Chunk& chunk, std::int
 std::span<const AttentionSegment> Transformer::segments_of(const Chunk& chunk, std::int64_t layer,
                                                            const KvCache& cache) {
   const std::size_t count = chunk.segments.size();
-  auto* out = static_cast<AttentionSegment*>(
-      chunk.arena
-          ->take(DType::kU8, Shape{static_cast<std::int64_t>(count * sizeof(AttentionSegment))})
-          .data);
+  auto* out = chunk.arena->take_host<AttentionSegment>(static_cast<std::int64_t>(count)).data();
   for (std::size_t i = 0; i < count; ++i) {
     AttentionSegment* segment = std::construct_at(out + i, chunk.segments[i]);
     const std::int64_t sequence = chunk.sequence_of_segment[i];
@@ -423,11 +416,9 @@ void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, std
   const TensorView gate_up = arena.take(DType::kF32, Shape{chunk.rows, 2 * config_.ffn_width});
   const TensorView gated = arena.take(DType::kF32, Shape{chunk.rows, config_.ffn_width});
   ops::rms_norm(*backend_, x, weights.ffn_norm.view(), config_.norm_eps, normed);
-  ops::linear(*backend_, normed, weights.gate_up, {}, gate_up);
-  ops::silu_mul(*backend_, gate_up, gated);
+  ops::gated_linear(*backend_, normed, weights.gate_up, gate_up, gated);
   if (taps.observer != nullptr) taps.observer->activations(layer, chunk.first, gated);
-  ops::linear(*backend_, gated, weights.down, {}, normed);
-  ops::add(*backend_, x, normed, x);
+  ops::linear_add(*backend_, gated, weights.down, {}, x, normed);
   arena.rewind(mark);
 }
 

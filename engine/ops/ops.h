@@ -13,6 +13,12 @@ namespace tessera::ops {
 // out[m, :] = w x[m, :] + bias.  x [M,k], w [n,k], bias [n] or empty, out [M,n].
 void linear(Backend& backend, ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
             TensorView out);
+// sum[m, :] += w x[m, :] + bias; scratch and sum [M,n].
+void linear_add(Backend& backend, ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
+                TensorView sum, TensorView scratch);
+// out = silu(gate) * up, [gate | up] = gate_up x. gate_up [2F,k], scratch [M,2F], out [M,F].
+void gated_linear(Backend& backend, ConstTensorView x, const LinearWeight& gate_up,
+                  TensorView scratch, TensorView out);
 // table [V,C] f32 or bf16, every id in [0,V), out [M,C].
 void embedding(Backend& backend, ConstTensorView table, std::span<const std::int32_t> ids,
                TensorView out);
@@ -39,6 +45,7 @@ void rope(Backend& backend, TensorView x, ConstTensorView cos, ConstTensorView s
           RopePairing pairing);
 void store_rows(Backend& backend, const float* rows, std::int64_t row_stride,
                 std::span<const std::int64_t> slots, TensorView cache);
+void qkv_rope(Backend& backend, const QkvRopeArgs& args);
 void attention(Backend& backend, const AttentionArgs& args);
 void row_attention(Backend& backend, const RowAttentionArgs& args);
 void conv2d(Backend& backend, const Conv2dArgs& args);

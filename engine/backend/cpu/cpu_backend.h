@@ -24,6 +24,7 @@ class CpuBackend final : public Backend {
   Tensor allocate(DType dtype, Shape shape) override;
   void upload(ConstTensorView host, TensorView out) override;
   void download(ConstTensorView in, TensorView host) override;
+  void copy(ConstTensorView from, TensorView to) override { upload(from, to); }
   void synchronize() override {}
 
   LinearWeight pack_linear(std::span<const ConstTensorView> stacked, DType storage) override;
