@@ -1,0 +1,146 @@
+// Memory, copies and recorded passes of a CUDA device; the list of devices.
+#include "engine/backend/cuda/cuda_backend.h"
+
+#include <algorithm>
+
+#include "engine/backend/cuda/libraries.h"
+#include "engine/backend/cuda/row_judge.h"
+#include "engine/backend/factories.h"
+
+namespace tessera::cuda {
+
+namespace {
+
+int open_device(int index) {
+  check(cudaSetDevice(index), "opening a CUDA device");
+  int count = 0;
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index),
+        "asking a CUDA device for its size");
+  return count;
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend(int index, const CpuOptions& cpu, const CudaOptions& options)
+    : device_{DeviceKind::kCuda, index},
+      options_(options),
+      multiprocessors_(open_device(index)),
+      pool_(cpu.threads),
+      stream_(make_stream()),
+      libraries_(std::make_unique<Libraries>()),
+      judges_(make_row_judges(*this)) {
+  recorder_.use(stream_.get());
+}
+
+CudaBackend::~CudaBackend() { cudaStreamSynchronize(stream_.get()); }
+
+RowJudgeMaker* CudaBackend::row_judges() { return judges_.get(); }
+
+Tensor CudaBackend::allocate(DType dtype, Shape shape) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
+  return Tensor(dtype, shape, allocate_device(bytes), device_);
+}
+
+void CudaBackend::upload(ConstTensorView host, TensorView out) {
+  expects(host.dtype == out.dtype && host.shape == out.shape, "upload keeps dtype and shape");
+  expects(host.device.kind == DeviceKind::kCpu && out.device == device_, "from the host up");
+  if (host.bytes() == 0) return;
+  check(cudaMemcpyAsync(out.data, host.data, host.bytes(), cudaMemcpyHostToDevice, stream()),
+        "copying to the device");
+}
+
+void CudaBackend::download(ConstTensorView in, TensorView host) {
+  expects(host.dtype == in.dtype && host.shape == in.shape, "download keeps dtype and shape");
+  expects(host.device.kind == DeviceKind::kCpu && in.device == device_, "from the device down");
+  if (in.bytes() == 0) return;
+  check(cudaMemcpyAsync(host.data, in.data, in.bytes(), cudaMemcpyDeviceToHost, stream()),
+        "copying from the device");
+}
+
+void CudaBackend::copy(ConstTensorView from, TensorView to) {
+  expects(from.dtype == to.dtype && from.shape == to.shape, "copy keeps dtype and shape");
+  expects(from.device == device_ && to.device == device_, "on the device");
+  if (from.bytes() == 0 || !enqueues()) return;
+  check(cudaMemcpyAsync(to.data, from.data, from.bytes(), cudaMemcpyDeviceToDevice, stream()),
+        "copying on the device");
+}
+
+void CudaBackend::synchronize() {
+  check(cudaStreamSynchronize(stream()), "waiting for the device");
+  recorder_.waited();
+}
+
+std::optional<DeviceMemory> CudaBackend::memory() const {
+  DeviceMemory out;
+  check(cudaMemGetInfo(&out.free, &out.total), "asking for the device's memory");
+  return out;
+}
+
+void CudaBackend::begin_recorded(std::uint64_t key) { recorder_.begin(key, stream()); }
+
+void CudaBackend::end_recorded() { recorder_.end(); }
+
+void CudaBackend::reserve_scratch(std::size_t bytes) {
+  if (bytes <= scratch_bytes_) return;
+  check(cudaStreamSynchronize(stream()), "waiting for the device");
+  scratch_ = Buffer(nullptr, +[](void*) {});
+  scratch_bytes_ = 0;
+  scratch_ = allocate_device(bytes);
+  scratch_bytes_ = bytes;
+  recorder_.forget();
+}
+
+void* CudaBackend::scratch(std::size_t bytes) {
+  expects(bytes <= scratch_bytes_ || !recorder_.recording(),
+          "scratch of a recorded pass was reserved before it");
+  reserve_scratch(bytes);
+  return scratch_.get();
+}
+
+}  // namespace tessera::cuda
+
+namespace tessera {
+
+std::vector<DeviceInfo> list_cuda_devices() {
+  const auto none = [](std::string why) {
+    return std::vector<DeviceInfo>{{.name = "cuda",
+                                    .description = "built with CUDA " +
+                                                   std::to_string(CUDART_VERSION / 1000) + "." +
+                                                   std::to_string(CUDART_VERSION % 1000 / 10),
+                                    .usable = false,
+                                    .why_not = std::move(why)}};
+  };
+  int driver = 0, count = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    return none("no NVIDIA driver is installed");
+  }
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    return none(std::string(cudaGetErrorString(status)));
+  }
+  if (count == 0) return none("the driver shows no device");
+  std::vector<DeviceInfo> out;
+  for (int index = 0; index < count; ++index) {
+    cudaDeviceProp properties = {};
+    if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) continue;
+    const bool old = properties.major < 8;
+    out.push_back({.name = "cuda:" + std::to_string(index),
+                   .description = std::string(properties.name) + ", " +
+                                  std::to_string(properties.totalGlobalMem >> 20) + " MiB, compute " +
+                                  std::to_string(properties.major) + "." +
+                                  std::to_string(properties.minor),
+                   .usable = !old,
+                   .why_not = old ? "compute capability 8.0 or newer is needed" : ""});
+  }
+  return out;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(const std::string& name, const CpuOptions& cpu,
+                                           const CudaOptions& options) {
+  const std::size_t colon = name.find(':');
+  const int index = colon == std::string::npos ? 0 : std::stoi(name.substr(colon + 1));
+  return std::make_unique<cuda::CudaBackend>(index, cpu, options);
+}
+
+}  // namespace tessera

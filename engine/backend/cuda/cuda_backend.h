@@ -1,0 +1,113 @@
+// One NVIDIA device: memory, a stream on which every op is enqueued, and recorded passes. Each op is
+// a method in a file of its own, named as the CPU backend's.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "engine/backend/backend.h"
+#include "engine/backend/cuda/recorder.h"
+#include "engine/backend/cuda/runtime.h"
+
+namespace tessera::cuda {
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+class Libraries;  // cuBLASLt and cuDNN, where they were found
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(int index, const CpuOptions& cpu, const CudaOptions& options);
+  ~CudaBackend() override;
+
+  std::string name() const override { return "cuda:" + std::to_string(device_.index); }
+  Device device() const override { return device_; }
+  ThreadPool& threads() override { return pool_; }
+
+  Tensor allocate(DType dtype, Shape shape) override;
+  void upload(ConstTensorView host, TensorView out) override;
+  void download(ConstTensorView in, TensorView host) override;
+  void copy(ConstTensorView from, TensorView to) override;
+  void synchronize() override;
+  std::optional<DeviceMemory> memory() const override;
+  void begin_recorded(std::uint64_t key) override;
+  void end_recorded() override;
+  RowJudgeMaker* row_judges() override;
+
+  LinearWeight pack_linear(std::span<const ConstTensorView> stacked, DType storage) override;
+  ConvWeight pack_conv(ConstTensorView kernel, DType storage) override;
+  std::size_t packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const override;
+  std::size_t packed_conv_bytes(const Shape& kernel, DType storage) const override;
+  void reserve_scratch(std::size_t bytes) override;
+  std::size_t conv_scratch_bytes(const Conv2dArgs& args) const override;
+  std::size_t attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
+                                      std::int64_t head_dim) const override;
+
+  void linear(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
+              TensorView out) override;
+  void linear_add(ConstTensorView x, const LinearWeight& w, ConstTensorView bias, TensorView sum,
+                  TensorView scratch) override;
+  void gated_linear(ConstTensorView x, const LinearWeight& gate_up, TensorView scratch,
+                    TensorView out) override;
+  void embedding(ConstTensorView table, std::span<const std::int32_t> ids, TensorView out) override;
+  void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView out) override;
+  void add(ConstTensorView a, ConstTensorView b, TensorView out) override;
+  void silu_mul(ConstTensorView gate_up, TensorView out) override;
+  void gelu(ConstTensorView x, TensorView out) override;
+  void gelu_tanh(ConstTensorView x, TensorView out) override;
+  void quick_gelu(ConstTensorView x, TensorView out) override;
+  void layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias, float eps,
+                  TensorView out) override;
+  void softmax_rows(ConstTensorView x, TensorView out) override;
+  void combine_rows(ConstTensorView x, std::span<const std::int32_t> to,
+                    std::span<const float> weight, TensorView out) override;
+  void rope(TensorView x, ConstTensorView cos, ConstTensorView sin, RopePairing pairing) override;
+  void store_rows(const float* rows, std::int64_t row_stride, std::span<const std::int64_t> slots,
+                  TensorView cache) override;
+  void qkv_rope(const QkvRopeArgs& args) override;
+  void attention(const AttentionArgs& args) override;
+  void row_attention(const RowAttentionArgs& args) override;
+  void conv2d(const Conv2dArgs& args) override;
+  void group_norm_coefficients(ConstTensorView x, int groups, float eps, ConstTensorView gamma,
+                               ConstTensorView beta, TensorView scale, TensorView shift) override;
+  void affine_channels(ConstTensorView x, ConstTensorView scale, ConstTensorView shift,
+                       TensorView out) override;
+  void modulate(const ModulateArgs& args) override;
+  // Waits for the device: the ids are the host's.
+  void nearest_code(ConstTensorView z, ConstTensorView codebook,
+                    std::span<std::int32_t> ids) override;
+  void l2_normalize(ConstTensorView x, float eps, TensorView out) override;
+
+  // For the files of the ops.
+  cudaStream_t stream() const { return stream_.get(); }
+  // False while a recorded pass is repeated: its kernels stand in the graph already.
+  bool enqueues() const { return recorder_.enqueues(); }
+  // A copy of a host array on the device, for kernels that are enqueued from now on. Null if empty.
+  template <typename T>
+  const T* stage(std::span<const T> host) {
+    return static_cast<const T*>(recorder_.stage(host.data(), host.size_bytes()));
+  }
+  // Device memory of at least this size, the same block for every op: its contents do not outlive
+  // one op. Grows outside recorded passes only (reserve_scratch).
+  void* scratch(std::size_t bytes);
+  const CudaOptions& options() const { return options_; }
+  int multiprocessors() const { return multiprocessors_; }
+  Libraries& libraries() { return *libraries_; }
+
+ private:
+  Device device_;
+  CudaOptions options_;
+  int multiprocessors_ = 1;
+  ThreadPool pool_;
+  Stream stream_;
+  Recorder recorder_;
+  Buffer scratch_{nullptr, +[](void*) {}};
+  std::size_t scratch_bytes_ = 0;
+  std::unique_ptr<Libraries> libraries_;
+  std::unique_ptr<RowJudgeMaker> judges_;
+};
+
+}  // namespace tessera::cuda

@@ -1,0 +1,109 @@
+#include "engine/backend/cuda/recorder.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tessera::cuda {
+
+namespace {
+constexpr std::size_t kAlignment = 16;
+}
+
+Recorder::Recorder(const RecorderLimits& limits)
+    : limits_(limits),
+      loose_pinned_(allocate_pinned(limits.loose_bytes)),
+      loose_device_(allocate_device(limits.loose_bytes)) {}
+
+Recorder::Pass& Recorder::pass_of(std::uint64_t key) {
+  const auto found = std::find_if(passes_.begin(), passes_.end(),
+                                  [&](const auto& pass) { return pass->key == key; });
+  if (found != passes_.end()) {
+    passes_.splice(passes_.begin(), passes_, found);
+    return *passes_.front();
+  }
+  if (passes_.size() == limits_.passes) {
+    // Its graph may still run.
+    check(cudaStreamSynchronize(stream_), "waiting for a recorded pass");
+    passes_.pop_back();
+    ++counts_.dropped;
+  }
+  passes_.push_front(std::make_unique<Pass>(limits_.pass_bytes));
+  passes_.front()->key = key;
+  return *passes_.front();
+}
+
+void Recorder::begin(std::uint64_t key, cudaStream_t stream) {
+  expects(current_ == nullptr, "recorded passes do not nest");
+  stream_ = stream;
+  current_ = &pass_of(key);
+  // The copy of the last run's arguments may be under way.
+  if (current_->runs > 0) check(cudaEventSynchronize(current_->sent.get()), "waiting for a pass");
+  current_->arguments.reset();
+  if (current_->graph.get() != nullptr) {
+    state_ = State::kRepeats;
+  } else if (current_->runs >= limits_.plain_runs) {
+    state_ = State::kCaptures;
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a pass");
+  } else {
+    state_ = State::kPlain;
+  }
+}
+
+void Recorder::forget() {
+  expects(current_ == nullptr, "graphs are dropped between passes");
+  passes_.clear();
+}
+
+void Recorder::end() {
+  expects(current_ != nullptr, "a recorded pass was begun");
+  Pass& pass = *current_;
+  current_ = nullptr;
+  const State state = std::exchange(state_, State::kPlain);
+  ++pass.runs;
+  if (state == State::kPlain) {
+    ++counts_.plain;
+    check(cudaEventRecord(pass.sent.get(), stream_), "marking a pass");
+    return;
+  }
+  if (state == State::kCaptures) {
+    ++counts_.captured;
+    cudaGraph_t captured = nullptr;
+    check(cudaStreamEndCapture(stream_, &captured), "recording a pass");
+    const Graph graph(captured);
+    cudaGraphExec_t made = nullptr;
+    check(cudaGraphInstantiate(&made, graph.get(), 0), "preparing a recorded pass");
+    pass.graph = GraphExec(made);
+  } else {
+    ++counts_.repeated;
+  }
+  pass.arguments.flush(stream_);
+  check(cudaEventRecord(pass.sent.get(), stream_), "marking a pass");
+  check(cudaGraphLaunch(pass.graph.get(), stream_), "repeating a pass");
+}
+
+const void* Recorder::stage(const void* host, std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (current_ == nullptr) return stage_loose(host, bytes);
+  expects(current_->arguments.fits(bytes), "the arrays of a recorded pass fit its block");
+  const void* place = current_->arguments.put(host, bytes);
+  if (state_ == State::kPlain) current_->arguments.flush(stream_);
+  return place;
+}
+
+const void* Recorder::stage_loose(const void* host, std::size_t bytes) {
+  const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  expects(padded <= limits_.loose_bytes, "an array of an op fits the staging block");
+  if (loose_used_ + padded > limits_.loose_bytes) {
+    check(cudaStreamSynchronize(stream_), "waiting for room to stage arguments");
+    loose_used_ = 0;
+  }
+  auto* pinned = static_cast<std::byte*>(loose_pinned_.get()) + loose_used_;
+  auto* device = static_cast<std::byte*>(loose_device_.get()) + loose_used_;
+  loose_used_ += padded;
+  std::memcpy(pinned, host, bytes);
+  check(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, stream_),
+        "sending arguments to the device");
+  return device;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,60 @@
+#include "engine/backend/cuda/runtime.h"
+
+namespace tessera::cuda {
+
+namespace {
+
+std::string megabytes(std::size_t bytes) {
+  return std::to_string((bytes + (std::size_t{1} << 20) - 1) >> 20) + " MiB";
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  const bool memory = status == cudaErrorMemoryAllocation;
+  throw Error({.kind = memory ? ErrorKind::kMemory : ErrorKind::kGeneral,
+               .code = memory ? "E_DEVICE_MEMORY" : "E_CUDA",
+               .where = what,
+               .expected = "success",
+               .found = std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status)});
+}
+
+Buffer allocate_device(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it would be found again by the next launch
+    std::size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    throw Error({.kind = ErrorKind::kMemory,
+                 .code = "E_DEVICE_MEMORY",
+                 .where = "memory of the CUDA device",
+                 .expected = megabytes(bytes) + " in one block",
+                 .found = megabytes(free) + " free of " + megabytes(total),
+                 .hint = "`tessera inspect --memory` shows what a run needs; fewer pictures at once, "
+                         "bf16 weights or a bf16 cache need less"});
+  }
+  check(status, "allocating device memory");
+  return Buffer(memory, +[](void* p) { cudaFree(p); });
+}
+
+Buffer allocate_pinned(std::size_t bytes) {
+  void* memory = nullptr;
+  check(cudaMallocHost(&memory, bytes > 0 ? bytes : 1), "allocating pinned host memory");
+  return Buffer(memory, +[](void* p) { cudaFreeHost(p); });
+}
+
+Stream make_stream() {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  return Stream(stream);
+}
+
+Event make_event() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event");
+  return Event(event);
+}
+
+}  // namespace tessera::cuda
