@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -24,7 +24,10 @@ struct TestDevice {
     const CpuOptions cpu{.threads = threads};
     const CudaOptions cuda{.deterministic = deterministic};
     if (name == "cpu") return make_backend("cpu", cpu);
+#ifdef TESSERA_SIMULATED_DEVICE
     if (name == "simt") return simt::make_device(cpu, cuda);
+#endif
+    if (name != "cuda") return nullptr;
     for (const DeviceInfo& info : list_devices()) {
       if (info.name == "cuda:0" && info.usable) return make_backend("cuda:0", cpu, cuda);
     }
@@ -68,7 +71,7 @@ class OnDevice : public ::testing::TestWithParam<TestDevice> {
   }
   // Full of NaNs, so that what an op leaves out is seen.
   Tensor poisoned(Shape shape) {
-    return upload(std::vector<float>(static_cast<std::size_t>(shape.elements()), std::nanf("")),
+    return upload(std::vector<float>(static_cast<std::size_t>(shape.elements()), std::numeric_limits<float>::quiet_NaN()),
                   shape);
   }
   std::vector<float> download(ConstTensorView view) {

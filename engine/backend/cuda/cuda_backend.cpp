@@ -90,8 +90,8 @@ void CudaBackend::reserve_scratch(std::size_t bytes) {
 }
 
 void* CudaBackend::scratch(std::size_t bytes) {
-  expects(bytes <= scratch_bytes_ || !recorder_.recording(),
-          "scratch of a recorded pass was reserved before it");
+  expects(bytes <= scratch_bytes_ || !recorder_.frozen(),
+          "a pass needs no more scratch than the first time");
   reserve_scratch(bytes);
   return scratch_.get();
 }
