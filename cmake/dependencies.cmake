@@ -15,18 +15,6 @@ if(TESSERA_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
-# CUDA: found when it is there, never needed. `doctor` prints what was found.
-set(TESSERA_CUDA_FOUND "none")
-if(NOT TESSERA_CUDA STREQUAL "OFF")
-  find_package(CUDAToolkit QUIET)
-  if(CUDAToolkit_FOUND)
-    set(TESSERA_CUDA_FOUND "${CUDAToolkit_VERSION}")
-  elseif(TESSERA_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "TESSERA_CUDA is ON and no CUDA toolkit was found")
-  endif()
-endif()
-message(STATUS "CUDA toolkit: ${TESSERA_CUDA_FOUND}")
-
 # The viewer's window: found when it is there, needed by `tessera view` alone.
 set(TESSERA_VIEWER_FOUND "switched off")
 if(NOT TESSERA_VIEWER STREQUAL "OFF")

@@ -17,16 +17,16 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 
 # The IEEE result of every expression is part of the promise "same seed, same bytes": no contraction
 # chosen by the compiler, no fast-math. Kernels that want a fused multiply-add write it.
-add_compile_options(-Wall -Wextra -Wshadow -Wno-missing-field-initializers -ffp-contract=off -fno-math-errno
-                    -fstack-protector-strong -fstack-clash-protection -fcf-protection
-                    $<$<CONFIG:Release>:-U_FORTIFY_SOURCE> $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2>)
+# Device code has its own flags (cuda.cmake).
+add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-Wall;-Wextra;-Wshadow;-Wno-missing-field-initializers;-ffp-contract=off;-fno-math-errno;-fstack-protector-strong;-fstack-clash-protection;-fcf-protection>"
+                    "$<$<AND:$<CONFIG:Release>,$<NOT:$<COMPILE_LANGUAGE:CUDA>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
 add_compile_definitions(_GLIBCXX_ASSERTIONS $<$<BOOL:${TESSERA_FAULTS}>:TESSERA_FAULTS>)
 add_link_options(-Wl,-z,relro,-z,now)
 
 if(TESSERA_SANITIZE)
   # Built whole on every run of the tests: time to compile counts more than time to run.
   set(CMAKE_CXX_FLAGS_RELEASE "-O1")
-  add_compile_options(-fsanitize=${TESSERA_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  add_compile_options("$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-fsanitize=${TESSERA_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>")
   add_link_options(-fsanitize=${TESSERA_SANITIZE})
 endif()
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "engine/backend/cuda/libraries.h"
-#include "engine/backend/cuda/row_judge.h"
 #include "engine/backend/factories.h"
 
 namespace tessera::cuda {
@@ -27,7 +25,7 @@ CudaBackend::CudaBackend(int index, const CpuOptions& cpu, const CudaOptions& op
       multiprocessors_(open_device(index)),
       pool_(cpu.threads),
       stream_(make_stream()),
-      libraries_(std::make_unique<Libraries>()),
+      libraries_(make_libraries()),
       judges_(make_row_judges(*this)) {
   recorder_.use(stream_.get());
 }
@@ -83,7 +81,8 @@ void CudaBackend::end_recorded() { recorder_.end(); }
 void CudaBackend::reserve_scratch(std::size_t bytes) {
   if (bytes <= scratch_bytes_) return;
   check(cudaStreamSynchronize(stream()), "waiting for the device");
-  scratch_ = Buffer(nullptr, +[](void*) {});
+  scratch_ = Buffer(
+      nullptr, +[](void*) {});
   scratch_bytes_ = 0;
   scratch_ = allocate_device(bytes);
   scratch_bytes_ = bytes;
@@ -127,8 +126,8 @@ std::vector<DeviceInfo> list_cuda_devices() {
     const bool old = properties.major < 8;
     out.push_back({.name = "cuda:" + std::to_string(index),
                    .description = std::string(properties.name) + ", " +
-                                  std::to_string(properties.totalGlobalMem >> 20) + " MiB, compute " +
-                                  std::to_string(properties.major) + "." +
+                                  std::to_string(properties.totalGlobalMem >> 20) +
+                                  " MiB, compute " + std::to_string(properties.major) + "." +
                                   std::to_string(properties.minor),
                    .usable = !old,
                    .why_not = old ? "compute capability 8.0 or newer is needed" : ""});

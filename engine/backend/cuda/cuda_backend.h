@@ -1,5 +1,5 @@
-// One NVIDIA device: memory, a stream on which every op is enqueued, and recorded passes. Each op is
-// a method in a file of its own, named as the CPU backend's.
+// One NVIDIA device: memory, a stream on which every op is enqueued, and recorded passes. Each op
+// is a method in a file of its own, named as the CPU backend's.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,11 @@ namespace tessera::cuda {
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-class Libraries;  // cuBLASLt and cuDNN, where they were found
+class Libraries;  // cuBLASLt and cuDNN, where they were found (libraries.h)
+class CudaBackend;
+
+std::shared_ptr<Libraries> make_libraries();                           // libraries.cpp
+std::shared_ptr<RowJudgeMaker> make_row_judges(CudaBackend& backend);  // row_judge.cu
 
 class CudaBackend final : public Backend {
  public:
@@ -106,8 +110,8 @@ class CudaBackend final : public Backend {
   Recorder recorder_;
   Buffer scratch_{nullptr, +[](void*) {}};
   std::size_t scratch_bytes_ = 0;
-  std::unique_ptr<Libraries> libraries_;
-  std::unique_ptr<RowJudgeMaker> judges_;
+  std::shared_ptr<Libraries> libraries_;
+  std::shared_ptr<RowJudgeMaker> judges_;
 };
 
 }  // namespace tessera::cuda
