@@ -29,9 +29,9 @@ class Recorder {
   void begin(std::uint64_t key, cudaStream_t stream);
   void end();
   bool enqueues() const { return state_ != State::kRepeats; }
-  bool recording() const { return current_ != nullptr; }
-  // Drops all graphs: memory that they name has moved. Outside passes, and nothing may be under
-  // way.
+  // While a pass is captured or repeated, memory that kernels know must stay where it is.
+  bool frozen() const { return state_ != State::kPlain; }
+  // Drops all graphs: memory that they name has moved. Nothing may be frozen or under way.
   void forget();
   // The device's place of a copy of the array; null for none.
   const void* stage(const void* host, std::size_t bytes);
