@@ -23,6 +23,7 @@ CaptionPipeline open_pipeline(const CaptionerQuestion& question) {
   CaptionOptions options;
   options.model = question.model;
   options.device = question.device.device;
+  options.cuda = cuda_choice(question.device);
   options.threads = static_cast<int>(question.device.threads);
   options.storage = storage_choice(question.device);
   options.batch_size = question.batch_size;

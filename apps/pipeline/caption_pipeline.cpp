@@ -156,7 +156,7 @@ CaptionPipeline::State::State(const CaptionOptions& given, const ModelReference&
     : options(given),
       name(reference.shown_name),
       model(CaptionModel::open(reference.open_name)),
-      backend(make_backend(given.device, {.threads = given.threads})),
+      backend(make_backend(given.device, {.threads = given.threads}, given.cuda)),
       storage(given.storage.value_or(model->stored())) {
   expects(options.batch_size >= 1 && options.most_tokens >= 1, "texts at once, tokens of a text");
   const auto vocab = static_cast<std::size_t>(model->spec().text.model.vocab);

@@ -74,7 +74,7 @@ struct GeneratePipeline::State {
       : options(given),
         name(std::move(shown)),
         opened(std::move(opened_model)),
-        backend(make_backend(given.device, {.threads = given.threads})),
+        backend(make_backend(given.device, {.threads = given.threads}, given.cuda)),
         storage(given.storage.value_or(stored_dtype(opened))),
         vq_storage(stored_vq_dtype(opened)),
         prompts(opened, name) {
@@ -404,8 +404,8 @@ void GeneratePipeline::load() {
   State& state = *state_;
   if (state.model) return;
   OpenedModel& opened = state.opened;
-  state.vq = make_visual_tokenizer(*state.backend, opened, state.vq_storage,
-                                   TokenizerHalves::kDecoder);
+  state.vq =
+      make_visual_tokenizer(*state.backend, opened, state.vq_storage, TokenizerHalves::kDecoder);
   if (rule_reads_neighbours(state.options.method)) {
     const Tensor codebook = state.vq->codebook();
     state.aids.neighbours = std::make_shared<CodeNeighbours>(

@@ -39,6 +39,7 @@ LawSettings settle_sampling(const SamplingChoice& choice, const SamplingDefaults
 struct PipelineOptions {
   std::string model;  // as resolve_model() takes it; empty = the bundled default
   std::string device = "auto";
+  CudaOptions cuda;
   int threads = 0;                     // 0 = one per core
   std::optional<DType> storage;        // empty = as the checkpoint stores it
   std::int64_t batch_size = 1;         // pictures at once
@@ -160,7 +161,8 @@ class GeneratePipeline {
   // stopped it.
   bool run(std::span<const PreparedRequest> requests, GenerateListener& listener);
 
-  // Gives back what the last run held beside weights: cache and buffers. The next one makes its own.
+  // Gives back what the last run held beside weights: cache and buffers. The next one makes its
+  // own.
   void give_back();
 
   // Code rows and columns to pixels, for instance of a picture decoded elsewhere. Needs load().

@@ -100,7 +100,7 @@ struct VideoPipeline::State {
       : options(given),
         name(std::move(shown)),
         opened(std::move(opened_model)),
-        backend(make_backend(given.device, {.threads = given.threads})),
+        backend(make_backend(given.device, {.threads = given.threads}, given.cuda)),
         storage(given.storage.value_or(stored_dtype(opened))),
         vq_storage(stored_vq_dtype(opened)),
         prompts(opened, name) {
