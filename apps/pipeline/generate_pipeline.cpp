@@ -385,18 +385,24 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
   return out;
 }
 
-MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> requests) const {
+MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> requests,
+                                         std::size_t beside) const {
   const DecodeLimits limits = state_->limits_for(requests);
-  MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(),
-                                    {.storage = storage(),
-                                     .images = limits.items,
-                                     .guidance = limits.guided,
-                                     .prompt_tokens = limits.prompt_tokens,
-                                     .window = limits.window,
-                                     .laws = limits.laws},
-                                    limits.shape);
-  plan.activations += aids_bytes(state_->options.method, state_->aids, limits.items);
-  if (state_->draft) plan.draft = state_->draft->bytes(state_->draft_limits(requests));
+  const MemoryRequest asked{.storage = storage(),
+                            .images = limits.items,
+                            .guidance = limits.guided,
+                            .prompt_tokens = limits.prompt_tokens,
+                            .window = limits.window,
+                            .laws = limits.laws};
+  const auto plan_of = [&](const MemoryRequest& request) {
+    MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(), request, limits.shape);
+    plan.activations += aids_bytes(state_->options.method, state_->aids, request.images);
+    if (state_->draft) plan.draft = state_->draft->bytes(state_->draft_limits(requests));
+    (plan.on_device ? plan.captioner : plan.process) += beside;
+    return plan;
+  };
+  MemoryPlan plan = plan_of(asked);
+  plan_device(plan, backend(), asked, plan_of);
   return plan;
 }
 

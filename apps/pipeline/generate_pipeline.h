@@ -145,8 +145,8 @@ class GeneratePipeline {
   // not UTF-8, no class of the model (E_CLASS), a negative prompt where there is none.
   PreparedRequest prepare(const GenerateRequest& request) const;
 
-  // What run() will hold for these requests.
-  MemoryPlan memory_plan(std::span<const PreparedRequest> requests) const;
+  // What run() will hold for these requests; `beside`: bytes that a model beside it takes.
+  MemoryPlan memory_plan(std::span<const PreparedRequest> requests, std::size_t beside = 0) const;
 
   // Reads the weights (once; run() calls it if need be). Error kModel, kMemory.
   void load();
