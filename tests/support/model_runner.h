@@ -52,7 +52,7 @@ class ModelRunner {
                                  .capacity = capacity,
                                  .sequences = sequences,
                                  .dtype = kv}),
-        arena_(model.scratch_bytes(sequences * capacity) + 4096) {}
+        arena_(make_arena(model.backend(), model.scratch_bytes(sequences * capacity) + 4096)) {}
 
   KvCache& cache() { return cache_; }
   // By sequence, where the model attends to other rows.
@@ -82,48 +82,61 @@ class ModelRunner {
       }
     }
     const auto total = static_cast<std::int64_t>(sequences.size());
-    const Shape shape{total, model_.width()};
-    std::vector<float> hidden(rows.size());
+    const Tensor in = on_device(rows, model_.width());
+    Tensor hidden = room(total, model_.width());
+    std::vector<Tensor> tapped;
     std::vector<TensorView> views;
     if (taps != nullptr) {
-      taps->assign(static_cast<std::size_t>(model_.config().transformer.layers),
-                   std::vector<float>(rows.size()));
-      for (std::vector<float>& tap : *taps) views.push_back({DType::kF32, shape, tap.data(), {}});
+      for (std::int64_t i = 0; i < model_.config().transformer.layers; ++i) {
+        tapped.push_back(room(total, model_.width()));
+      }
+      for (Tensor& tap : tapped) views.push_back(tap.view());
     }
-    model_.transformer().forward({.rows = {DType::kF32, shape, rows.data(), {}},
+    model_.transformer().forward({.rows = in.view(),
                                   .sequences = sequences,
                                   .positions = positions,
                                   .contexts = contexts},
-                                 cache_, arena_, {DType::kF32, shape, hidden.data(), {}},
-                                 {.hidden_states = views});
-    return hidden;
+                                 cache_, arena_, hidden.view(), {.hidden_states = views});
+    if (taps != nullptr) {
+      taps->clear();
+      for (const Tensor& tap : tapped) taps->push_back(on_host(tap));
+    }
+    return on_host(hidden);
   }
 
   std::vector<float> prompt_rows(const std::vector<std::int32_t>& tokens) {
-    std::vector<float> rows(tokens.size() * static_cast<std::size_t>(model_.width()));
-    model_.embed_prompt(tokens, matrix(rows, model_.width()));
-    return rows;
+    Tensor rows = room(static_cast<std::int64_t>(tokens.size()), model_.width());
+    model_.embed_prompt(tokens, rows.view());
+    return on_host(rows);
   }
 
   std::vector<float> token_rows(const std::vector<std::int32_t>& ids) {
-    std::vector<float> rows(ids.size() * static_cast<std::size_t>(model_.width()));
-    model_.embed_tokens(ids, arena_, matrix(rows, model_.width()));
-    return rows;
+    Tensor rows = room(static_cast<std::int64_t>(ids.size()), model_.width());
+    model_.embed_tokens(ids, arena_, rows.view());
+    return on_host(rows);
   }
 
-  std::vector<float> logits(std::vector<float> hidden) {
-    const std::size_t rows = hidden.size() / static_cast<std::size_t>(model_.width());
-    std::vector<float> out(rows * static_cast<std::size_t>(model_.config().codes));
-    model_.logits(matrix(hidden, model_.width()), arena_, matrix(out, model_.config().codes));
-    return out;
+  std::vector<float> logits(const std::vector<float>& hidden) {
+    const Tensor rows = on_device(hidden, model_.width());
+    Tensor out = room(rows.shape()[0], model_.config().codes);
+    model_.logits(rows.view(), arena_, out.view());
+    return on_host(out);
   }
 
  private:
-  static TensorView matrix(std::vector<float>& values, std::int64_t cols) {
-    return {DType::kF32,
-            Shape{static_cast<std::int64_t>(values.size()) / cols, cols},
-            values.data(),
-            {}};
+  Tensor room(std::int64_t rows, std::int64_t cols) {
+    return model_.backend().allocate(DType::kF32, Shape{rows, cols});
+  }
+  Tensor on_device(const std::vector<float>& values, std::int64_t cols) {
+    Tensor out = room(static_cast<std::int64_t>(values.size()) / cols, cols);
+    model_.backend().upload({DType::kF32, out.shape(), values.data(), Device{}}, out.view());
+    return out;
+  }
+  std::vector<float> on_host(const Tensor& tensor) {
+    std::vector<float> out(static_cast<std::size_t>(tensor.shape().elements()));
+    model_.backend().download(tensor.view(), {DType::kF32, tensor.shape(), out.data(), Device{}});
+    model_.backend().synchronize();
+    return out;
   }
 
   const ImageModel& model_;

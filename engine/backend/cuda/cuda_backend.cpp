@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "engine/backend/cuda/libraries.h"
-#include "engine/backend/cuda/row_judge.h"
 #include "engine/backend/factories.h"
 
 namespace tessera::cuda {
@@ -12,7 +10,7 @@ namespace tessera::cuda {
 namespace {
 
 int open_device(int index) {
-  check(cudaSetDevice(index), "opening a CUDA device");
+  select_device(index);
   int count = 0;
   check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index),
         "asking a CUDA device for its size");
@@ -27,7 +25,7 @@ CudaBackend::CudaBackend(int index, const CpuOptions& cpu, const CudaOptions& op
       multiprocessors_(open_device(index)),
       pool_(cpu.threads),
       stream_(make_stream()),
-      libraries_(std::make_unique<Libraries>()),
+      libraries_(make_libraries()),
       judges_(make_row_judges(*this)) {
   recorder_.use(stream_.get());
 }
@@ -38,6 +36,7 @@ RowJudgeMaker* CudaBackend::row_judges() { return judges_.get(); }
 
 Tensor CudaBackend::allocate(DType dtype, Shape shape) {
   const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
+  select_device(device_.index);
   return Tensor(dtype, shape, allocate_device(bytes), device_);
 }
 
@@ -72,6 +71,7 @@ void CudaBackend::synchronize() {
 
 std::optional<DeviceMemory> CudaBackend::memory() const {
   DeviceMemory out;
+  select_device(device_.index);
   check(cudaMemGetInfo(&out.free, &out.total), "asking for the device's memory");
   return out;
 }
@@ -83,7 +83,8 @@ void CudaBackend::end_recorded() { recorder_.end(); }
 void CudaBackend::reserve_scratch(std::size_t bytes) {
   if (bytes <= scratch_bytes_) return;
   check(cudaStreamSynchronize(stream()), "waiting for the device");
-  scratch_ = Buffer(nullptr, +[](void*) {});
+  scratch_ = Buffer(
+      nullptr, +[](void*) {});
   scratch_bytes_ = 0;
   scratch_ = allocate_device(bytes);
   scratch_bytes_ = bytes;
@@ -91,8 +92,8 @@ void CudaBackend::reserve_scratch(std::size_t bytes) {
 }
 
 void* CudaBackend::scratch(std::size_t bytes) {
-  expects(bytes <= scratch_bytes_ || !recorder_.recording(),
-          "scratch of a recorded pass was reserved before it");
+  expects(bytes <= scratch_bytes_ || !recorder_.frozen(),
+          "a pass needs no more scratch than the first time");
   reserve_scratch(bytes);
   return scratch_.get();
 }
@@ -127,8 +128,8 @@ std::vector<DeviceInfo> list_cuda_devices() {
     const bool old = properties.major < 8;
     out.push_back({.name = "cuda:" + std::to_string(index),
                    .description = std::string(properties.name) + ", " +
-                                  std::to_string(properties.totalGlobalMem >> 20) + " MiB, compute " +
-                                  std::to_string(properties.major) + "." +
+                                  std::to_string(properties.totalGlobalMem >> 20) +
+                                  " MiB, compute " + std::to_string(properties.major) + "." +
                                   std::to_string(properties.minor),
                    .usable = !old,
                    .why_not = old ? "compute capability 8.0 or newer is needed" : ""});

@@ -1,5 +1,5 @@
-// One NVIDIA device: memory, a stream on which every op is enqueued, and recorded passes. Each op is
-// a method in a file of its own, named as the CPU backend's.
+// One NVIDIA device: memory, a stream on which every op is enqueued, and recorded passes. Each op
+// is a method in a file of its own, named as the CPU backend's.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,11 @@ namespace tessera::cuda {
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-class Libraries;  // cuBLASLt and cuDNN, where they were found
+class Libraries;  // cuBLASLt and cuDNN, where they were found (libraries.h)
+class CudaBackend;
+
+std::shared_ptr<Libraries> make_libraries();                           // libraries.cpp
+std::shared_ptr<RowJudgeMaker> make_row_judges(CudaBackend& backend);  // row_judge.cu
 
 class CudaBackend final : public Backend {
  public:
@@ -82,7 +86,11 @@ class CudaBackend final : public Backend {
   void l2_normalize(ConstTensorView x, float eps, TensorView out) override;
 
   // For the files of the ops.
-  cudaStream_t stream() const { return stream_.get(); }
+  // Whichever thread asks, its next calls go to this device.
+  cudaStream_t stream() const {
+    select_device(device_.index);
+    return stream_.get();
+  }
   // False while a recorded pass is repeated: its kernels stand in the graph already.
   bool enqueues() const { return recorder_.enqueues(); }
   // A copy of a host array on the device, for kernels that are enqueued from now on. Null if empty.
@@ -106,8 +114,8 @@ class CudaBackend final : public Backend {
   Recorder recorder_;
   Buffer scratch_{nullptr, +[](void*) {}};
   std::size_t scratch_bytes_ = 0;
-  std::unique_ptr<Libraries> libraries_;
-  std::unique_ptr<RowJudgeMaker> judges_;
+  std::shared_ptr<Libraries> libraries_;
+  std::shared_ptr<RowJudgeMaker> judges_;
 };
 
 }  // namespace tessera::cuda

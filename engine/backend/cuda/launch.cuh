@@ -12,10 +12,10 @@
 namespace tessera::cuda {
 
 struct Launch {
-  std::int64_t blocks = 1;   // x
+  std::int64_t blocks = 1;  // x
   int threads = 256;
   std::int64_t blocks_y = 1, blocks_z = 1;
-  std::size_t shared = 0;    // bytes of dynamic shared memory
+  std::size_t shared = 0;  // bytes of dynamic shared memory
 };
 
 inline dim3 extent(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1) {
@@ -28,7 +28,8 @@ inline dim3 extent(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1) {
 template <typename... Params, typename... Args>
 void launch(CudaBackend& backend, const char* name, const Launch& shape, void (*kernel)(Params...),
             Args&&... args) {
-  if (shape.blocks == 0 || shape.blocks_y == 0 || shape.blocks_z == 0 || !backend.enqueues()) return;
+  if (shape.blocks == 0 || shape.blocks_y == 0 || shape.blocks_z == 0 || !backend.enqueues())
+    return;
   constexpr std::size_t kAlwaysThere = 48 * 1024;
   if (shape.shared > kAlwaysThere) {
     check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
@@ -41,7 +42,8 @@ void launch(CudaBackend& backend, const char* name, const Launch& shape, void (*
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
   config.dynamicSmemBytes = shape.shared;
   config.stream = backend.stream();
-  check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(std::forward<Args>(args))...), name);
+  check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(std::forward<Args>(args))...),
+        name);
 }
 
 }  // namespace tessera::cuda

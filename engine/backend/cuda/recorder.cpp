@@ -5,10 +5,6 @@
 
 namespace tessera::cuda {
 
-namespace {
-constexpr std::size_t kAlignment = 16;
-}
-
 Recorder::Recorder(const RecorderLimits& limits)
     : limits_(limits),
       loose_pinned_(allocate_pinned(limits.loose_bytes)),
@@ -27,31 +23,38 @@ Recorder::Pass& Recorder::pass_of(std::uint64_t key) {
     passes_.pop_back();
     ++counts_.dropped;
   }
-  passes_.push_front(std::make_unique<Pass>(limits_.pass_bytes));
+  passes_.push_front(std::make_unique<Pass>());
   passes_.front()->key = key;
   return *passes_.front();
+}
+
+void Recorder::capture_begins(Pass& pass) {
+  pass.arguments = std::make_unique<StagingBlock>(pass.bytes);
+  pass.sent = make_event();
+  state_ = State::kCaptures;
+  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a pass");
 }
 
 void Recorder::begin(std::uint64_t key, cudaStream_t stream) {
   expects(current_ == nullptr, "recorded passes do not nest");
   stream_ = stream;
   current_ = &pass_of(key);
-  // The copy of the last run's arguments may be under way.
-  if (current_->runs > 0) check(cudaEventSynchronize(current_->sent.get()), "waiting for a pass");
-  current_->arguments.reset();
+  staged_ = 0;
+  state_ = State::kPlain;
   if (current_->graph.get() != nullptr) {
+    // The copy of the last run's arguments may be under way.
+    check(cudaEventSynchronize(current_->sent.get()), "waiting for a pass");
+    current_->arguments->reset();
     state_ = State::kRepeats;
-  } else if (current_->runs >= limits_.plain_runs) {
-    state_ = State::kCaptures;
-    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a pass");
-  } else {
-    state_ = State::kPlain;
+  } else if (current_->runs >= std::max<std::int64_t>(limits_.plain_runs, 1) &&
+             current_->bytes <= limits_.pass_bytes) {
+    capture_begins(*current_);
   }
 }
 
 void Recorder::forget() {
-  expects(current_ == nullptr, "graphs are dropped between passes");
-  passes_.clear();
+  expects(!frozen(), "graphs are dropped between passes");
+  for (const auto& pass : passes_) pass->graph = GraphExec();
 }
 
 void Recorder::end() {
@@ -59,10 +62,11 @@ void Recorder::end() {
   Pass& pass = *current_;
   current_ = nullptr;
   const State state = std::exchange(state_, State::kPlain);
-  ++pass.runs;
+  if (pass.runs++ == 0) pass.bytes = staged_;
+  expects(state == State::kPlain || staged_ == pass.bytes,
+          "a repeated pass stages what it did before");
   if (state == State::kPlain) {
     ++counts_.plain;
-    check(cudaEventRecord(pass.sent.get(), stream_), "marking a pass");
     return;
   }
   if (state == State::kCaptures) {
@@ -76,22 +80,21 @@ void Recorder::end() {
   } else {
     ++counts_.repeated;
   }
-  pass.arguments.flush(stream_);
+  pass.arguments->flush(stream_);
   check(cudaEventRecord(pass.sent.get(), stream_), "marking a pass");
   check(cudaGraphLaunch(pass.graph.get(), stream_), "repeating a pass");
 }
 
 const void* Recorder::stage(const void* host, std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  if (current_ == nullptr) return stage_loose(host, bytes);
-  expects(current_->arguments.fits(bytes), "the arrays of a recorded pass fit its block");
-  const void* place = current_->arguments.put(host, bytes);
-  if (state_ == State::kPlain) current_->arguments.flush(stream_);
-  return place;
+  if (current_ != nullptr) staged_ += StagingBlock::padded(bytes);
+  if (state_ == State::kPlain) return stage_loose(host, bytes);
+  expects(current_->arguments->fits(bytes), "a repeated pass stages what it did before");
+  return current_->arguments->put(host, bytes);
 }
 
 const void* Recorder::stage_loose(const void* host, std::size_t bytes) {
-  const std::size_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::size_t padded = StagingBlock::padded(bytes);
   expects(padded <= limits_.loose_bytes, "an array of an op fits the staging block");
   if (loose_used_ + padded > limits_.loose_bytes) {
     check(cudaStreamSynchronize(stream_), "waiting for room to stage arguments");

@@ -1,8 +1,8 @@
 // Passes that were enqueued once and are repeated as a CUDA graph. A pass goes through the same ops
-// every time; what changes, the contents of host arrays, stands in the pass's own staging block. The
-// first times a key is seen its ops are enqueued one by one; then they are captured; from there on
-// staging fills the block again, kernels are not launched, and the end of the pass sends the block
-// and launches the graph.
+// every time; what changes, the contents of host arrays, stands in the pass's own staging block.
+// The first times a key is seen its ops are enqueued one by one; then they are captured; from there
+// on staging fills the block again, kernels are not launched, and the end of the pass sends the
+// block and launches the graph.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@
 namespace tessera::cuda {
 
 struct RecorderLimits {
-  std::size_t passes = 48;      // graphs kept, the longest unused one goes
-  std::int64_t plain_runs = 1;  // of a key before it is captured
-  std::size_t pass_bytes = std::size_t{1} << 20;   // of host arrays in a pass
+  std::size_t passes = 48;                         // graphs kept, the longest unused one goes
+  std::int64_t plain_runs = 1;                     // of a key before it is captured
+  std::size_t pass_bytes = std::size_t{8} << 20;   // of host arrays in a pass that is recorded
   std::size_t loose_bytes = std::size_t{4} << 20;  // of those outside passes, between two waits
 };
 
@@ -29,8 +29,9 @@ class Recorder {
   void begin(std::uint64_t key, cudaStream_t stream);
   void end();
   bool enqueues() const { return state_ != State::kRepeats; }
-  bool recording() const { return current_ != nullptr; }
-  // Drops all graphs: memory that they name has moved. Outside passes, and nothing may be under way.
+  // While a pass is captured or repeated, memory that kernels know must stay where it is.
+  bool frozen() const { return state_ != State::kPlain; }
+  // Drops all graphs: memory that they name has moved. Nothing may be frozen or under way.
   void forget();
   // The device's place of a copy of the array; null for none.
   const void* stage(const void* host, std::size_t bytes);
@@ -46,15 +47,16 @@ class Recorder {
  private:
   enum class State : std::uint8_t { kPlain, kCaptures, kRepeats };
   struct Pass {
-    explicit Pass(std::size_t bytes) : arguments(bytes), sent(make_event()) {}
     std::uint64_t key = 0;
     std::int64_t runs = 0;
-    StagingBlock arguments;
-    Event sent;  // behind the last copy of the arguments
+    std::size_t bytes = 0;                    // of the host arrays of a run
+    std::unique_ptr<StagingBlock> arguments;  // from the capture on
+    Event sent;                               // behind the last copy of the arguments
     GraphExec graph;
   };
 
   Pass& pass_of(std::uint64_t key);
+  void capture_begins(Pass& pass);
   const void* stage_loose(const void* host, std::size_t bytes);
 
   RecorderLimits limits_;
@@ -63,6 +65,7 @@ class Recorder {
   State state_ = State::kPlain;
   std::list<std::unique_ptr<Pass>> passes_;  // the last used one first
   Pass* current_ = nullptr;
+  std::size_t staged_ = 0;  // bytes of the current pass
   Buffer loose_pinned_, loose_device_;
   std::size_t loose_used_ = 0;
 };

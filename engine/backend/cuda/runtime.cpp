@@ -20,6 +20,13 @@ void check(cudaError_t status, const char* what) {
                .found = std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status)});
 }
 
+void select_device(int index) {
+  thread_local int selected = -1;
+  if (selected == index) return;
+  check(cudaSetDevice(index), "choosing a CUDA device");
+  selected = index;
+}
+
 Buffer allocate_device(std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
@@ -32,17 +39,20 @@ Buffer allocate_device(std::size_t bytes) {
                  .where = "memory of the CUDA device",
                  .expected = megabytes(bytes) + " in one block",
                  .found = megabytes(free) + " free of " + megabytes(total),
-                 .hint = "`tessera inspect --memory` shows what a run needs; fewer pictures at once, "
-                         "bf16 weights or a bf16 cache need less"});
+                 .hint =
+                     "`tessera inspect --memory` shows what a run needs; fewer pictures at once, "
+                     "bf16 weights or a bf16 cache need less"});
   }
   check(status, "allocating device memory");
-  return Buffer(memory, +[](void* p) { cudaFree(p); });
+  return Buffer(
+      memory, +[](void* p) { cudaFree(p); });
 }
 
 Buffer allocate_pinned(std::size_t bytes) {
   void* memory = nullptr;
   check(cudaMallocHost(&memory, bytes > 0 ? bytes : 1), "allocating pinned host memory");
-  return Buffer(memory, +[](void* p) { cudaFreeHost(p); });
+  return Buffer(
+      memory, +[](void* p) { cudaFreeHost(p); });
 }
 
 Stream make_stream() {

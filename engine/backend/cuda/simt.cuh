@@ -45,8 +45,8 @@ __device__ inline T warp_max(T value) {
   return value;
 }
 
-// Sum over a block of Threads, in every thread. `scratch` [Threads / 32 + 1] in shared memory; may be
-// used again behind the call.
+// Sum over a block of Threads, in every thread. `scratch` [Threads / 32 + 1] in shared memory; may
+// be used again behind the call.
 template <int Threads, typename T>
 __device__ inline T block_sum(T value, T* scratch) {
   constexpr int kWarps = Threads / kWarp;

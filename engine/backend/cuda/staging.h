@@ -24,12 +24,13 @@ class StagingBlock {
   void reset() { used_ = sent_ = 0; }
   std::size_t used() const { return used_; }
 
- private:
-  static constexpr std::size_t kAlignment = 16;
-  static std::size_t padded(std::size_t bytes) {
+  // Bytes of the block that an array takes.
+  static constexpr std::size_t padded(std::size_t bytes) {
+    constexpr std::size_t kAlignment = 16;
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
+ private:
   Buffer pinned_, device_;
   std::size_t capacity_ = 0, used_ = 0, sent_ = 0;
 };

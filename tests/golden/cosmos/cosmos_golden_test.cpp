@@ -9,6 +9,7 @@
 #include "engine/core/json.h"
 #include "engine/decoding/decode_loop.h"
 #include "engine/decoding/method_parts.h"
+#include "tests/support/chosen_backend.h"
 #include "tests/support/hashed_weights.h"
 #include "tests/support/model_runner.h"
 
@@ -49,7 +50,7 @@ Json config_of(const std::string& form) {
 class CosmosGolden : public testing::TestWithParam<const char*> {
  protected:
   CosmosGolden()
-      : backend_(make_backend("cpu", {.threads = 2})),
+      : backend_(chosen_backend({.threads = 2})),
         recorded_(Checkpoint::open(TESSERA_SOURCE_DIR "/tests/golden/cosmos/recorded.safetensors")),
         spec_(parse_family_config(config_of(form()).dump(), form())),
         weights_(Checkpoint::from_tensors(form(), hashed_weights(language()))),

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "tests/support/chosen_backend.h"
 #include "tests/support/hashed_weights.h"
 #include "tokenizers/visual/fsq_clip_tokenizer.h"
 #include "tokenizers/visual/haar.h"
@@ -35,7 +36,7 @@ Checkpoint small_weights() {
 
 class FsqClipGolden : public testing::Test {
  protected:
-  std::unique_ptr<Backend> backend = make_backend("cpu");
+  std::unique_ptr<Backend> backend = chosen_backend();
   Checkpoint recorded =
       Checkpoint::open(TESSERA_SOURCE_DIR "/tests/golden/cosmos/recorded.safetensors");
   std::vector<float> clip = hashed_values("clip", kFrames* kHeight* kWidth * 3);

@@ -9,6 +9,7 @@
 #include "engine/core/json.h"
 #include "engine/decoding/decode_loop.h"
 #include "engine/decoding/method_parts.h"
+#include "tests/support/chosen_backend.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/movq_reference.h"
 #include "tests/support/temp_folder.h"
@@ -26,7 +27,7 @@ constexpr std::int64_t kTopK = 20;
 class Emu3Golden : public testing::Test {
  protected:
   Emu3Golden()
-      : backend_(make_backend("cpu", {.threads = 2})),
+      : backend_(chosen_backend({.threads = 2})),
         recorded_(Checkpoint::open(kGolden / "recorded.safetensors")),
         opened_(open_model(write_port(folder_).string())),
         joint_(ints("tokens")) {}

@@ -2,6 +2,7 @@
 // whatever stands beside a tile; in two steps; under the original's names; wrong input refused. And
 // feature maps resized as PyTorch does (assets/recipes/fixtures_encoder.py).
 #include "vision/encoder/picture_encoder.h"
+#include "tests/support/chosen_backend.h"
 
 #include <gtest/gtest.h>
 
@@ -53,7 +54,7 @@ class PictureEncoderTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(PictureEncoderTest, TilesGiveTheReferencesRowsTogetherAndAlone) {
   const Recorded model(GetParam());
-  const auto backend = make_backend("cpu", {.threads = 2});
+  const auto backend = chosen_backend({.threads = 2});
   const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
   const ConstTensorView pixels = *model.recorded.find("a.pixels");
   const ConstTensorView want = *model.recorded.find("a.projected");
@@ -86,7 +87,7 @@ TEST_P(PictureEncoderTest, TilesGiveTheReferencesRowsTogetherAndAlone) {
 // Features taken out and put back by hand give the same rows.
 TEST_P(PictureEncoderTest, TwoStepsAreOne) {
   const Recorded model(GetParam());
-  const auto backend = make_backend("cpu", {.threads = 1});
+  const auto backend = chosen_backend({.threads = 1});
   const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
   const EncoderInput tile{.pixels = *model.recorded.find("a.pixels")};
   const PictureFeatures whole = encoder.run({&tile, 1});
@@ -109,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(Towers, PictureEncoderTest,
 // What the class token's row looks like when it is kept, and that the rest is the same without.
 TEST(PictureEncoders, TheClassTokenStaysWhenItIsAskedFor) {
   const Recorded model("clip");
-  const auto backend = make_backend("cpu", {.threads = 1});
+  const auto backend = chosen_backend({.threads = 1});
   const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
   const EncoderInput tile{.pixels = *model.recorded.find("a.pixels")};
   const PictureFeatures plain = encoder.run({&tile, 1});
@@ -129,7 +130,7 @@ TEST(PictureEncoders, TheClassTokenStaysWhenItIsAskedFor) {
 // The original's names for tower and projector hold the same model.
 TEST(PictureEncoders, OriginalLlavaNamesAreTheSameModel) {
   const Recorded model("clip");
-  const auto backend = make_backend("cpu", {.threads = 1});
+  const auto backend = chosen_backend({.threads = 1});
   const EncoderInput tile{.pixels = *model.recorded.find("a.pixels")};
   const PictureEncoder port(*backend, model.config, "config", model.weights, DType::kF32);
   const PictureFeatures want = port.run({&tile, 1});
@@ -154,7 +155,7 @@ TEST(PictureEncoders, OriginalLlavaNamesAreTheSameModel) {
 
 TEST(PictureEncoders, PicturesThatAreNoWholeCellsAreRefused) {
   const Recorded model("idefics3");
-  const auto backend = make_backend("cpu", {.threads = 1});
+  const auto backend = chosen_backend({.threads = 1});
   const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
   const Tensor odd = Tensor::host(DType::kF32, {3, 20, 28});  // 5 x 7 patches, cells of 2 x 2
   const EncoderInput tile{.pixels = odd.view()};

@@ -7,6 +7,7 @@
 
 #include "engine/core/io.h"
 #include "engine/core/json.h"
+#include "tests/support/chosen_backend.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"
 #include "tokenizers/visual/vq_tokenizer.h"
@@ -45,7 +46,7 @@ std::vector<float> naive_head(const std::vector<float>& rows, ConstTensorView he
 class JanusGolden : public testing::Test {
  protected:
   JanusGolden()
-      : backend_(make_backend("cpu", {.threads = 2})),
+      : backend_(chosen_backend({.threads = 2})),
         recorded_(Checkpoint::open(kGolden / "recorded.safetensors")),
         opened_(open_model((kGolden / "checkpoint").string())) {
     prompt_ = ints_of(*recorded_.find("prompt"));

@@ -12,6 +12,7 @@
 
 #include "engine/checkpoint/checked_weight.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "tests/support/chosen_backend.h"
 #include "tests/support/movq_reference.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 
@@ -23,7 +24,7 @@ const std::string kFile = TESSERA_SOURCE_DIR "/tests/golden/movq/movq.safetensor
 
 class MovqGolden : public testing::Test {
  protected:
-  std::unique_ptr<Backend> backend = make_backend("cpu");
+  std::unique_ptr<Backend> backend = chosen_backend();
   Checkpoint recorded = Checkpoint::open(kFile);
   Checkpoint checkpoint = Checkpoint::from_tensors("hashed", reference_movq_weights(recorded));
 

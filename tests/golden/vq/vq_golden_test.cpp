@@ -13,6 +13,7 @@
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/core/philox.h"
+#include "tests/support/chosen_backend.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
 namespace tessera {
@@ -169,7 +170,7 @@ Outcome compare(Backend& backend, const Golden& golden, Tensors tensors) {
 }
 
 std::unique_ptr<Backend> cpu(CpuOptions::Isa isa, int threads = 2) {
-  return make_backend("cpu", {.threads = threads, .isa = isa});
+  return chosen_backend({.threads = threads, .isa = isa});
 }
 
 struct Case {

@@ -9,6 +9,7 @@
 #include "engine/core/philox.h"
 #include "engine/families/test_models.h"
 #include "tests/property/model/allocation_count.h"
+#include "tests/support/devices.h"
 #include "tests/support/model_runner.h"
 
 namespace tessera {
@@ -44,15 +45,19 @@ OpenedModel small_llamagen() {
 struct Setting {
   const char* model;
   DType storage;
+  testing::TestDevice device = {"cpu"};
 };
 
 void PrintTo(const Setting& setting, std::ostream* out) {
-  *out << setting.model << " " << dtype_name(setting.storage);
+  *out << setting.model << " " << dtype_name(setting.storage) << " " << setting.device;
 }
 
-class ModelLaws : public testing::TestWithParam<Setting> {
+class ModelLaws : public ::testing::TestWithParam<Setting> {
  protected:
-  ModelLaws() : backend_(make_backend("cpu", {.threads = 2})), model_(load(*backend_)) {}
+  ModelLaws() : backend_(GetParam().device.open()), model_(load(backend_or_cpu())) {}
+  void SetUp() override {
+    if (missing_) GTEST_SKIP() << "no usable " << GetParam().device << " device here";
+  }
 
   static ImageModel load(Backend& backend) {
     OpenedModel opened =
@@ -104,7 +109,14 @@ class ModelLaws : public testing::TestWithParam<Setting> {
     return out;
   }
 
+  Backend& backend_or_cpu() {
+    missing_ = backend_ == nullptr;
+    if (missing_) backend_ = make_backend("cpu", {.threads = 1});
+    return *backend_;
+  }
+
   std::unique_ptr<Backend> backend_;
+  bool missing_ = false;
   ImageModel model_;
 };
 
@@ -307,18 +319,28 @@ std::uint64_t allocations_of_100_steps(const ImageModel& model, DType kv, bool p
 }
 
 TEST_P(ModelLaws, NoAllocationBetweenDecodeSteps) {
+  if (GetParam().device.name != "cpu") GTEST_SKIP() << "the host's memory is counted";
   EXPECT_EQ(allocations_of_100_steps(model_, GetParam().storage, false), 0u);
 }
 
 TEST_P(ModelLaws, ThePlantedAllocationIsCounted) {
+  if (GetParam().device.name != "cpu") GTEST_SKIP() << "the host's memory is counted";
   EXPECT_GE(allocations_of_100_steps(model_, GetParam().storage, true), 1u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelLaws,
-                         testing::Values(Setting{"janus", DType::kF32},
+                         ::testing::Values(Setting{"janus", DType::kF32},
                                          Setting{"janus", DType::kBF16},
                                          Setting{"llamagen", DType::kF32},
                                          Setting{"llamagen", DType::kBF16}));
+INSTANTIATE_TEST_SUITE_P(Simulated, ModelLaws,
+                         ::testing::Values(Setting{"janus", DType::kF32, {"simt"}},
+                                         Setting{"llamagen", DType::kBF16, {"simt"}}));
+INSTANTIATE_TEST_SUITE_P(Cuda, ModelLaws,
+                         ::testing::Values(Setting{"janus", DType::kF32, {"cuda"}},
+                                         Setting{"janus", DType::kBF16, {"cuda"}},
+                                         Setting{"llamagen", DType::kF32, {"cuda"}},
+                                         Setting{"llamagen", DType::kBF16, {"cuda"}}));
 
 TEST(AllocationCounter, SeesEveryWayToAllocate) {
   const std::uint64_t start = allocation_count();

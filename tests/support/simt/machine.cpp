@@ -206,8 +206,7 @@ void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& bod
   blockDim = config.blockDim;
   m.body = &body;
   const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
-  const std::uint64_t blocks =
-      static_cast<std::uint64_t>(gridDim.x) * gridDim.y * gridDim.z;
+  const std::uint64_t blocks = static_cast<std::uint64_t>(gridDim.x) * gridDim.y * gridDim.z;
   // A walk through all blocks from any of them, by a step that shares no factor with their number.
   std::uint64_t step = m.draw() % blocks | 1;
   const auto divides = [&](std::uint64_t a) {

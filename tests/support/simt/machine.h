@@ -9,8 +9,8 @@
 
 namespace tessera::simt {
 
-// Runs the kernel for every block of the grid, the blocks one after the other. Ends the program with a
-// message at a barrier that not all threads reach.
+// Runs the kernel for every block of the grid, the blocks one after the other. Ends the program
+// with a message at a barrier that not all threads reach.
 void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& body);
 
 // Order of threads and blocks in the launches from now on.

@@ -159,8 +159,8 @@ cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, const void* kernel,
                            std::function<void()> body) {
   Runtime& r = runtime();
   const std::lock_guard lock(r.mutex);
-  const std::uint64_t threads = static_cast<std::uint64_t>(config.blockDim.x) * config.blockDim.y *
-                                config.blockDim.z;
+  const std::uint64_t threads =
+      static_cast<std::uint64_t>(config.blockDim.x) * config.blockDim.y * config.blockDim.z;
   const auto allowed = r.shared_limits.find(kernel);
   const std::size_t most =
       allowed == r.shared_limits.end() ? 48u << 10 : static_cast<std::size_t>(allowed->second);
@@ -184,12 +184,18 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
-    case cudaSuccess: return "no error";
-    case cudaErrorMemoryAllocation: return "out of memory";
-    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
-    case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
-    case cudaErrorInvalidDevice: return "invalid device ordinal";
-    default: return "invalid argument";
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    default:
+      return "invalid argument";
   }
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
@@ -213,11 +219,21 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
 }
 cudaError_t cudaDeviceGetAttribute(int* out, cudaDeviceAttr attribute, int device) {
   switch (attribute) {
-    case cudaDevAttrMultiProcessorCount: *out = runtime().settings.multiprocessors; break;
-    case cudaDevAttrL2CacheSize: *out = 50 << 20; break;
-    case cudaDevAttrComputeCapabilityMajor: *out = 9; break;
-    case cudaDevAttrComputeCapabilityMinor: *out = 0; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *out = 227 << 10; break;
+    case cudaDevAttrMultiProcessorCount:
+      *out = runtime().settings.multiprocessors;
+      break;
+    case cudaDevAttrL2CacheSize:
+      *out = 50 << 20;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *out = 9;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *out = 0;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *out = 227 << 10;
+      break;
   }
   return cudaSetDevice(device);
 }

@@ -32,7 +32,5 @@ TESSERA_SIMT_API void set_order(std::uint64_t seed);
 
 TESSERA_SIMT_API std::unique_ptr<Backend> make_device(const CpuOptions& cpu = {},
                                                       const CudaOptions& options = {});
-// Makes it known to make_backend() as "simt:0". Once a process.
-TESSERA_SIMT_API void offer();
 
 }  // namespace tessera::simt

@@ -16,12 +16,12 @@ inline T* dynamic_shared() {
 
 // Two floats as bf16, rounded to nearest even: low half x, high half y.
 inline std::uint32_t pack_bf16(float x, float y) {
-  return static_cast<std::uint32_t>(float_to_bf16(x)) |
-         static_cast<std::uint32_t>(float_to_bf16(y)) << 16;
+  return static_cast<std::uint32_t>(float_to_bf16(x)) | static_cast<std::uint32_t>(float_to_bf16(y))
+                                                            << 16;
 }
 
-// As the instruction's table of registers has it. The hardware adds 16 products at once with its own
-// rounding; here they are summed in double, then added.
+// As the instruction's table of registers has it. The hardware adds 16 products at once with its
+// own rounding; here they are summed in double, then added.
 inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   // Of every lane, copied out of the exchange: the next one writes over it.
   std::uint32_t all_a[4][32], all_b[2][32];

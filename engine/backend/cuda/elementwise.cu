@@ -1,0 +1,249 @@
+// Embedding rows, sums, activations, copies into the cache and affine maps. Every element by itself:
+// where it stands and what stands beside it change nothing.
+#include <algorithm>
+#include <vector>
+
+#include "engine/backend/cuda/launch.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kMostColumnBlocks = 4096;
+
+// A block for every row and every piece of its columns; longer rows are walked.
+Launch over_rows(std::int64_t rows, std::int64_t columns) {
+  return {.blocks = rows,
+          .threads = kThreads,
+          .blocks_y = std::min(divide_up(columns, kThreads), kMostColumnBlocks)};
+}
+
+Launch over_elements(std::int64_t count) {
+  return {.blocks = divide_up(count, kThreads), .threads = kThreads};
+}
+
+__device__ inline std::int64_t first_column() {
+  return static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
+}
+__device__ inline std::int64_t column_step() {
+  return static_cast<std::int64_t>(gridDim.y) * kThreads;
+}
+__device__ inline std::int64_t element() {
+  return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+}
+
+// i / by, i not negative: short where both numbers are, as they are for all but huge maps.
+__device__ inline std::int64_t quotient(std::int64_t i, std::int64_t by) {
+  if ((i | by) >> 32 != 0) return i / by;
+  return static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(by);
+}
+
+__device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
+
+template <typename T>
+__global__ void embedding_rows(const T* table, const std::int32_t* ids, std::int64_t width,
+                               float* out) {
+  const T* from = table + ids[blockIdx.x] * width;
+  float* to = out + blockIdx.x * width;
+  for (std::int64_t c = first_column(); c < width; c += column_step()) {
+    to[c] = load_as_float(from + c);
+  }
+}
+
+__global__ void add_elements(const float* a, const float* b, float* out, std::int64_t count) {
+  const std::int64_t i = element();
+  if (i < count) out[i] = a[i] + b[i];
+}
+
+__global__ void silu_mul_rows(const float* gate_up, float* out, std::int64_t width) {
+  const float* gate = gate_up + blockIdx.x * 2 * width;
+  float* to = out + blockIdx.x * width;
+  for (std::int64_t c = first_column(); c < width; c += column_step()) {
+    to[c] = silu(gate[c]) * gate[width + c];
+  }
+}
+
+// x Phi(x), with erfc so that the small side keeps its digits.
+struct Gelu {
+  __device__ static float of(float x) { return 0.5f * x * erfcf(-0.70710678f * x); }
+};
+
+// x / 2 (1 + tanh u), u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + e^-2u).
+struct GeluTanh {
+  __device__ static float of(float x) {
+    const float inner = fmaf(x * x, -0.0713548162726f, -1.59576912161f);
+    return x / (1.0f + expf(x * inner));
+  }
+};
+
+struct QuickGelu {
+  __device__ static float of(float x) { return x / (1.0f + expf(-1.702f * x)); }
+};
+
+template <typename Function>
+__global__ void map_elements(const float* x, float* out, std::int64_t count) {
+  const std::int64_t i = element();
+  if (i < count) out[i] = Function::of(x[i]);
+}
+
+// Row k of the output is the sum over the list [begin[k], begin[k + 1]) of rows that go there.
+__global__ void combine_listed_rows(const float* x, const std::int32_t* begin,
+                                    const std::int32_t* listed, const float* weight,
+                                    std::int64_t width, float* out) {
+  const std::int32_t first = begin[blockIdx.x], last = begin[blockIdx.x + 1];
+  for (std::int64_t c = first_column(); c < width; c += column_step()) {
+    float sum = 0.0f;
+    for (std::int32_t i = first; i < last; ++i) {
+      const std::int32_t row = listed[i];
+      sum = fmaf(weight[row], x[row * width + c], sum);
+    }
+    out[blockIdx.x * width + c] = sum;
+  }
+}
+
+template <typename T>
+__global__ void store_each_row(const float* rows, std::int64_t stride, const std::int64_t* slots,
+                               std::int64_t width, T* cache) {
+  const float* from = rows + blockIdx.x * stride;
+  T* to = cache + slots[blockIdx.x] * width;
+  for (std::int64_t c = first_column(); c < width; c += column_step()) {
+    store_float(to + c, from[c]);
+  }
+}
+
+__global__ void affine_elements(const float* x, const float* scale, const float* shift, float* out,
+                                std::int64_t channels, std::int64_t count) {
+  const std::int64_t i = element();
+  if (i >= count) return;
+  const std::int64_t c = i - quotient(i, channels) * channels;
+  out[i] = fmaf(scale[c], x[i], shift[c]);
+}
+
+struct Modulation {
+  const float* in;
+  const float *scale, *shift, *gain, *bias;
+  float* out;
+  std::int64_t width, channels;  // of the map
+  std::int64_t down, across;     // pixels of a coarse place
+  bool swish;
+};
+
+// A block for every row of pixels and every piece of it.
+__global__ void modulate_pixels(Modulation m) {
+  const std::int64_t coarse = m.width / m.across;
+  const std::int64_t places = blockIdx.x / m.down * coarse;
+  const std::int64_t row = blockIdx.x * m.width * m.channels;
+  for (std::int64_t i = first_column(); i < m.width * m.channels; i += column_step()) {
+    const std::int64_t x = quotient(i, m.channels);
+    const std::int64_t c = i - x * m.channels;
+    const std::int64_t place = (places + quotient(x, m.across)) * m.channels + c;
+    const float gain = m.gain[place];
+    const float scale = m.scale[c] * gain;
+    const float shift = fmaf(m.shift[c], gain, m.bias[place]);
+    const float y = fmaf(scale, m.in[row + i], shift);
+    m.out[row + i] = m.swish ? silu(y) : y;
+  }
+}
+
+}  // namespace
+
+void CudaBackend::embedding(ConstTensorView table, std::span<const std::int32_t> ids,
+                            TensorView out) {
+  const std::int64_t width = table.shape[1];
+  const std::int32_t* rows = stage(ids);
+  const Launch shape = over_rows(static_cast<std::int64_t>(ids.size()), width);
+  if (table.dtype == DType::kF32) {
+    launch(*this, "embedding", shape, embedding_rows<float>, table.f32(), rows, width, out.f32());
+  } else {
+    launch(*this, "embedding", shape, embedding_rows<std::uint16_t>, table.as<std::uint16_t>(),
+           rows, width, out.f32());
+  }
+}
+
+void CudaBackend::add(ConstTensorView a, ConstTensorView b, TensorView out) {
+  const std::int64_t count = out.shape.elements();
+  launch(*this, "add", over_elements(count), add_elements, a.f32(), b.f32(), out.f32(), count);
+}
+
+void CudaBackend::silu_mul(ConstTensorView gate_up, TensorView out) {
+  const std::int64_t width = out.shape[1];
+  launch(*this, "silu mul", over_rows(out.shape[0], width), silu_mul_rows, gate_up.f32(), out.f32(),
+         width);
+}
+
+void CudaBackend::gelu(ConstTensorView x, TensorView out) {
+  const std::int64_t count = out.shape.elements();
+  launch(*this, "gelu", over_elements(count), map_elements<Gelu>, x.f32(), out.f32(), count);
+}
+
+void CudaBackend::gelu_tanh(ConstTensorView x, TensorView out) {
+  const std::int64_t count = out.shape.elements();
+  launch(*this, "gelu tanh", over_elements(count), map_elements<GeluTanh>, x.f32(), out.f32(),
+         count);
+}
+
+void CudaBackend::quick_gelu(ConstTensorView x, TensorView out) {
+  const std::int64_t count = out.shape.elements();
+  launch(*this, "quick gelu", over_elements(count), map_elements<QuickGelu>, x.f32(), out.f32(),
+         count);
+}
+
+// The rows are sorted by destination here, each list in the order of the rows.
+void CudaBackend::combine_rows(ConstTensorView x, std::span<const std::int32_t> to,
+                               std::span<const float> weight, TensorView out) {
+  const std::int64_t width = x.shape[1];
+  std::vector<std::int32_t> begin(static_cast<std::size_t>(out.shape[0]) + 1, 0);
+  for (const std::int32_t row : to) ++begin[static_cast<std::size_t>(row) + 1];
+  for (std::size_t k = 1; k < begin.size(); ++k) begin[k] += begin[k - 1];
+  std::vector<std::int32_t> next = begin, listed(to.size());
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    std::int32_t& place = next[static_cast<std::size_t>(to[i])];
+    listed[static_cast<std::size_t>(place++)] = static_cast<std::int32_t>(i);
+  }
+  const auto* begins = stage(std::span<const std::int32_t>(begin));
+  const auto* lists = stage(std::span<const std::int32_t>(listed));
+  const float* weights = stage(weight);
+  launch(*this, "combine rows", over_rows(out.shape[0], width), combine_listed_rows, x.f32(), begins,
+         lists, weights, width, out.f32());
+}
+
+void CudaBackend::store_rows(const float* rows, std::int64_t row_stride,
+                             std::span<const std::int64_t> slots, TensorView cache) {
+  const std::int64_t width = cache.shape[1] * cache.shape[2];
+  const std::int64_t* places = stage(slots);
+  const Launch shape = over_rows(static_cast<std::int64_t>(slots.size()), width);
+  if (cache.dtype == DType::kF32) {
+    launch(*this, "store rows", shape, store_each_row<float>, rows, row_stride, places, width,
+           cache.f32());
+  } else {
+    launch(*this, "store rows", shape, store_each_row<std::uint16_t>, rows, row_stride, places,
+           width, cache.as<std::uint16_t>());
+  }
+}
+
+void CudaBackend::affine_channels(ConstTensorView x, ConstTensorView scale, ConstTensorView shift,
+                                  TensorView out) {
+  const std::int64_t count = x.shape.elements();
+  launch(*this, "affine channels", over_elements(count), affine_elements, x.f32(), scale.f32(),
+         shift.f32(), out.f32(), scale.shape[0], count);
+}
+
+void CudaBackend::modulate(const ModulateArgs& args) {
+  const std::int64_t height = args.in.shape[0], width = args.in.shape[1];
+  const std::int64_t channels = args.in.shape[2];
+  const Modulation modulation{.in = args.in.f32(),
+                              .scale = args.scale.f32(),
+                              .shift = args.shift.f32(),
+                              .gain = args.gain.f32(),
+                              .bias = args.bias.f32(),
+                              .out = args.out.f32(),
+                              .width = width,
+                              .channels = channels,
+                              .down = height / args.gain.shape[0],
+                              .across = width / args.gain.shape[1],
+                              .swish = args.swish};
+  launch(*this, "modulate", over_rows(height, width * channels), modulate_pixels, modulation);
+}
+
+}  // namespace tessera::cuda

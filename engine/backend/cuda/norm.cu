@@ -1,0 +1,224 @@
+// Normalisations. RMSNorm (Zhang & Sennrich 2019), LayerNorm (Ba et al. 2016), softmax and unit
+// length: a row belongs to a warp or to a block, by its width alone, and each thread to the same
+// columns whatever rows stand beside it. GroupNorm (Wu & He 2018) is reduced to one scale and shift
+// per channel, which the next op applies as it reads.
+#include <algorithm>
+
+#include "engine/backend/cuda/launch.cuh"
+
+namespace tessera::cuda {
+
+namespace {
+
+constexpr int kBlock = 256;                // threads of a launch
+constexpr std::int64_t kWarpWidth = 512;   // rows up to this wide are summed by one warp
+constexpr std::int64_t kMostParts = 256;   // of a map, summed apart
+constexpr std::int64_t kPartPixels = 32;   // at least, of a part
+
+// The threads of one row, kWarp or kBlock of them.
+template <int kThreads>
+__device__ inline std::int64_t row_of_thread() {
+  return static_cast<std::int64_t>(blockIdx.x) * (kBlock / kThreads) + threadIdx.x / kThreads;
+}
+template <int kThreads>
+__device__ inline int place_in_row() {
+  return static_cast<int>(threadIdx.x) % kThreads;
+}
+
+template <int kThreads, typename T>
+__device__ inline T row_sum(T value, T* scratch) {
+  if constexpr (kThreads == kWarp) return warp_sum(value);
+  else return block_sum<kThreads>(value, scratch);
+}
+
+// Rows over blocks: eight of them, or one.
+Launch over_rows(std::int64_t rows, std::int64_t width) {
+  return {.blocks = width <= kWarpWidth ? divide_up(rows, kBlock / kWarp) : rows,
+          .threads = kBlock};
+}
+
+// (x * (1 / sqrt(mean(x^2) + eps))) * weight
+template <int kThreads>
+__global__ void rms_norm_rows(const float* x, const float* weight, float eps, float* out,
+                              std::int64_t rows, std::int64_t width) {
+  __shared__ float scratch[kBlock / kWarp + 1];
+  const std::int64_t row = row_of_thread<kThreads>();
+  if (row >= rows) return;
+  const float* from = x + row * width;
+  float* to = out + row * width;
+  float squares = 0.0f;
+  for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
+    squares = fmaf(from[c], from[c], squares);
+  }
+  const float mean = row_sum<kThreads>(squares, scratch) / static_cast<float>(width);
+  const float factor = 1.0f / sqrtf(mean + eps);
+  for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
+    to[c] = from[c] * factor * weight[c];
+  }
+}
+
+// (x - mean) * (1 / sqrt(mean((x - mean)^2) + eps)) * weight + bias
+template <int kThreads>
+__global__ void layer_norm_rows(const float* x, const float* weight, const float* bias, float eps,
+                                float* out, std::int64_t rows, std::int64_t width) {
+  __shared__ float scratch[kBlock / kWarp + 1];
+  const std::int64_t row = row_of_thread<kThreads>();
+  if (row >= rows) return;
+  const float* from = x + row * width;
+  float* to = out + row * width;
+  float sum = 0.0f;
+  for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) sum += from[c];
+  const float mean = row_sum<kThreads>(sum, scratch) / static_cast<float>(width);
+  float squares = 0.0f;
+  for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
+    const float gap = from[c] - mean;
+    squares = fmaf(gap, gap, squares);
+  }
+  const float variance = row_sum<kThreads>(squares, scratch) / static_cast<float>(width);
+  const float factor = 1.0f / sqrtf(variance + eps);
+  for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
+    to[c] = fmaf((from[c] - mean) * factor, weight[c], bias[c]);
+  }
+}
+
+// Sums in double. The largest number passes over NaN, which its own exponential brings back.
+__global__ void softmax_each_row(const float* x, float* out, std::int64_t width) {
+  __shared__ double scratch[kBlock / kWarp + 1];
+  const float* from = x + blockIdx.x * width;
+  float* to = out + blockIdx.x * width;
+  double largest = -HUGE_VAL;
+  for (std::int64_t c = threadIdx.x; c < width; c += kBlock) {
+    const double value = from[c];
+    if (value > largest) largest = value;
+  }
+  const double peak = block_max<kBlock>(largest, scratch);
+  double sum = 0.0;
+  for (std::int64_t c = threadIdx.x; c < width; c += kBlock) sum += exp(from[c] - peak);
+  const double total = block_sum<kBlock>(sum, scratch);
+  for (std::int64_t c = threadIdx.x; c < width; c += kBlock) {
+    to[c] = static_cast<float>(exp(from[c] - peak) / total);
+  }
+}
+
+// How the sums of a map are cut, by its shape: parts of its pixels, in each `lanes` pixels at once.
+// [parts][lanes][2][channels]: sum and sum of squares. In double the square of a float is exact.
+struct Sums {
+  double* of;
+  std::int64_t pixels, channels, parts, lanes;
+};
+
+Sums cut_map(const Shape& map) {
+  Sums out{};
+  out.pixels = map[0] * map[1];
+  out.channels = map[2];
+  out.parts = std::clamp(out.pixels / kPartPixels, std::int64_t{1}, kMostParts);
+  out.lanes = std::max<std::int64_t>(1, kBlock / out.channels);
+  return out;
+}
+
+__global__ void sum_channels(const float* x, Sums sums) {
+  const std::int64_t begin = sums.pixels * blockIdx.x / sums.parts;
+  const std::int64_t end = sums.pixels * (blockIdx.x + 1) / sums.parts;
+  const std::int64_t lane = threadIdx.x / sums.channels;  // 0 where a row is wider than the block
+  const bool wide = sums.channels > kBlock;
+  if (!wide && lane >= sums.lanes) return;
+  const std::int64_t first = wide ? threadIdx.x : threadIdx.x - lane * sums.channels;
+  for (std::int64_t c = first; c < sums.channels; c += kBlock) {
+    double sum = 0.0, squares = 0.0;
+    for (std::int64_t pixel = begin + lane; pixel < end; pixel += sums.lanes) {
+      const double value = x[pixel * sums.channels + c];
+      sum += value;
+      squares = fma(value, value, squares);
+    }
+    double* to = sums.of + (blockIdx.x * sums.lanes + lane) * 2 * sums.channels;
+    to[c] = sum;
+    to[sums.channels + c] = squares;
+  }
+}
+
+// A block for every group.
+__global__ void group_coefficients(Sums sums, std::int64_t width, double eps, const float* gamma,
+                                   const float* beta, float* scale, float* shift) {
+  __shared__ double scratch[kBlock / kWarp + 1];
+  const std::int64_t begin = blockIdx.x * width;
+  double sum = 0.0, squares = 0.0;
+  for (std::int64_t i = threadIdx.x; i < sums.parts * sums.lanes * width; i += kBlock) {
+    const double* from = sums.of + i / width * 2 * sums.channels + begin + i % width;
+    sum += from[0];
+    squares += from[sums.channels];
+  }
+  const double count = static_cast<double>(sums.pixels * width);
+  const double mean = block_sum<kBlock>(sum, scratch) / count;
+  double variance = block_sum<kBlock>(squares, scratch) / count - mean * mean;
+  if (variance < 0.0) variance = 0.0;  // NaN goes through
+  const double factor = 1.0 / sqrt(variance + eps);
+  for (std::int64_t c = begin + threadIdx.x; c < begin + width; c += kBlock) {
+    const double slope = factor * static_cast<double>(gamma[c]);
+    scale[c] = static_cast<float>(slope);
+    shift[c] = static_cast<float>(fma(-mean, slope, static_cast<double>(beta[c])));
+  }
+}
+
+template <int kThreads>
+__global__ void unit_rows(const float* x, double eps, float* out, std::int64_t rows,
+                          std::int64_t width) {
+  __shared__ double scratch[kBlock / kWarp + 1];
+  const std::int64_t row = row_of_thread<kThreads>();
+  if (row >= rows) return;
+  const float* from = x + row * width;
+  float* to = out + row * width;
+  double squares = 0.0;
+  for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
+    const double value = from[c];
+    squares = fma(value, value, squares);
+  }
+  double length = sqrt(row_sum<kThreads>(squares, scratch));
+  if (length < eps) length = eps;
+  for (std::int64_t c = place_in_row<kThreads>(); c < width; c += kThreads) {
+    to[c] = static_cast<float>(static_cast<double>(from[c]) / length);
+  }
+}
+
+}  // namespace
+
+void CudaBackend::rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView out) {
+  const std::int64_t rows = x.shape[0], width = x.shape[1];
+  launch(*this, "rms norm", over_rows(rows, width),
+         width <= kWarpWidth ? rms_norm_rows<kWarp> : rms_norm_rows<kBlock>, x.f32(), weight.f32(),
+         eps, out.f32(), rows, width);
+}
+
+void CudaBackend::layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
+                             float eps, TensorView out) {
+  const std::int64_t rows = x.shape[0], width = x.shape[1];
+  launch(*this, "layer norm", over_rows(rows, width),
+         width <= kWarpWidth ? layer_norm_rows<kWarp> : layer_norm_rows<kBlock>, x.f32(),
+         weight.f32(), bias.f32(), eps, out.f32(), rows, width);
+}
+
+void CudaBackend::softmax_rows(ConstTensorView x, TensorView out) {
+  launch(*this, "softmax rows", {.blocks = x.shape[0], .threads = kBlock}, softmax_each_row, x.f32(),
+         out.f32(), x.shape[1]);
+}
+
+void CudaBackend::group_norm_coefficients(ConstTensorView x, int groups, float eps,
+                                          ConstTensorView gamma, ConstTensorView beta,
+                                          TensorView scale, TensorView shift) {
+  Sums sums = cut_map(x.shape);
+  const std::int64_t numbers = sums.parts * sums.lanes * 2 * sums.channels;
+  sums.of = static_cast<double*>(scratch(static_cast<std::size_t>(numbers) * sizeof(double)));
+  launch(*this, "sums of channels", {.blocks = sums.parts, .threads = kBlock}, sum_channels, x.f32(),
+         sums);
+  launch(*this, "group norm", {.blocks = groups, .threads = kBlock}, group_coefficients, sums,
+         sums.channels / groups, static_cast<double>(eps), gamma.f32(), beta.f32(), scale.f32(),
+         shift.f32());
+}
+
+void CudaBackend::l2_normalize(ConstTensorView x, float eps, TensorView out) {
+  const std::int64_t rows = x.shape[0], width = x.shape[1];
+  launch(*this, "unit rows", over_rows(rows, width),
+         width <= kWarpWidth ? unit_rows<kWarp> : unit_rows<kBlock>, x.f32(),
+         static_cast<double>(eps), out.f32(), rows, width);
+}
+
+}  // namespace tessera::cuda
