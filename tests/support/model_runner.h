@@ -13,6 +13,7 @@
 #include "engine/cache/kv_cache.h"
 #include "engine/families/open_model.h"
 #include "engine/model/image_model.h"
+#include "tests/support/device_values.h"
 
 namespace tessera {
 
@@ -52,7 +53,7 @@ class ModelRunner {
                                  .capacity = capacity,
                                  .sequences = sequences,
                                  .dtype = kv}),
-        arena_(model.scratch_bytes(sequences * capacity) + 4096) {}
+        arena_(make_arena(model.backend(), model.scratch_bytes(sequences * capacity) + 4096)) {}
 
   KvCache& cache() { return cache_; }
   // By sequence, where the model attends to other rows.
@@ -83,47 +84,46 @@ class ModelRunner {
     }
     const auto total = static_cast<std::int64_t>(sequences.size());
     const Shape shape{total, model_.width()};
-    std::vector<float> hidden(rows.size());
+    Backend& backend = model_.backend();
+    const Tensor in = on_device(backend, rows, shape);
+    Tensor hidden = backend.allocate(DType::kF32, shape);
+    std::vector<Tensor> tapped;
     std::vector<TensorView> views;
-    if (taps != nullptr) {
-      taps->assign(static_cast<std::size_t>(model_.config().transformer.layers),
-                   std::vector<float>(rows.size()));
-      for (std::vector<float>& tap : *taps) views.push_back({DType::kF32, shape, tap.data(), {}});
+    for (std::int64_t i = 0; taps != nullptr && i < model_.config().transformer.layers; ++i) {
+      views.push_back(tapped.emplace_back(backend.allocate(DType::kF32, shape)).view());
     }
-    model_.transformer().forward({.rows = {DType::kF32, shape, rows.data(), {}},
-                                  .sequences = sequences,
-                                  .positions = positions,
-                                  .contexts = contexts},
-                                 cache_, arena_, {DType::kF32, shape, hidden.data(), {}},
-                                 {.hidden_states = views});
-    return hidden;
+    model_.transformer().forward(
+        {.rows = in.view(), .sequences = sequences, .positions = positions, .contexts = contexts},
+        cache_, arena_, hidden.view(), {.hidden_states = views});
+    if (taps != nullptr) taps->clear();
+    for (const Tensor& tap : tapped) taps->push_back(from_device(backend, tap.view()));
+    return from_device(backend, hidden.view());
   }
 
   std::vector<float> prompt_rows(const std::vector<std::int32_t>& tokens) {
-    std::vector<float> rows(tokens.size() * static_cast<std::size_t>(model_.width()));
-    model_.embed_prompt(tokens, matrix(rows, model_.width()));
-    return rows;
+    Tensor rows = matrix(tokens.size(), model_.width());
+    model_.embed_prompt(tokens, rows.view());
+    return from_device(model_.backend(), rows.view());
   }
 
   std::vector<float> token_rows(const std::vector<std::int32_t>& ids) {
-    std::vector<float> rows(ids.size() * static_cast<std::size_t>(model_.width()));
-    model_.embed_tokens(ids, arena_, matrix(rows, model_.width()));
-    return rows;
+    Tensor rows = matrix(ids.size(), model_.width());
+    model_.embed_tokens(ids, arena_, rows.view());
+    return from_device(model_.backend(), rows.view());
   }
 
-  std::vector<float> logits(std::vector<float> hidden) {
+  std::vector<float> logits(const std::vector<float>& hidden) {
     const std::size_t rows = hidden.size() / static_cast<std::size_t>(model_.width());
-    std::vector<float> out(rows * static_cast<std::size_t>(model_.config().codes));
-    model_.logits(matrix(hidden, model_.width()), arena_, matrix(out, model_.config().codes));
-    return out;
+    const Tensor in =
+        on_device(model_.backend(), hidden, {static_cast<std::int64_t>(rows), model_.width()});
+    Tensor out = matrix(rows, model_.config().codes);
+    model_.logits(in.view(), arena_, out.view());
+    return from_device(model_.backend(), out.view());
   }
 
  private:
-  static TensorView matrix(std::vector<float>& values, std::int64_t cols) {
-    return {DType::kF32,
-            Shape{static_cast<std::int64_t>(values.size()) / cols, cols},
-            values.data(),
-            {}};
+  Tensor matrix(std::size_t rows, std::int64_t cols) const {
+    return model_.backend().allocate(DType::kF32, {static_cast<std::int64_t>(rows), cols});
   }
 
   const ImageModel& model_;
