@@ -86,9 +86,10 @@ class OnOpsTargetAndStorage : public ::testing::TestWithParam<std::tuple<OpsTarg
     backend_ = target.open();
     if (backend_ == nullptr) GTEST_SKIP() << "no usable " << target << " device here";
   }
+  bool on_cpu() const { return std::get<0>(GetParam()).on_cpu(); }
   // Threads of the host change nothing that a device computes.
   std::vector<int> thread_counts(std::vector<int> of_cpu) const {
-    return std::get<0>(GetParam()).on_cpu() ? of_cpu : std::vector<int>{2};
+    return on_cpu() ? of_cpu : std::vector<int>{2};
   }
   std::unique_ptr<Backend> open(int threads) const { return std::get<0>(GetParam()).open(threads); }
   DType storage() const { return std::get<1>(GetParam()); }
