@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "engine/ops/host_access.h"
+
 namespace tessera {
 
 namespace {
@@ -29,8 +31,9 @@ void anchor_empty_tiles(VisualBlock& rows) {
   }
 }
 
-std::vector<float> floats(ConstTensorView view) {
-  return {view.f32(), view.f32() + view.shape.elements()};
+std::vector<float> floats(const LayerState& state, ConstTensorView view) {
+  const HostView host(state.backend(), view);
+  return {host.f32(), host.f32() + view.shape.elements()};
 }
 
 }  // namespace
@@ -73,13 +76,13 @@ void EncoderPruning::gather(const LayerState& state, SignalKind kind) {
       break;
     }
     case SignalKind::kEncoderKeys:
-      out.values = floats(state.keys());
+      out.values = floats(state, state.keys());
       break;
     case SignalKind::kEncoderValues:
-      out.values = floats(state.values());
+      out.values = floats(state, state.values());
       break;
     case SignalKind::kClsValue: {
-      const ConstTensorView all = state.values();
+      const HostView all(state.backend(), state.values());
       for (std::size_t i = 0; i < out.places.size(); ++i) {
         if (out.places[i].id >= 0) continue;
         const float* row = all.f32() + static_cast<std::int64_t>(i) * spec_.width;
@@ -89,7 +92,7 @@ void EncoderPruning::gather(const LayerState& state, SignalKind kind) {
     }
     case SignalKind::kEncoderHidden:
       out.heads = 1;
-      out.values = floats(state.hidden());
+      out.values = floats(state, state.hidden());
       break;
     default:
       expects(false, "a signal of the encoder");

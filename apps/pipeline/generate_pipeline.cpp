@@ -2,6 +2,8 @@
 #include "apps/pipeline/generate_pipeline.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 
 #include "apps/pipeline/code_patches.h"
 #include "apps/pipeline/draft_model.h"
@@ -69,6 +71,18 @@ LawSettings settle_sampling(const SamplingChoice& choice, const SamplingDefaults
   return law;
 }
 
+// A preview that is being made.
+struct PendingPreview {
+  GenerateProgress progress;
+  std::future<std::vector<Image>> images;
+
+  PendingPreview(const GenerateProgress& at, std::future<std::vector<Image>> made)
+      : progress(at), images(std::move(made)) {}
+  bool ready() const {
+    return images.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+};
+
 struct GeneratePipeline::State {
   State(const PipelineOptions& given, OpenedModel opened_model, std::string shown)
       : options(given),
@@ -117,7 +131,8 @@ struct GeneratePipeline::State {
                  GenerateListener& listener);
   GenerateProgress progress_of(const PassEvent& event, std::size_t first, double started) const;
   void preview(const PassEvent& event, const GenerateProgress& progress,
-               GenerateListener& listener) const;
+               GenerateListener& listener);
+  void show_preview(GenerateListener& listener);
   void hand_out(const PreparedRequest& request, DecodeResult& result, GeneratedPicture& picture,
                 GenerateListener& listener) const;
   Image to_image(const Tensor& pixels) const;
@@ -137,6 +152,8 @@ struct GeneratePipeline::State {
   DType storage, vq_storage;
   PromptEncoder prompts;
   std::optional<ImageModel> model;
+  // A second stream of the same device, where there is such a thing, for all that makes pixels.
+  std::unique_ptr<Backend> pixel_backend;
   std::unique_ptr<VisualTokenizer> vq;
   std::unique_ptr<CodePatches> patches;
   std::unique_ptr<DecodeLoop> loop;
@@ -146,6 +163,7 @@ struct GeneratePipeline::State {
   std::unique_ptr<DraftModel> draft;
   std::optional<WindowController> controller;  // keeps what it learned from batch to batch
   Between between;
+  std::optional<PendingPreview> pending;  // last: its thread reads what stands above
 };
 
 DecodeLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest> requests) const {
@@ -238,16 +256,39 @@ void GeneratePipeline::State::tell_traces(const PassEvent& event, const Generate
   listener.on_trace(progress, traces);
 }
 
+// On a device with memory of its own pixels have a stream and a thread of their own, so that
+// decoding does not wait for them; the picture is shown by a later pass.
 void GeneratePipeline::State::preview(const PassEvent& event, const GenerateProgress& progress,
-                                      GenerateListener& listener) const {
-  std::vector<Image> images;
+                                      GenerateListener& listener) {
+  struct Part {
+    std::vector<std::int32_t> codes;
+    int ready = 0;
+  };
+  std::vector<Part> parts_shown;
   for (const DecodeResult& item : event.items) {
     if (item.status == DecodeStatus::kFailed) continue;
-    const auto ready = static_cast<int>(rows_among(item.tokens.size()));
-    const std::vector<std::int32_t> codes = aids.grammar.picture_codes(item.tokens);
-    images.push_back(to_image(decode_partial(*vq, codes, ready, rows(), cols())));
+    parts_shown.push_back({aids.grammar.picture_codes(item.tokens),
+                           static_cast<int>(rows_among(item.tokens.size()))});
   }
-  if (!images.empty()) listener.on_preview(progress, images);
+  if (parts_shown.empty()) return;
+  const bool beside = pixel_backend != nullptr;
+  pending.emplace(progress, std::async(beside ? std::launch::async : std::launch::deferred,
+                                       [this, shown = std::move(parts_shown)] {
+                                         std::vector<Image> images;
+                                         for (const Part& part : shown) {
+                                           images.push_back(to_image(decode_partial(
+                                               *vq, part.codes, part.ready, rows(), cols())));
+                                         }
+                                         return images;
+                                       }));
+  if (!beside) show_preview(listener);
+}
+
+// Waits for it if it is not ready.
+void GeneratePipeline::State::show_preview(GenerateListener& listener) {
+  PendingPreview shown = std::move(*pending);
+  pending.reset();
+  listener.on_preview(shown.progress, shown.images.get());
 }
 
 void GeneratePipeline::State::hand_out(const PreparedRequest& request, DecodeResult& result,
@@ -298,9 +339,10 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
     const GenerateProgress progress = progress_of(event, first, started);
     if (traced) tell_traces(event, progress, grid, listener);
     flow = listener.on_progress(progress);
+    if (pending && pending->ready()) show_preview(listener);
     const std::int64_t interval = listener.preview_rows();
     const bool due = interval > 0 && progress.rows_done >= shown_rows + interval &&
-                     progress.rows_done < progress.rows;
+                     progress.rows_done < progress.rows && !pending;
     if (flow == Flow::kContinue && due) {
       shown_rows = progress.rows_done;
       preview(event, progress, listener);
@@ -314,6 +356,7 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
   }
   std::vector<DecodeResult> results =
       loop->run(items, parts->parts(), on_pass, controller ? &*controller : nullptr);
+  if (pending) show_preview(listener);
   const double painted = monotonic_seconds() - started;
   phases.decode = painted - phases.prefill;
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -404,8 +447,11 @@ void GeneratePipeline::load() {
   State& state = *state_;
   if (state.model) return;
   OpenedModel& opened = state.opened;
-  state.vq = make_visual_tokenizer(*state.backend, opened, state.vq_storage,
-                                   TokenizerHalves::kDecoder);
+  if (state.backend->memory()) {
+    state.pixel_backend = make_backend(state.options.device, {.threads = state.options.threads});
+  }
+  Backend& pixels = state.pixel_backend != nullptr ? *state.pixel_backend : *state.backend;
+  state.vq = make_visual_tokenizer(pixels, opened, state.vq_storage, TokenizerHalves::kDecoder);
   if (rule_reads_neighbours(state.options.method)) {
     const Tensor codebook = state.vq->codebook();
     state.aids.neighbours = std::make_shared<CodeNeighbours>(

@@ -6,7 +6,8 @@
 #include <numeric>
 #include <set>
 
-#include "engine/core/dtype.h"
+#include "apps/pipeline/cached_rows.h"
+#include "engine/ops/host_access.h"
 #include "vision/pruning/corematching.h"
 
 namespace tessera {
@@ -73,7 +74,8 @@ void LlmPruning::Observer::queries(std::int64_t layer, std::int64_t first, Const
   if (!own.before_cut(layer)) return;
   if (first == 0) own.queries_.clear();
   const std::int64_t rows = q.shape[0], width = q.shape[1] * q.shape[2];
-  const float* data = q.f32();
+  const HostView host(own.backend_, q);
+  const float* data = host.f32();
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t at = first + i;
     const std::int64_t row = own.left_[static_cast<std::size_t>(at)];
@@ -90,28 +92,13 @@ void LlmPruning::Observer::activations(std::int64_t layer, std::int64_t first,
   if (first == 0) own.neurons_.clear();
   const std::int64_t rows = gated.shape[0], width = gated.shape[1];
   own.neuron_bits_ = width;
+  const HostView host(own.backend_, gated);
   for (std::int64_t i = 0; i < rows; ++i) {
     std::vector<std::uint64_t> bits(static_cast<std::size_t>((width + 63) / 64));
-    core_neurons({gated.f32() + i * width, static_cast<std::size_t>(width)}, kCoreShare, bits,
+    core_neurons({host.f32() + i * width, static_cast<std::size_t>(width)}, kCoreShare, bits,
                  own.scratch_);
     own.neurons_[own.left_[static_cast<std::size_t>(first + i)]] = std::move(bits);
   }
-}
-
-// Rows of a cached table [capacity, kv heads, hd], as f32.
-std::vector<float> LlmPruning::cached_rows(ConstTensorView table,
-                                           const std::vector<std::int64_t>& rows) const {
-  const std::int64_t width = table.shape[1] * table.shape[2];
-  std::vector<float> out;
-  out.reserve(rows.size() * static_cast<std::size_t>(width));
-  for (const std::int64_t row : rows) {
-    for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
-      out.push_back(table.dtype == DType::kF32
-                        ? table.f32()[i]
-                        : bf16_to_float(static_cast<const std::uint16_t*>(table.data)[i]));
-    }
-  }
-  return out;
 }
 
 // Softmax weights over all keys that a row sees, of which the picture's columns are handed over.
@@ -132,7 +119,7 @@ void LlmPruning::attention_rows(const SignalNeed& need, const PromptPause& pause
   std::vector<std::int64_t> all(pause.rows.size());
   std::iota(all.begin(), all.end(), 0);
   const std::vector<float> keys =
-      cached_rows(pause.cache->keys(pause.layer - 1, pause.sequence), all);
+      cached_rows(backend_, pause.cache->keys(pause.layer - 1, pause.sequence), all);
   const float scale = 1.0f / std::sqrt(static_cast<float>(hd));
   const auto asked = static_cast<std::int64_t>(asking.size());
   const auto wide = static_cast<std::int64_t>(columns.size());
@@ -192,13 +179,14 @@ void LlmPruning::serve(const PlacedPicture& picture, const SignalNeed& need,
     case SignalKind::kLastQuery:
       return add(queries_.at(pause.rows.back()), model_.heads, model_.heads);
     case SignalKind::kLlmKeys:
-      return add(cached_rows(pause.cache->keys(layer, pause.sequence), columns), tokens,
+      return add(cached_rows(backend_, pause.cache->keys(layer, pause.sequence), columns), tokens,
                  model_.kv_heads);
     case SignalKind::kLlmValues:
-      return add(cached_rows(pause.cache->values(layer, pause.sequence), columns), tokens,
+      return add(cached_rows(backend_, pause.cache->values(layer, pause.sequence), columns), tokens,
                  model_.kv_heads);
     case SignalKind::kLastValue:
-      return add(cached_rows(pause.cache->values(layer, pause.sequence), last), 1, model_.kv_heads);
+      return add(cached_rows(backend_, pause.cache->values(layer, pause.sequence), last), 1,
+                 model_.kv_heads);
     case SignalKind::kCoreNeurons:
     case SignalKind::kTextCoreNeurons: {
       const bool text = need.kind == SignalKind::kTextCoreNeurons;

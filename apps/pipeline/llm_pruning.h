@@ -53,8 +53,6 @@ class LlmPruning final : public PromptCuts {
              const std::vector<std::int64_t>& row_at, Served& served) const;
   void attention_rows(const SignalNeed& need, const PromptPause& pause,
                       const std::vector<std::int64_t>& columns, Served& served) const;
-  std::vector<float> cached_rows(ConstTensorView table,
-                                 const std::vector<std::int64_t>& rows) const;
 
   const ModelConfig& model_;
   Backend& backend_;

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "apps/pipeline/cached_rows.h"
+#include "engine/ops/host_access.h"
+
 namespace tessera {
 
 VerifierWatch::VerifierWatch(const ModelConfig& model, Backend& backend,
@@ -33,9 +36,10 @@ void VerifierWatch::Observer::queries(std::int64_t, std::int64_t first, ConstTen
   VerifierWatch& own = owner_;
   if (first == 0) own.queries_.clear();
   const std::int64_t width = q.shape[1] * q.shape[2];
+  const HostView host(own.backend_, q);
   for (const std::int64_t row : own.text_rows_) {
     if (row < first || row >= first + q.shape[0]) continue;
-    const float* data = q.f32() + (row - first) * width;
+    const float* data = host.f32() + (row - first) * width;
     own.queries_[row].assign(data, data + width);
   }
 }
@@ -43,14 +47,10 @@ void VerifierWatch::Observer::queries(std::int64_t, std::int64_t first, ConstTen
 // Softmax of each text row over all rows that it sees, head by head; the sums of all of them.
 void VerifierWatch::add_layer(std::int64_t layer) {
   const std::int64_t heads = model_.heads, group = heads / model_.kv_heads, hd = model_.head_dim;
-  const ConstTensorView keys = cache_->keys(layer, sequence_);
   const std::int64_t width = model_.kv_heads * hd;
-  std::vector<float> host(static_cast<std::size_t>(rows_ * width));
-  for (std::size_t i = 0; i < host.size(); ++i) {
-    host[i] = keys.dtype == DType::kF32
-                  ? keys.f32()[i]
-                  : bf16_to_float(static_cast<const std::uint16_t*>(keys.data)[i]);
-  }
+  std::vector<std::int64_t> all_rows(static_cast<std::size_t>(rows_));
+  std::iota(all_rows.begin(), all_rows.end(), 0);
+  const std::vector<float> host = cached_rows(backend_, cache_->keys(layer, sequence_), all_rows);
   const float scale = 1.0f / std::sqrt(static_cast<float>(hd));
   const auto asked = static_cast<std::int64_t>(text_rows_.size());
   std::vector<std::vector<double>> of_head(static_cast<std::size_t>(heads));

@@ -30,7 +30,8 @@ struct BlockLoop::State {
               from.cache_shape(config.cache_rows(limits.prompt_tokens,
                                                  static_cast<std::int64_t>(stream.length())),
                                limits.kv)),
-        arena(BlockModel::scratch_bytes(config, most_rows(config, limits))) {
+        arena(make_arena(from.backend(),
+                         BlockModel::scratch_bytes(config, most_rows(config, limits)))) {
     expects(grammar.controls() == 0 && config.block >= 1 &&
                 grammar.cells() % static_cast<std::size_t>(config.block) == 0,
             "blocks divide a grid");

@@ -24,6 +24,16 @@ void DecodeMeters::start(std::size_t most_tokens, std::size_t window) {
   transforms.reserve(most_tokens);
 }
 
+TokenFigures DecodeMeters::count_token(const RowFigures& figures, double uniform) {
+  const double mean = figures.mean, variance_of_row = figures.spread - mean * mean;
+  ++tokens;
+  entropy -= mean;
+  surprise += log_of_probability(figures.probability) - mean;
+  variance += variance_of_row > 0 ? variance_of_row : 0;
+  transforms.push_back(static_cast<float>(figures.above + uniform * figures.probability));
+  return {figures.probability, -mean};
+}
+
 void DecodeMeters::count_pass(std::size_t committed) {
   ++passes;
   ++commit_histogram[committed];

@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/core/law_math.h"
+#include "engine/core/row_tree.h"
 #include "engine/decoding/acceptance.h"
 
 namespace tessera {
@@ -21,6 +23,15 @@ namespace tessera {
 struct TokenFigures {
   double probability = 0, entropy = 0;  // nats
 };
+
+// Sums over a row, by one of its tokens: all that the meters need of both.
+struct RowFigures {
+  double probability = 0;       // of the token
+  double above = 0;             // of the ids before it in descending order
+  double mean = 0, spread = 0;  // of log p and of its square
+};
+template <typename Real>
+RowFigures figures_of(const TargetRow<Real>& row, std::int32_t token);
 
 struct DecodeMeters {
   static constexpr double kSuspectZ = 4.0;
@@ -45,9 +56,12 @@ struct DecodeMeters {
   double pit_statistic() const;
   double mean_entropy() const;
 
-  // A token that stands and its row. `uniform` in (0, 1) places it in its interval.
+  // A token that stands, by its row. `uniform` in (0, 1) places it in its interval.
+  TokenFigures count_token(const RowFigures& figures, double uniform);
   template <typename Real>
-  TokenFigures count_token(const TargetRow<Real>& row, std::int32_t token, double uniform);
+  TokenFigures count_token(const TargetRow<Real>& row, std::int32_t token, double uniform) {
+    return count_token(figures_of(row, token), uniform);
+  }
   template <typename Real>
   void count_test(std::size_t depth, const Judgement<Real>& judgement);
   void count_pass(std::size_t committed);
@@ -56,8 +70,7 @@ struct DecodeMeters {
 };
 
 template <typename Real>
-TokenFigures DecodeMeters::count_token(const TargetRow<Real>& row, std::int32_t token,
-                                       double uniform) {
+RowFigures figures_of(const TargetRow<Real>& row, std::int32_t token) {
   const std::span<const std::int32_t> ids = row.logits.support;
   const std::span<const Real> logits = row.logits.logits;
   const Real own = row.probs[static_cast<std::size_t>(token)];
@@ -65,24 +78,20 @@ TokenFigures DecodeMeters::count_token(const TargetRow<Real>& row, std::int32_t 
       static_cast<std::size_t>(std::lower_bound(ids.begin(), ids.end(), token) - ids.begin());
   expects(at < ids.size() && ids[at] == token, "a token that stands is allowed by its row");
   // log p of an id is its logit less this.
-  const double own_log = own > 0 ? fixed_log(static_cast<double>(own)) : -708.0;
-  const double total = static_cast<double>(logits[at]) - own_log;
-  double above = 0, spread = 0, mean = 0;
+  const double total = static_cast<double>(logits[at]) - log_of_probability(own);
+  const auto end = static_cast<std::size_t>(ids.back()) + 1;
+  RowSum above(end), mean(end), spread(end);
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const Real p = row.probs[static_cast<std::size_t>(ids[i])];
+    const auto id = static_cast<std::size_t>(ids[i]);
+    const Real p = row.probs[id];
     if (!(p > 0)) continue;
-    if (p > own || (p == own && ids[i] < token)) above += static_cast<double>(p);
+    if (comes_before(p, ids[i], own, token)) above.add(id, static_cast<double>(p));
     const double log_p = static_cast<double>(logits[i]) - total;
     const double share = static_cast<double>(p) * log_p;
-    mean += share;
-    spread += share * log_p;
+    mean.add(id, share);
+    spread.add(id, share * log_p);
   }
-  ++tokens;
-  entropy -= mean;
-  surprise += own_log - mean;
-  variance += spread - mean * mean > 0 ? spread - mean * mean : 0;
-  transforms.push_back(static_cast<float>(above + uniform * static_cast<double>(own)));
-  return {static_cast<double>(own), -mean};
+  return {static_cast<double>(own), above.total(), mean.total(), spread.total()};
 }
 
 template <typename Real>

@@ -1,27 +1,22 @@
-// Stages of the law. Sums run in a fixed order in double, whatever Real is; exponentials are of
-// Real.
+// Stages of the law over the list of ids that still stand. The arithmetic of an id is that of
+// engine/core/law_math.h; sums run in the order of engine/core/row_tree.h.
 #include "engine/sampling/law.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <numeric>
 
-#include "engine/sampling/fixed_math.h"
+#include "engine/core/law_math.h"
+#include "engine/core/row_tree.h"
 #include "engine/sampling/row_math.h"
 
 namespace tessera {
 
 std::optional<std::int64_t> first_unsound(std::span<const float> logits) {
-  constexpr std::uint32_t kExponent = 0x7f800000u, kLargest = (127u + 100u) << 23;
-  const auto broken = [](float value) {
-    return (std::bit_cast<std::uint32_t>(value) & kExponent) >= kLargest;
-  };
   // Without a way out the loop runs on vectors; rows are sound as a rule.
   std::uint32_t any = 0;
-  for (const float value : logits) any |= broken(value) ? 1u : 0u;
+  for (const float value : logits) any |= unsound(value) ? 1u : 0u;
   if (any == 0) return std::nullopt;
-  return std::find_if(logits.begin(), logits.end(), broken) - logits.begin();
+  return std::find_if(logits.begin(), logits.end(), unsound) - logits.begin();
 }
 
 template <typename Real>
@@ -52,11 +47,12 @@ void LawPipeline<Real>::process(std::span<const Real> cond, std::span<const Real
     keep_greedy();
     return;
   }
-  const Real temperature = static_cast<Real>(settings_.temperature);
+  const Real temperature = temperature_of<Real>(settings_.temperature);
   if (temperature != Real{1}) {
-    // From the largest down, so that no temperature is too small for the range of Real.
     const Real largest = largest_of(logits_.data(), kept_);
-    for (std::size_t i = 0; i < kept_; ++i) logits_[i] = (logits_[i] - largest) / temperature;
+    for (std::size_t i = 0; i < kept_; ++i) {
+      logits_[i] = heated_logit(logits_[i], largest, temperature);
+    }
   }
   if (settings_.top_k > 0) keep_top_k();
   if (settings_.top_p < 1) keep_top_p();
@@ -98,7 +94,7 @@ void LawPipeline<Real>::guide(std::span<const Real> cond, std::span<const Real> 
   for (std::size_t id = 0; id < codes_; ++id) {
     if (allowed[id] == 0) continue;
     support_[kept_] = static_cast<std::int32_t>(id);
-    logits_[kept_++] = settings_.guided() ? uncond[id] + scale * (cond[id] - uncond[id]) : cond[id];
+    logits_[kept_++] = settings_.guided() ? guided_logit(cond[id], uncond[id], scale) : cond[id];
   }
   expects(kept_ > 0, "a position allows at least one id");
 }
@@ -139,33 +135,35 @@ void LawPipeline<Real>::keep_top_k() {
 
 template <typename Real>
 void LawPipeline<Real>::weigh() {
-  softmax_row(logits_.data(), kept_, weights_.data());
+  if (whole_) {
+    softmax_row(logits_.data(), kept_, weights_.data());
+  } else {
+    softmax_row(support_.data(), logits_.data(), kept_, weights_.data());
+  }
 }
 
 // Ids by |surprise - entropy|, the smallest set that reaches the mass; ties at its edge stay.
 template <typename Real>
 void LawPipeline<Real>::keep_typical() {
   weigh();
-  const auto surprise = [&](std::size_t i) {
-    return weights_[i] > 0 ? -fixed_log(static_cast<double>(weights_[i])) : 1e30;
-  };
-  double entropy = 0;
+  RowSum entropies(static_cast<std::size_t>(support_[kept_ - 1]) + 1);
   for (std::size_t i = 0; i < kept_; ++i) {
-    if (weights_[i] > 0) entropy += static_cast<double>(weights_[i]) * surprise(i);
+    entropies.add(static_cast<std::size_t>(support_[i]), entropy_term(weights_[i]));
   }
+  const double entropy = entropies.total();
   for (std::size_t i = 0; i < kept_; ++i) {
-    scratch_[i] = static_cast<Real>(std::fabs(surprise(i) - entropy));
+    scratch_[i] = typical_gap(weights_[i], entropy);
     order_[i] = static_cast<std::int32_t>(i);
   }
   std::sort(order_.begin(), order_.begin() + kept_, [&](std::int32_t a, std::int32_t b) {
-    const Real x = scratch_[static_cast<std::size_t>(a)], y = scratch_[static_cast<std::size_t>(b)];
-    return x != y ? x < y : a < b;
+    return scratch_[static_cast<std::size_t>(a)] < scratch_[static_cast<std::size_t>(b)];
   });
-  double mass = 0;
+  const std::uint64_t bound = mass_bound<Real>(settings_.typical);
+  std::uint64_t mass = 0;
   Real edge = 0;
-  for (std::size_t n = 0; n < kept_ && mass < settings_.typical; ++n) {
+  for (std::size_t n = 0; n < kept_ && mass < bound; ++n) {
     const auto i = static_cast<std::size_t>(order_[n]);
-    mass += static_cast<double>(weights_[i]);
+    mass += mass_of(weights_[i]);
     edge = scratch_[i];
   }
   compact([&](std::size_t i) { return scratch_[i] <= edge; });
@@ -181,11 +179,12 @@ void LawPipeline<Real>::keep_top_p() {
     const Real x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
     return x != y ? x > y : a < b;
   });
-  double mass = 0;
+  const std::uint64_t bound = mass_bound<Real>(settings_.top_p);
+  std::uint64_t mass = 0;
   for (std::size_t n = 0; n < kept_; ++n) {
     const auto i = static_cast<std::size_t>(order_[n]);
-    scratch_[i] = mass < settings_.top_p ? Real{1} : Real{0};
-    mass += static_cast<double>(weights_[i]);
+    scratch_[i] = mass < bound ? Real{1} : Real{0};
+    mass += mass_of(weights_[i]);
   }
   compact([&](std::size_t i) { return scratch_[i] > 0; });
 }
@@ -193,9 +192,7 @@ void LawPipeline<Real>::keep_top_p() {
 template <typename Real>
 void LawPipeline<Real>::keep_min_p() {
   const Real largest = largest_of(logits_.data(), kept_);
-  compact([&](std::size_t i) {
-    return fixed_exp(static_cast<double>(logits_[i] - largest)) >= settings_.min_p;
-  });
+  compact([&](std::size_t i) { return reaches_min_p(logits_[i], largest, settings_.min_p); });
 }
 
 template <typename Real>

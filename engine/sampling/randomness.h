@@ -9,9 +9,10 @@
 #include <cstdint>
 #include <span>
 
+#include "engine/core/acceptance_math.h"
 #include "engine/core/error.h"
+#include "engine/core/keyed_noise.h"
 #include "engine/core/philox.h"
-#include "engine/sampling/fixed_math.h"
 #include "engine/sampling/sampler.h"
 
 namespace tessera {
@@ -35,18 +36,20 @@ class KeyedRandom {
   KeyedRandom(std::uint64_t seed, std::uint64_t item) : key_(philox_key(seed, item)) {}
 
   void begin_pass(std::uint32_t pass) { pass_ = pass; }
+  std::uint32_t pass() const { return pass_; }
+  const std::array<std::uint32_t, 2>& key() const { return key_; }
 
   // Uniform in (0, 1): 32 random bits and the half between.
   double uniform(const Draw& draw) const {
     const PhiloxBlock block = philox4x32(
         {draw.position, pass_, static_cast<std::uint32_t>(draw.purpose), draw.lane}, key_);
-    return (static_cast<double>(block[0]) + 0.5) * 0x1p-32;
+    return uniform_of(block[0]);
   }
 
   // True with probability min(1, chance / of); never when chance is 0. No division: U of < chance.
   template <typename Real>
   bool accepts(const Draw& draw, Real chance, Real of) {
-    return uniform(draw) * static_cast<double>(of) < static_cast<double>(chance);
+    return passes(uniform(draw), chance, of);
   }
 
   // An id, drawn in proportion to its weight. At least one weight is positive.

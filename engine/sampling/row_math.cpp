@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
-#include "engine/sampling/fixed_math.h"
+#include "engine/core/fixed_math.h"
+#include "engine/core/law_math.h"
+#include "engine/core/row_tree.h"
 
 namespace tessera {
 
@@ -10,16 +12,29 @@ namespace {
 
 constexpr std::size_t kParts = 8;
 
-// Partial sums of eight, added pairwise.
+// Of the ids 0 … n-1.
 template <typename Real>
 double sum_of(const Real* values, std::size_t n) {
-  double part[kParts] = {};
+  RowSum sum(n);
+  double* lane = sum.data();
   std::size_t i = 0;
-  for (; i + kParts <= n; i += kParts) {
-    for (std::size_t j = 0; j < kParts; ++j) part[j] += static_cast<double>(values[i + j]);
+  for (; i + kRowLanes <= n; i += kRowLanes) {
+    for (std::size_t l = 0; l < kRowLanes; ++l) lane[l] += static_cast<double>(values[i + l]);
   }
-  for (; i < n; ++i) part[0] += static_cast<double>(values[i]);
-  return ((part[0] + part[4]) + (part[2] + part[6])) + ((part[1] + part[5]) + (part[3] + part[7]));
+  for (std::size_t l = 0; i + l < n; ++l) lane[l] += static_cast<double>(values[i + l]);
+  return sum.total();
+}
+
+template <typename Real>
+void exponentials_of(const Real* logits, std::size_t n, Real* weights) {
+  const Real largest = largest_of(logits, n);
+  for (std::size_t i = 0; i < n; ++i) weights[i] = fixed_exp(logits[i] - largest);
+}
+
+template <typename Real>
+void divide_row(Real* weights, std::size_t n, double sum) {
+  const Real total = static_cast<Real>(sum);
+  for (std::size_t i = 0; i < n; ++i) weights[i] /= total;
 }
 
 }  // namespace
@@ -40,15 +55,25 @@ Real largest_of(const Real* values, std::size_t n) {
 
 template <typename Real>
 void guide_row(const Real* cond, const Real* uncond, Real scale, std::size_t n, Real* out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = uncond[i] + scale * (cond[i] - uncond[i]);
+  for (std::size_t i = 0; i < n; ++i) {
+    out[i] = guided_logit(cond[i], uncond[i], scale);
+  }
 }
 
 template <typename Real>
 void softmax_row(const Real* logits, std::size_t n, Real* weights) {
-  const Real largest = largest_of(logits, n);
-  for (std::size_t i = 0; i < n; ++i) weights[i] = fixed_exp(logits[i] - largest);
-  const Real total = static_cast<Real>(sum_of(weights, n));
-  for (std::size_t i = 0; i < n; ++i) weights[i] /= total;
+  exponentials_of(logits, n, weights);
+  divide_row(weights, n, sum_of(weights, n));
+}
+
+template <typename Real>
+void softmax_row(const std::int32_t* ids, const Real* logits, std::size_t n, Real* weights) {
+  exponentials_of(logits, n, weights);
+  RowSum sum(static_cast<std::size_t>(ids[n - 1]) + 1);
+  for (std::size_t i = 0; i < n; ++i) {
+    sum.add(static_cast<std::size_t>(ids[i]), static_cast<double>(weights[i]));
+  }
+  divide_row(weights, n, sum.total());
 }
 
 template float largest_of(const float*, std::size_t);
@@ -57,5 +82,7 @@ template void guide_row(const float*, const float*, float, std::size_t, float*);
 template void guide_row(const double*, const double*, double, std::size_t, double*);
 template void softmax_row(const float*, std::size_t, float*);
 template void softmax_row(const double*, std::size_t, double*);
+template void softmax_row(const std::int32_t*, const float*, std::size_t, float*);
+template void softmax_row(const std::int32_t*, const double*, std::size_t, double*);
 
 }  // namespace tessera

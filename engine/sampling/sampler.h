@@ -11,8 +11,8 @@
 #include <span>
 
 #include "engine/core/error.h"
+#include "engine/core/keyed_noise.h"
 #include "engine/core/philox.h"
-#include "engine/sampling/fixed_math.h"
 #include "engine/sampling/row_math.h"
 
 namespace tessera {
@@ -27,7 +27,7 @@ class GumbelNoise {
               Purpose purpose)
       : key_(key), position_(position), pass_(pass), purpose_(purpose) {}
 
-  static constexpr double kLargest = 22.9;
+  static constexpr double kLargest = kLargestGumbel;
 
   double operator()(std::int32_t id) { return value(bits(id)); }
 
@@ -41,25 +41,13 @@ class GumbelNoise {
     }
     return bits_[static_cast<std::uint32_t>(id) % 16];
   }
-  static double value(std::uint32_t bits) {
-    return -fixed_log(-fixed_log((static_cast<double>(bits) + 0.5) * 0x1p-32));
-  }
+  static double value(std::uint32_t bits) { return gumbel_of(bits); }
   // Bits below this give less noise than `least`, 0 < least < kLargest. Not the tightest bound: a
   // table in steps of a quarter.
-  static std::uint32_t fewest_bits(double least) {
-    return kFewestBits[static_cast<std::size_t>(static_cast<int>(least * 4))];
-  }
+  static std::uint32_t fewest_bits(double least) { return kFewestBits[gumbel_step(least)]; }
 
  private:
-  static constexpr std::array<std::uint32_t, 92> kFewestBits = [] {
-    std::array<std::uint32_t, 92> out{};
-    for (std::size_t k = 0; k < out.size(); ++k) {
-      const double step = static_cast<double>(k) / 4 - 1e-9;
-      const double edge = 0x1p32 * fixed_exp(-fixed_exp(-step)) - 2;
-      out[k] = edge > 0 ? static_cast<std::uint32_t>(edge) : 0;
-    }
-    return out;
-  }();
+  static constexpr auto kFewestBits = fewest_gumbel_bits();
   std::array<std::uint32_t, 2> key_;
   std::uint32_t position_;
   std::uint32_t pass_;
@@ -124,24 +112,21 @@ template <typename Real, typename Noise>
 std::int32_t first_clock(std::span<const std::int32_t> ids, std::span<const Real> weights,
                          Noise& noise) {
   expects(!ids.empty() && ids.size() == weights.size(), "one weight an id");
-  const auto time = [](std::uint32_t bits, double weight) {
-    return -fixed_log((static_cast<double>(bits) + 0.5) * 0x1p-32) / weight;
-  };
   const Real heaviest = largest_of(weights.data(), weights.size());
   expects(heaviest > 0, "a draw has a weight above zero");
   const std::size_t mode = static_cast<std::size_t>(
       std::find(weights.begin(), weights.end(), heaviest) - weights.begin());
   std::int32_t best_id = ids[mode];
-  double best = time(noise.bits(best_id), static_cast<double>(heaviest));
+  double best = clock_of(noise.bits(best_id), static_cast<double>(heaviest));
   const std::int32_t* const id = ids.data();
   const Real* const weight = weights.data();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const double own = static_cast<double>(weight[i]);
     const double latest = best * own;  // -log(u) of a clock that would ring when the best one does
-    if (!(latest >= 0x1p-33) || i == mode) continue;
+    if (never_rings(latest) || i == mode) continue;
     const std::uint32_t bits = noise.bits(id[i]);
-    if ((0x1p32 - 0.5 - static_cast<double>(bits)) * 0x1p-32 > latest) continue;
-    const double rings = time(bits, own);
+    if (rings_late(bits, latest)) continue;
+    const double rings = clock_of(bits, own);
     if (rings < best || (rings == best && id[i] < best_id)) {
       best = rings;
       best_id = id[i];

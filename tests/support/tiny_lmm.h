@@ -15,14 +15,15 @@
 namespace tessera {
 
 struct TinyLmm {
-  explicit TinyLmm(const std::string& family, int threads = 1)
-      : TinyLmm(goldens() / family, goldens() / family / "recorded.safetensors", threads) {}
-  TinyLmm(const std::filesystem::path& model, const std::filesystem::path& recording, int threads)
+  explicit TinyLmm(const std::string& family, int threads = 1, const std::string& device = "cpu")
+      : TinyLmm(goldens() / family, goldens() / family / "recorded.safetensors", threads, device) {}
+  TinyLmm(const std::filesystem::path& model, const std::filesystem::path& recording, int threads,
+          const std::string& device = "cpu")
       : folder(model),
         spec(read_caption_spec(folder)),
         weights(std::make_shared<const Checkpoint>(Checkpoint::open(folder / "model.safetensors"))),
         recorded(Checkpoint::open(recording)),
-        backend(make_backend("cpu", {.threads = threads})) {
+        backend(make_backend(device, {.threads = threads})) {
     locate_text(spec.text, *weights);
     if (weights->find(spec.text.layouts.front().head) == nullptr) spec.text.model.tied_head = true;
     spec.text.model.transformer.rope.positions = spec.text.model.max_positions;

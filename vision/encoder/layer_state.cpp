@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ops/host_access.h"
 #include "engine/ops/ops.h"
 #include "vision/encoder/row_views.h"
 
@@ -20,17 +21,14 @@ ConstTensorView part_of(ConstTensorView x, const RowRun& run) {
   return x.empty() ? x : rows_of(x, run.begin, run.count());
 }
 
-// Rows `from` of a small host table, in place.
-void gather(TensorView& table, std::span<const std::int32_t> from) {
+// Rows `from` of a small table, in place.
+void gather(Backend& backend, TensorView& table, std::span<const std::int32_t> from) {
   if (table.empty()) return;
-  const auto width = static_cast<std::size_t>(table.shape[1]);
-  std::vector<float> rows(from.size() * width);
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    std::copy_n(table.f32() + static_cast<std::size_t>(from[i]) * width, width,
-                rows.data() + i * width);
-  }
-  table = rows_of(table, 0, static_cast<std::int64_t>(from.size()));
-  std::copy(rows.begin(), rows.end(), table.f32());
+  const auto count = static_cast<std::int64_t>(from.size());
+  Tensor rows = backend.allocate(DType::kF32, {count, table.shape[1]});
+  ops::embedding(backend, table, from, rows.view());
+  table = rows_of(table, 0, count);
+  backend.copy(rows.view(), table);
 }
 
 // Neighbouring rows with one number; numbers ascend.
@@ -106,16 +104,18 @@ void LayerState::run_attention(ConstTensorView q, ConstTensorView log_sum, const
                                 .scale = softmax_scale(spec_),
                                 .mean = per_head ? AttentionMean::kRows : AttentionMean::kBoth,
                                 .out = part.view()});
+  const HostView weights(backend_, part.view());
   for (std::int64_t head = 0; head < outputs; ++head) {
     for (std::int64_t i = 0; i < n; ++i) {
-      out.f32()[head * rows() + run.begin + i] = part.f32()[head * n + i] * share;
+      out.f32()[head * rows() + run.begin + i] = weights.f32()[head * n + i] * share;
     }
   }
 }
 
 void LayerState::attention(AttentionRows whose, HeadMean heads, TensorView out) const {
   const Shape wanted = heads == HeadMean::kMean ? Shape{rows()} : Shape{spec_.heads, rows()};
-  expects(out.shape == wanted, "attention: out is [heads, rows], or [rows] with the mean");
+  expects(out.shape == wanted && out.device.kind == DeviceKind::kCpu,
+          "attention: out is [heads, rows] of the host, or [rows] with the mean");
   expects(whose != AttentionRows::kClassToken || spec_.class_token,
           "attention: the encoder has a class token");
   const bool windowed = spec_.has_window(layer_);
@@ -155,8 +155,8 @@ void LayerState::take_places(std::span<const std::int32_t> from) {
   std::vector<VitPlace> places;
   for (const std::int32_t row : from) places.push_back(rows_.places[static_cast<std::size_t>(row)]);
   rows_.places = std::move(places);
-  gather(rows_.cos, from);
-  gather(rows_.sin, from);
+  gather(backend_, rows_.cos, from);
+  gather(backend_, rows_.sin, from);
   changed_ = true;
 }
 

@@ -51,6 +51,7 @@ class LayerState {
   LayerState(Backend& backend, const VitSpec& spec, std::int64_t layer, EncoderRows& rows)
       : backend_(backend), spec_(spec), layer_(layer), rows_(rows) {}
 
+  Backend& backend() const { return backend_; }  // on whose device the views below lie
   std::int64_t layer() const { return layer_; }
   std::int64_t rows() const { return rows_.count(); }
   std::span<const VitPlace> places() const { return rows_.places; }
@@ -63,11 +64,11 @@ class LayerState {
   ConstTensorView values() const;    // [rows, heads, hd]
   ConstTensorView log_sums() const;  // [rows, heads]
   // Attention weights of query rows [first, first + count) over all rows; shape of out by `mean`
-  // (see RowAttentionArgs). All rows attend to each other: expects() that.
+  // (see RowAttentionArgs), on the device. All rows attend to each other: expects() that.
   void attention_of(std::int64_t first, std::int64_t count, AttentionMean mean,
                     TensorView out) const;
-  // out [heads, rows], or [rows] with the mean over heads: column i is the weight that row i has
-  // in its own picture.
+  // out [heads, rows] in host memory, or [rows] with the mean over heads: column i is the weight
+  // that row i has in its own picture. Waits for the device.
   void attention(AttentionRows whose, HeadMean heads, TensorView out) const;
 
   // Drops every row but these, ascending. Class tokens stay and every picture keeps a row:

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "vision/encoder/row_views.h"
+
 namespace tessera {
 
 namespace {
@@ -39,7 +41,8 @@ EncodedPicture PictureEncoder::encode(std::span<const EncoderInput> tiles,
     const auto part = tiles.subspan(first, std::min(at_once, tiles.size() - first));
     std::int64_t patches = 0;
     for (const EncoderInput& tile : part) patches += grid_of(tile.pixels.shape).patches();
-    Arena arena(
+    Arena arena = make_arena(
+        encoder_.backend(),
         VisionEncoder::scratch_bytes(spec(), patches, static_cast<std::int64_t>(part.size())));
     for (EncodedImage& image : encoder_.encode(part, arena, encode)) {
       out.tiles.push_back(std::move(image));
@@ -50,11 +53,13 @@ EncodedPicture PictureEncoder::encode(std::span<const EncoderInput> tiles,
 }
 
 PictureFeatures PictureEncoder::project(EncodedPicture picture) const {
+  Backend& backend = encoder_.backend();
   std::vector<ProjectedImage> projected;
   PictureFeatures out;
   std::int64_t count = 0;
   for (const EncodedImage& tile : picture.tiles) {
-    Arena arena(Projector::scratch_bytes(projector_.spec(), tile.features.shape()[0]));
+    Arena arena =
+        make_arena(backend, Projector::scratch_bytes(projector_.spec(), tile.features.shape()[0]));
     projected.push_back(projector_.project(tile, arena));
     ProjectedImage& last = projected.back();
     const std::int64_t rows = last.rows.shape()[0];
@@ -65,10 +70,10 @@ PictureFeatures PictureEncoder::project(EncodedPicture picture) const {
                          .times = tile.grid.times});
     count += rows;
   }
-  out.rows = Tensor::host(DType::kF32, {count, out_width()});
-  float* to = out.rows.f32();
-  for (const ProjectedImage& tile : projected) {
-    to = std::copy_n(tile.rows.f32(), tile.rows.shape().elements(), to);
+  out.rows = backend.allocate(DType::kF32, {count, out_width()});
+  for (std::size_t i = 0; i < projected.size(); ++i) {
+    const RowRun& rows = out.tiles[i].rows;
+    backend.copy(projected[i].rows.view(), rows_of(out.rows.view(), rows.begin, rows.count()));
   }
   out.signals = std::move(picture.signals);
   return out;
@@ -81,7 +86,8 @@ PictureFeatures PictureEncoder::run(std::span<const EncoderInput> tiles,
 
 Tensor PictureEncoder::project_rows(ConstTensorView features) const {
   expects(features.shape.rank() == 2, "features are [rows, C]");
-  Arena arena(Projector::scratch_bytes(projector_.spec(), features.shape[0]));
+  Arena arena = make_arena(encoder_.backend(),
+                           Projector::scratch_bytes(projector_.spec(), features.shape[0]));
   return projector_.project_rows(features, arena);
 }
 

@@ -37,7 +37,7 @@ struct TileRows {
 };
 
 struct PictureFeatures {
-  Tensor rows;  // [N, out_width] f32, tiles one behind the other
+  Tensor rows;  // [N, out_width] f32 on the device, tiles one behind the other
   std::vector<TileRows> tiles;
   std::vector<TowerSignal> signals;
 };

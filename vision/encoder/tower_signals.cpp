@@ -1,8 +1,6 @@
 // Copies of what a layer shows.
 #include "vision/encoder/tower_signals.h"
 
-#include <algorithm>
-
 namespace tessera {
 
 TowerRecorder::TowerRecorder(std::vector<TowerRequest> requests)
@@ -10,22 +8,23 @@ TowerRecorder::TowerRecorder(std::vector<TowerRequest> requests)
 
 namespace {
 
-Tensor host_copy(ConstTensorView view) {
+Tensor host_copy(const LayerState& state, ConstTensorView view) {
   Tensor out = Tensor::host(DType::kF32, view.shape);
-  std::copy_n(view.f32(), view.shape.elements(), out.f32());
+  state.backend().download(view, out.view());
+  state.backend().synchronize();
   return out;
 }
 
 Tensor read_signal(const TowerRequest& request, const LayerState& state) {
   switch (request.kind) {
     case TowerSignalKind::kQueries:
-      return host_copy(state.queries());
+      return host_copy(state, state.queries());
     case TowerSignalKind::kKeys:
-      return host_copy(state.keys());
+      return host_copy(state, state.keys());
     case TowerSignalKind::kValues:
-      return host_copy(state.values());
+      return host_copy(state, state.values());
     case TowerSignalKind::kHidden:
-      return host_copy(state.hidden());
+      return host_copy(state, state.hidden());
     case TowerSignalKind::kAttention:
       break;
   }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/nn/rope_table.h"
+#include "engine/ops/host_access.h"
 #include "vision/encoder/row_views.h"
 
 namespace tessera {
@@ -121,7 +122,9 @@ void VisionEncoder::embed(std::span<const EncoderInput> pictures, Run& run) cons
     const TensorView patches = run.arena.take(DType::kF32, {grid.patches(), spec_.patch_inputs()});
     const std::span<const VitPlace> places(rows.places.data() + first,
                                            static_cast<std::size_t>(row - first + grid.patches()));
-    vit_patches(spec_, places, pictures[i].pixels, patches.f32());
+    HostDraft pixels(*backend_, patches);
+    vit_patches(spec_, places, pictures[i].pixels, pixels.f32());
+    pixels.send();
     apply(*backend_, weights_.patch, patches, rows_of(rows.x, row, grid.patches()));
     run.arena.rewind(mark);
     row += grid.patches();
@@ -146,7 +149,10 @@ void VisionEncoder::make_rotary(Run& run) const {
   const Shape table{rows.count(), spec_.head_dim() / 2};
   rows.cos = run.arena.take(DType::kF32, table);
   rows.sin = run.arena.take(DType::kF32, table);
-  fill_grid_rope(places, spec_.rope_theta, spec_.head_dim(), rows.cos.f32(), rows.sin.f32());
+  HostDraft cos(*backend_, rows.cos), sin(*backend_, rows.sin);
+  fill_grid_rope(places, spec_.rope_theta, spec_.head_dim(), cos.f32(), sin.f32());
+  cos.send();
+  sin.send();
 }
 
 void VisionEncoder::run_layer(std::int64_t layer, const EncodeOptions& options, Run& run) const {
@@ -159,6 +165,8 @@ void VisionEncoder::run_layer(std::int64_t layer, const EncodeOptions& options, 
   rows.log_sums = rows_of(rows.log_sums, 0, n);
   rows.key_bias = {};
   bool biased = false;
+  const TensorView bias = rows_of(run.bias, 0, n);
+  HostDraft values(*backend_, bias);
   for (std::int64_t i = 0; i < n; ++i) {
     const auto at = static_cast<std::size_t>(i);
     float value = 0.0f;
@@ -167,10 +175,13 @@ void VisionEncoder::run_layer(std::int64_t layer, const EncodeOptions& options, 
     } else if (options.proportional_attention) {
       value = std::log(rows.sizes[at]);
     }
-    run.bias.f32()[i] = value;
+    values.f32()[i] = value;
     biased = biased || value != 0.0f;
   }
-  if (biased) rows.key_bias = rows_of(run.bias, 0, n);
+  if (biased) {
+    values.send();
+    rows.key_bias = bias;
+  }
   attend(layer, rows_of(run.delta, 0, n), rows);
   LayerState state(*backend_, spec_, layer, rows);
   for (TowerObserver* observer : options.observers) observer->after_attention(state);
@@ -214,8 +225,7 @@ void VisionEncoder::attend(std::int64_t layer, TensorView delta, EncoderRows& ro
                              .segments = segments,
                              .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_dim())),
                              .log_sum = rows.log_sums});
-  apply(*backend_, weights.out, rows.spare, delta);
-  ops::add(*backend_, rows.x, delta, rows.x);
+  apply_add(*backend_, weights.out, rows.spare, rows.x, delta);
 }
 
 void VisionEncoder::run_mlp(const VitLayerWeights& weights, TensorView delta, Arena& arena,
@@ -243,21 +253,25 @@ void VisionEncoder::run_mlp(const VitLayerWeights& weights, TensorView delta, Ar
         ops::silu_mul(*backend_, wide, active);
         break;
     }
-    apply(*backend_, weights.mlp_out, active, rows_of(delta, first, n));
+    apply_add(*backend_, weights.mlp_out, active, rows_of(rows.x, first, n),
+              rows_of(delta, first, n));
     arena.rewind(mark);
   }
-  ops::add(*backend_, rows.x, delta, rows.x);
 }
 
 void VisionEncoder::tap(std::int64_t layers, Run& run) const {
-  const auto width = static_cast<std::size_t>(spec_.width);
-  for (std::size_t i = 0; i < spec_.taps.size(); ++i) {
-    if (spec_.taps[i] != layers) continue;
-    for (std::int64_t row = 0; row < run.rows.count(); ++row) {
-      std::copy_n(
-          run.rows.x.f32() + row * spec_.width, width,
-          run.tapped.f32() + row * spec_.feature_width() + static_cast<std::int64_t>(i * width));
+  const auto taps = static_cast<std::int64_t>(spec_.taps.size());
+  const std::int64_t rows = run.rows.count();
+  for (std::int64_t i = 0; i < taps; ++i) {
+    if (spec_.taps[static_cast<std::size_t>(i)] != layers) continue;
+    // The columns of one tap of one row are a row of their own.
+    std::vector<std::int64_t> slots(static_cast<std::size_t>(rows));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      slots[static_cast<std::size_t>(row)] = row * taps + i;
     }
+    const TensorView columns{
+        DType::kF32, {rows * taps, 1, spec_.width}, run.tapped.data, run.tapped.device};
+    ops::store_rows(*backend_, run.rows.x.f32(), spec_.width, slots, columns);
   }
 }
 

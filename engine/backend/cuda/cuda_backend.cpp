@@ -10,7 +10,7 @@ namespace tessera::cuda {
 namespace {
 
 int open_device(int index) {
-  check(cudaSetDevice(index), "opening a CUDA device");
+  select_device(index);
   int count = 0;
   check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index),
         "asking a CUDA device for its size");
@@ -36,6 +36,7 @@ RowJudgeMaker* CudaBackend::row_judges() { return judges_.get(); }
 
 Tensor CudaBackend::allocate(DType dtype, Shape shape) {
   const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
+  select_device(device_.index);
   return Tensor(dtype, shape, allocate_device(bytes), device_);
 }
 
@@ -70,6 +71,7 @@ void CudaBackend::synchronize() {
 
 std::optional<DeviceMemory> CudaBackend::memory() const {
   DeviceMemory out;
+  select_device(device_.index);
   check(cudaMemGetInfo(&out.free, &out.total), "asking for the device's memory");
   return out;
 }

@@ -86,7 +86,11 @@ class CudaBackend final : public Backend {
   void l2_normalize(ConstTensorView x, float eps, TensorView out) override;
 
   // For the files of the ops.
-  cudaStream_t stream() const { return stream_.get(); }
+  // Whichever thread asks, its next calls go to this device.
+  cudaStream_t stream() const {
+    select_device(device_.index);
+    return stream_.get();
+  }
   // False while a recorded pass is repeated: its kernels stand in the graph already.
   bool enqueues() const { return recorder_.enqueues(); }
   // A copy of a host array on the device, for kernels that are enqueued from now on. Null if empty.

@@ -48,13 +48,13 @@ __device__ inline std::uint32_t pack_bf16(float x, float y) {
 // 16 bytes from global to shared memory, not waited for.
 __device__ inline void copy_async(void* shared, const void* global) {
   const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
-__device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;"); }
+__device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Until at most N groups of this thread's copies are under way.
 template <int N>
 __device__ inline void copy_async_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(N));
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
 // Programmatic dependent launch: nothing that the kernels before this one write may be read before

@@ -20,6 +20,13 @@ void check(cudaError_t status, const char* what) {
                .found = std::string(cudaGetErrorName(status)) + ": " + cudaGetErrorString(status)});
 }
 
+void select_device(int index) {
+  thread_local int selected = -1;
+  if (selected == index) return;
+  check(cudaSetDevice(index), "choosing a CUDA device");
+  selected = index;
+}
+
 Buffer allocate_device(std::size_t bytes) {
   void* memory = nullptr;
   const cudaError_t status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);

@@ -16,6 +16,9 @@ namespace tessera::cuda {
 // what was being done.
 void check(cudaError_t status, const char* what);
 
+// Makes a device the one that this thread's calls go to; costs nothing where it is already.
+void select_device(int index);
+
 // Device memory, aligned to 256 bytes. Error kMemory says how much was asked for and how much was
 // free.
 Buffer allocate_device(std::size_t bytes);

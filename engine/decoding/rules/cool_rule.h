@@ -5,7 +5,7 @@
 #pragma once
 
 #include "engine/decoding/acceptance.h"
-#include "engine/sampling/fixed_math.h"
+#include "engine/core/fixed_math.h"
 
 namespace tessera {
 

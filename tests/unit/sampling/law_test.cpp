@@ -300,6 +300,42 @@ TEST(Law, TopPKeepsAtLeastOneIdAndReachesTheMass) {
   }
 }
 
+// Masses are whole numbers: equal ids reach a share exactly, and what rounding leaves over does not
+// let another one in.
+TEST(Law, TopPAtTheVeryEdge) {
+  const auto kept = [](std::size_t equal, double top_p) {
+    LawPipeline<float> law({.top_p = top_p}, static_cast<std::int64_t>(equal));
+    law.process(std::vector<float>(equal, 3.0f), {});
+    for (std::size_t i = 0; i < law.support().size(); ++i) {
+      EXPECT_EQ(law.support()[i], static_cast<std::int32_t>(i));
+    }
+    return law.support().size();
+  };
+  for (std::size_t equal = 2; equal <= 1024; equal *= 2) {
+    for (std::size_t n = 1; n < equal; n += 1 + equal / 16) {
+      const double share = static_cast<double>(n) / static_cast<double>(equal);
+      EXPECT_EQ(kept(equal, share), n) << equal;
+      EXPECT_EQ(kept(equal, share - 0x1p-41), n) << equal;  // less than a unit
+      EXPECT_EQ(kept(equal, share + 0x1p-39), n + 1) << equal;
+    }
+  }
+}
+
+TEST(Law, NoTemperatureAboveZeroBreaksARow) {
+  const std::vector<float> logits = {1, 4, -0.0f, 4, 0};
+  for (const double temperature : {5e-324, 1e-60, 1e-38, 1e-10, 1e10, 1e38}) {
+    LawPipeline<float> law({.temperature = temperature}, 5);
+    law.process(logits, {});
+    const auto probs = law.probabilities();
+    double total = 0;
+    for (const float p : probs) total += static_cast<double>(p);
+    EXPECT_NEAR(total, 1, 1e-6) << temperature;
+    EXPECT_EQ(probs[1], probs[3]) << temperature;
+    EXPECT_EQ(probs[2], probs[4]) << temperature;
+    EXPECT_GE(probs[1], probs[0]) << temperature;
+  }
+}
+
 TEST(Law, GreedyTakesTheLargestGuidedLogitAndTheLowestIdOnATie) {
   LawPipeline<float> law({.guidance = 5, .temperature = 0}, 4);
   const std::vector<float> cond = {1, 2, 3, 2}, uncond = {1, 1, 4, 1};

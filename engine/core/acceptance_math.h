@@ -1,0 +1,61 @@
+// The arithmetic of testing one draft: p the target's probability, q the draft's. Shared by hosts
+// and devices, so that they decide alike to the bit.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/core/fixed_math.h"
+
+namespace tessera {
+
+// min(1, mass / q).
+template <typename Real>
+constexpr Real chance_of(Real mass, Real q) {
+  return mass < q ? mass / q : Real{1};
+}
+
+// True with probability min(1, chance / of) over `uniform`; never when chance is 0.
+template <typename Real>
+constexpr bool passes(double uniform, Real chance, Real of) {
+  return uniform * static_cast<double>(of) < static_cast<double>(chance);
+}
+
+// What a residual leaves of p where `taken` is accounted for.
+template <typename Real>
+constexpr Real left_of(Real p, Real taken) {
+  const Real left = p - taken;
+  return left > 0 ? left : Real{0};
+}
+
+// Cooling acceptance: the factor on p at a depth.
+template <typename Real>
+constexpr Real cool_factor(double peak, double decay, std::uint32_t depth) {
+  return static_cast<Real>(peak * fixed_exp(-decay * depth));
+}
+
+// Grouped acceptance: P(C) / Q(C) of the group as a mass beside the draft's own q, no less than p.
+// target, draft: P(C) and Q(C); p, q the draft's own.
+template <typename Real>
+constexpr Real group_mass(Real target, Real draft, Real p, Real q) {
+  const bool alone = target == p && draft == q;
+  if (alone || !(draft > 0)) return p;
+  const Real mass = target / draft * q;
+  return mass > p ? mass : p;
+}
+
+// Relaxed acceptance: the most that may be borrowed of neighbours.
+template <typename Real>
+constexpr Real borrowed_bound(double delta, double lambda, Real p) {
+  const auto bound = static_cast<Real>(delta);
+  if (!(lambda > 0)) return bound;
+  const Real second = static_cast<Real>(lambda - 1) * p;
+  return second < bound ? second : bound;
+}
+
+// What of a code's vector and another's coordinate adds to their squared distance.
+constexpr double distance_term(float a, float b) {
+  const double gap = static_cast<double>(a) - static_cast<double>(b);
+  return gap * gap;
+}
+
+}  // namespace tessera

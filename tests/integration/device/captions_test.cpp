@@ -1,0 +1,219 @@
+// Pictures described on a device whose memory the host cannot touch and whose ops run late, pruned
+// in every place where a method works: the CPU backend's rows and texts, bit for bit.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "apps/pipeline/caption_pipeline.h"
+#include "engine/decoding/method_parts.h"
+#include "engine/decoding/text_loop.h"
+#include "tests/support/guarded_backend.h"
+#include "tests/support/tiny_lmm.h"
+
+namespace tessera {
+namespace {
+
+// --- the pipeline -------------------------------------------------------------------------------
+
+struct Describing {
+  const char* name = "plain";
+  const char* method = "plain";
+  PruneChoice prune = {};
+  DraftChoice draft = {};
+};
+
+struct Told {
+  std::string text;
+  std::int64_t kept = 0, passes = 0;
+  bool operator==(const Told&) const = default;
+};
+
+std::map<std::string, Told> describe(const Describing& how, const char* device) {
+  struct Keep final : CaptionListener {
+    std::map<std::string, Told> out;
+    void on_caption(Caption&& caption) override {
+      EXPECT_FALSE(caption.failed) << format_error(caption.error);
+      out[caption.id] = {caption.text, caption.kept_tokens, caption.passes};
+    }
+  } keep;
+  CaptionOptions options;
+  options.model = "test:tiny";
+  options.device = device;
+  options.threads = 1;
+  options.batch_size = 2;
+  options.most_tokens = 12;
+  options.method = decode_method(how.method);
+  if (how.draft.on()) options.method.rule = "gumbel";
+  options.prune = how.prune;
+  options.draft = how.draft;
+  CaptionPipeline pipeline(options);
+  int number = 0;
+  pipeline.run(
+      [&]() -> std::optional<CaptionRequest> {
+        if (number == 3) return std::nullopt;
+        auto image = std::make_shared<Image>(24 + number, 20);
+        for (std::size_t i = 0; i < image->rgb.size(); ++i) {
+          image->rgb[i] = static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(number) * 31);
+        }
+        CaptionRequest request;
+        request.id = std::to_string(number++);
+        request.pictures.emplace_back().image = std::move(image);
+        request.prompt = "what is this";
+        return request;
+      },
+      keep);
+  return std::move(keep.out);
+}
+
+PruneChoice pruned(const char* method, std::vector<PruneOption> options = {}) {
+  PruneChoice out;
+  out.method = method;
+  out.options = std::move(options);
+  out.budget.ratio = 0.5;
+  return out;
+}
+
+class DeviceCaptions : public testing::TestWithParam<Describing> {};
+
+TEST_P(DeviceCaptions, AreTheCpusBitForBit) {
+  offer_guarded_devices();
+  const auto want = describe(GetParam(), "cpu");
+  ASSERT_EQ(want.size(), 3u);
+  const GuardedCounts before = guarded_counts();
+  EXPECT_TRUE(describe(GetParam(), "guarded:0") == want);
+  EXPECT_GT(guarded_counts().repeated, before.repeated);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, DeviceCaptions,
+    testing::Values(Describing{}, Describing{.name = "lookup", .method = "lookup"},
+                    Describing{.name = "random", .prune = pruned("random")},
+                    Describing{.name = "fastv", .prune = pruned("fastv", {{"layer", 1}})},
+                    Describing{.name = "corematching",
+                               .prune = pruned("corematching", {{"layer", 0}})},
+                    Describing{.name = "flowcut", .prune = pruned("flowcut", {{"llm_layer", 0}})},
+                    Describing{.name = "tome", .prune = pruned("tome")},
+                    Describing{.name = "draft", .method = "draft", .draft = {.model = "test:tiny"}},
+                    Describing{.name = "pruned_draft",
+                               .method = "draft",
+                               .draft = {.model = "test:tiny", .prune = pruned("verifier")}}),
+    [](const auto& one) { return std::string(one.param.name); });
+
+// --- every family, every method -----------------------------------------------------------------
+
+struct Prompted {
+  std::vector<std::vector<float>> pictures;
+  std::vector<float> rows;
+  std::vector<std::int32_t> tokens;
+  bool operator==(const Prompted&) const = default;
+};
+
+PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
+  const ModelConfig& language = tiny.spec.text.model.transformer;
+  PrunedModel out = tiny.pictures->pruned_model(static_cast<std::int64_t>(views));
+  out.llm_layers = static_cast<int>(language.layers);
+  out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
+  return out;
+}
+
+std::vector<float> downloaded(Backend& backend, const Tensor& tensor) {
+  std::vector<float> out(static_cast<std::size_t>(tensor.shape().elements()));
+  backend.download(tensor.view(), {DType::kF32, tensor.shape(), out.data(), Device{}});
+  backend.synchronize();
+  return out;
+}
+
+std::vector<std::int32_t> text_of(const TinyLmm& tiny, PromptRows prompt) {
+  struct Keep final : TextListener {
+    std::vector<std::int32_t> tokens;
+    void on_done(std::size_t, TextResult&& result) override { tokens = result.tokens; }
+  } keep;
+  DecodeAids aids;
+  aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.text.model.vocab), 6);
+  const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, aids);
+  TextLoop loop(*tiny.text, {.items = 1, .prompt_rows = 256, .tokens = 6, .window = 1, .chunk = 33},
+                parts.parts());
+  TextItem item;
+  item.rows = std::move(prompt.rows);
+  item.places = std::move(prompt.places);
+  item.next_place = prompt.next_place;
+  item.before = prompt.text;
+  item.most_tokens = 6;
+  item.law.temperature = 0;
+  item.cuts = prompt.cuts.get();
+  loop.add(std::move(item));
+  while (!loop.idle()) loop.step(keep);
+  return keep.tokens;
+}
+
+Prompted prompt_of(const TinyLmm& tiny, const Pruner* pruner) {
+  Prompted out;
+  Budget budget;
+  if (pruner != nullptr) budget.ratio = 0.6;
+  std::vector<std::unique_ptr<PruneSession>> sessions;
+  std::vector<PromptPicture> pictures;
+  for (int i = 0; i < 2; ++i) {
+    const PreprocessedPicture picture = preprocess(tiny.spec.policy, tiny.picture(i));
+    PromptPicture& visual = pictures.emplace_back();
+    if (pruner != nullptr) {
+      sessions.push_back(std::make_unique<PruneSession>(
+          *pruner, facts_of(tiny, picture.views.size()), budget, 7, static_cast<std::uint64_t>(i)));
+      visual.session = sessions.back().get();
+    }
+    visual.visual = tiny.pictures->encode(picture, tiny.spec.three_axes(), visual.session);
+    out.pictures.push_back(visual.visual.rows);
+  }
+  PromptRows prompt =
+      build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.image_id, std::move(pictures));
+  out.rows = downloaded(*tiny.backend, prompt.rows);
+  out.tokens = text_of(tiny, std::move(prompt));
+  return out;
+}
+
+// Null where the family or a model of so few layers does not serve the method.
+std::unique_ptr<Pruner> pruner_for(const TinyLmm& tiny, const std::string& method) {
+  std::vector<PruneOption> options;
+  if (method == "fastv") options = {{"layer", 1}};
+  if (method == "corematching") options = {{"layer", 0}};
+  if (method == "flowcut") options = {{"llm_layer", 0}};
+  auto out = make_pruner(method, options);
+  const bool whole = tiny.pictures->encoder().tower().projector.cell > 1 ||
+                     tiny.spec.policy.most_map_tiles > 0 ||
+                     tiny.pictures->encoder().spec().class_token_feature;
+  const std::int64_t layers = tiny.spec.text.model.transformer.layers;
+  for (const Hook& hook : out->hooks(facts_of(tiny, 1))) {
+    const bool patches =
+        hook.point != HookPoint::kAfterProjector && hook.point != HookPoint::kBeforeLlm;
+    if (patches && whole) return nullptr;
+    if (hook.point == HookPoint::kBeforeLlm && hook.layer >= layers) return nullptr;
+  }
+  return out;
+}
+
+class DeviceFamilies : public testing::TestWithParam<const char*> {};
+
+TEST_P(DeviceFamilies, EncodePruneAndWriteAsTheCpu) {
+  offer_guarded_devices();
+  const TinyLmm here(GetParam()), there(GetParam(), 1, "guarded:0");
+  EXPECT_TRUE(prompt_of(there, nullptr) == prompt_of(here, nullptr));
+  int served = 0;
+  for (const PrunerRow& row : pruner_table()) {
+    const auto pruner = pruner_for(here, std::string(row.name));
+    if (pruner == nullptr) continue;
+    Prompted want;
+    try {
+      want = prompt_of(here, pruner.get());
+    } catch (const Error&) {  // what the method asks for is not there
+      continue;
+    }
+    ++served;
+    EXPECT_TRUE(prompt_of(there, pruner.get()) == want) << row.name;
+  }
+  EXPECT_GE(served, 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, DeviceFamilies, testing::ValuesIn(kTinyFamilies),
+                         [](const auto& one) { return test_name(one.param); });
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,159 @@
+// Pictures painted, encoded and judged on a device whose memory the host cannot touch and whose ops
+// run late: the CPU backend's, bit for bit.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "apps/pipeline/generate_pipeline.h"
+#include "apps/pipeline/visual_model.h"
+#include "engine/families/test_models.h"
+#include "tests/support/guarded_backend.h"
+#include "vision/judge/judge.h"
+#include "vision/scene/render.h"
+
+namespace tessera {
+namespace {
+
+class Collector final : public GenerateListener {
+ public:
+  void on_picture(GeneratedPicture&& picture) override { pictures.push_back(std::move(picture)); }
+  std::vector<GeneratedPicture> pictures;
+};
+
+struct Painting {
+  const char* model = "test:tiny";
+  const char* method = "plain";
+  std::int64_t window = 0;  // 0: the method's own
+  const char* draft = "";
+};
+
+std::vector<GeneratedPicture> paint(const Painting& painting, const char* device) {
+  PipelineOptions options;
+  options.model = painting.model;
+  options.device = device;
+  options.threads = 1;
+  options.batch_size = 2;
+  options.method = decode_method(painting.method);
+  if (painting.window > 0) options.method.window = painting.window;
+  options.draft_model = painting.draft;
+  GeneratePipeline pipeline(options);
+  EXPECT_EQ(pipeline.backend().name().starts_with("guarded"), std::string(device) != "cpu");
+  std::vector<PreparedRequest> prepared;
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    GenerateRequest request{.prompt = "a red cube", .seed = seed};
+    if (seed == 2) request.sampling.guidance = 1.0;
+    prepared.push_back(pipeline.prepare(request));
+  }
+  Collector collector;
+  EXPECT_TRUE(pipeline.run(prepared, collector));
+  return std::move(collector.pictures);
+}
+
+void expect_equal(const std::vector<GeneratedPicture>& got,
+                  const std::vector<GeneratedPicture>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].status, PictureStatus::kDone) << format_error(got[i].error);
+    EXPECT_EQ(got[i].codes, want[i].codes);
+    EXPECT_EQ(got[i].facts.passes, want[i].facts.passes);
+    EXPECT_EQ(got[i].image.rgb, want[i].image.rgb);
+  }
+}
+
+class DevicePictures : public testing::TestWithParam<Painting> {
+ protected:
+  void SetUp() override { offer_guarded_devices(); }
+};
+
+TEST_P(DevicePictures, AreTheCpusBitForBit) {
+  const auto want = paint(GetParam(), "cpu");
+  ASSERT_EQ(want.size(), 3u);
+  EXPECT_NE(want[0].codes, want[2].codes);
+  const GuardedCounts before = guarded_counts();
+  expect_equal(paint(GetParam(), "guarded:0"), want);
+  const GuardedCounts after = guarded_counts();
+  EXPECT_GT(after.ops, before.ops);
+  // Passes are recorded, in few shapes.
+  const std::int64_t recorded = after.recorded - before.recorded;
+  EXPECT_LE(recorded, 24);
+  if (std::string(GetParam().method) == "plain") {
+    EXPECT_EQ(recorded, 2);  // two pictures at once, then one
+  }
+}
+
+TEST_P(DevicePictures, OpsThatRunAtOnceGiveTheSame) {
+  if (std::string(GetParam().method) != "plain") GTEST_SKIP() << "the late one says it all";
+  expect_equal(paint(GetParam(), "guarded:1"), paint(GetParam(), "cpu"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Methods, DevicePictures,
+    testing::Values(Painting{}, Painting{.model = "test:rows"}, Painting{.model = "test:null"},
+                    Painting{.method = "sjd", .window = 8},
+                    Painting{.method = "coupled", .window = 8}, Painting{.method = "gumbel"},
+                    Painting{.method = "tree"}, Painting{.method = "gumbel-tree"},
+                    Painting{.method = "rows"}, Painting{.method = "draft", .draft = "test:tiny"},
+                    Painting{.method = "draft-tree", .draft = "test:tiny"}),
+    [](const auto& one) {
+      std::string name = std::string(one.param.model).substr(5) + "_" + one.param.method;
+      for (char& c : name) {
+        if (c == '-') c = '_';
+      }
+      return name;
+    });
+
+// A tokenizer's codes, pixels and preview, and its codebook.
+struct Tokenized {
+  std::vector<std::int32_t> codes;
+  std::vector<std::uint8_t> pixels, part;
+  std::vector<float> codebook;
+  bool operator==(const Tokenized&) const = default;
+};
+
+Tokenized tokenize(const char* name, const char* device) {
+  const std::unique_ptr<Backend> backend = make_backend(device, {.threads = 1});
+  const OpenedModel model = make_up_model(name);
+  const auto tokenizer =
+      make_visual_tokenizer(*backend, model, DType::kF32, TokenizerHalves::kBoth);
+  const int rows = 2, cols = 3;
+  const std::int64_t height = rows * tokenizer->factor(), width = cols * tokenizer->factor();
+  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(height * width * 3));
+  for (std::size_t i = 0; i < rgb.size(); ++i) rgb[i] = static_cast<std::uint8_t>(i * i * 7 + i);
+  const Tensor image = image_from_bytes(rgb, height, width);
+  Tokenized out;
+  out.codes = tokenizer->encode(image.view());
+  out.pixels = tokenizer->to_pixels(tokenizer->decode(out.codes, rows, cols).view());
+  out.part = tokenizer->to_pixels(decode_partial(*tokenizer, out.codes, 1, rows, cols).view());
+  const Tensor book = tokenizer->codebook();
+  out.codebook.assign(book.f32(), book.f32() + book.shape().elements());
+  return out;
+}
+
+TEST(DeviceTokenizer, EncodesAndDecodesAsTheCpu) {
+  offer_guarded_devices();
+  for (const char* model : {"test:tiny", "test:clip", "test:cosmos"}) {
+    const Tokenized want = tokenize(model, "cpu");
+    EXPECT_EQ(want.codes.size(), 6u);
+    EXPECT_TRUE(tokenize(model, "guarded:0") == want) << model;
+    EXPECT_TRUE(tokenize(model, "guarded:1") == want) << model;
+  }
+}
+
+TEST(DeviceJudge, ReadsAsTheCpu) {
+  offer_guarded_devices();
+  const std::filesystem::path folder =
+      std::filesystem::path(TESSERA_SOURCE_DIR) / "assets/models/tabletop-judge";
+  const auto cpu = make_backend("cpu", {.threads = 1});
+  const auto device = make_backend("guarded:0", {.threads = 1});
+  const Judge here = Judge::open(*cpu, folder), there = Judge::open(*device, folder);
+  const int side = static_cast<int>(here.config().image_size);
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    ScenePicture scene = render_scene(sample_scene(5, SceneSplit::kVal, i), side);
+    const Image image(side, side, std::move(scene.rgb));
+    EXPECT_EQ(there.logits(image), here.logits(image));
+    EXPECT_TRUE(there.read(image) == here.read(image));
+  }
+}
+
+}  // namespace
+}  // namespace tessera
