@@ -110,6 +110,7 @@ cudaError_t allocate(void** out, std::size_t bytes, bool device) {
   Runtime& r = runtime();
   const std::lock_guard lock(r.mutex);
   if (device && r.captures > 0) return cudaErrorStreamCaptureUnsupported;
+  ++r.counts.allocations;
   if (device && r.used + bytes > r.settings.memory) return cudaErrorMemoryAllocation;
   constexpr std::size_t kAlignment = 256;
   const std::size_t pages = whole_pages(bytes);
