@@ -99,7 +99,7 @@ void compare(const Sequence& s, const std::vector<float>& got, std::int64_t firs
   EXPECT_TRUE(close(got, want, tolerance)) << "first " << first << ", rows " << rows;
 }
 
-class Attention : public OnOpsTargetAndStorage {};
+class Attention : public AtPlaceWithStorage {};
 
 TEST_P(Attention, EqualsDoublePrecision) {
   for (const Layout layout :
@@ -196,10 +196,7 @@ TEST_P(Attention, LargeScoresDoNotOverflow) {
   EXPECT_TRUE(same_bits(bad.data() + 16, out.data() + 16, 9 * 16));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Attention,
-                         ::testing::Combine(::testing::ValuesIn(ops_targets()),
-                                            ::testing::Values(DType::kF32, DType::kBF16)),
-                         target_and_storage);
+INSTANTIATE_TEST_SUITE_P(Devices, Attention, with_storage(places_of_kernels()), place_name);
 
 TEST(AttentionIsas, AgreeBitForBit) {
   for (const DType storage : {DType::kF32, DType::kBF16}) {
