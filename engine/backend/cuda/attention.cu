@@ -138,13 +138,13 @@ void CudaBackend::attention(const AttentionArgs& args) {
   const std::size_t bytes = sums_bytes(rows_and_heads, cut.splits, dim);
   const bool apart = cut.splits > 1 && bytes <= kMostScratch &&
                      tiles * kv_heads * work.slices < 2 * multiprocessors();
-  Launch shape{.blocks = tiles, .blocks_y = kv_heads, .blocks_z = work.slices};
+  Launch shape{.blocks = tiles * kv_heads, .blocks_y = work.slices};
   if (apart) {
     work.splits = static_cast<int>(cut.splits);
     work.sums = static_cast<float*>(scratch(bytes));
     work.peaks = work.sums + rows_and_heads * cut.splits * dim;
     work.totals = work.peaks + rows_and_heads * cut.splits;
-    shape.blocks_z *= cut.splits;
+    shape.blocks_y *= cut.splits;
   }
   if (args.segments[0].keys.dtype == DType::kF32) {
     launch_tiles<float>(*this, work, entries, shape);
@@ -153,8 +153,8 @@ void CudaBackend::attention(const AttentionArgs& args) {
   }
   if (!apart) return;
   launch(*this, "merge of attention",
-         {.blocks = tiles, .threads = kMergeThreads, .blocks_y = kv_heads, .blocks_z = entries},
-         merge_splits, work);
+         {.blocks = tiles * kv_heads, .threads = kMergeThreads, .blocks_y = entries}, merge_splits,
+         work);
 }
 
 }  // namespace tessera::cuda

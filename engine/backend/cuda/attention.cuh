@@ -55,10 +55,18 @@ __device__ inline int visible_keys(const Tile& tile, int group, int entry) {
   return tile.first_visible + (tile.causal != 0 ? (tile.first + entry) / group + 1 : 0);
 }
 
+// Tiles and key heads stand in one axis of the grid, as there may be many of both.
+__device__ inline int tile_of_block(const Work& work) {
+  return static_cast<int>(blockIdx.x) / work.kv_heads;
+}
+__device__ inline int key_head_of_block(const Work& work) {
+  return static_cast<int>(blockIdx.x) % work.kv_heads;
+}
+
 __device__ inline std::int64_t row_and_head(const Tile& tile, const Work& work, int entry) {
   const int place = tile.first + entry;
   const std::int64_t row = tile.row_begin + place / work.group;
-  return row * work.heads + static_cast<int>(blockIdx.y) * work.group + place % work.group;
+  return row * work.heads + key_head_of_block(work) * work.group + place % work.group;
 }
 
 __device__ inline float4 four(const float* from) { return *reinterpret_cast<const float4*>(from); }
@@ -191,7 +199,7 @@ __device__ inline void weigh_scores(float* score, int seen, float& peak, float& 
   }
 }
 
-// Grid: tiles, key heads, splits * slices (or slices). Output dimensions come in slices of
+// Grid: tiles * key heads, splits * slices (or slices). Output dimensions come in slices of
 // kSliceChunks chunks, for each of which the scores are taken again.
 template <typename T, int kEntries, int kSliceChunks>
 __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) attend(Work work) {
@@ -203,9 +211,9 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
   __shared__ float peak[kEntries], total[kEntries], rescale[kEntries];
   __shared__ int visible[kEntries];
 
-  const Tile tile = work.tiles[blockIdx.x];
-  const int slice = static_cast<int>(blockIdx.z) % work.slices;
-  const int split = static_cast<int>(blockIdx.z) / work.slices;
+  const Tile tile = work.tiles[tile_of_block(work)];
+  const int slice = static_cast<int>(blockIdx.y) % work.slices;
+  const int split = static_cast<int>(blockIdx.y) / work.slices;
   const int most = visible_keys(tile, work.group, tile.count - 1);
   const bool alone = work.splits > 0;  // this block has one split
   const int begin = alone ? split * tile.split_keys : 0;
@@ -234,7 +242,7 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
   const int chunks = (work.dim + kChunk - 1) / kChunk;
   const int value_chunks =
       chunks - slice * kSliceChunks < kSliceChunks ? chunks - slice * kSliceChunks : kSliceChunks;
-  const int head_at = static_cast<int>(blockIdx.y) * work.dim;
+  const std::int64_t head_at = static_cast<std::int64_t>(key_head_of_block(work)) * work.dim;
   Feed<T, kThreads, P::kStages> feed{
       static_cast<const T*>(tile.keys) + head_at,
       static_cast<const T*>(tile.values) + head_at,
@@ -425,10 +433,10 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
 
 constexpr int kMergeThreads = 64;
 
-// Grid: tiles, key heads, entries. The splits that an entry sees, merged in order.
+// Grid: tiles * key heads, entries. The splits that an entry sees, merged in order.
 __global__ void merge_splits(Work work) {
-  const Tile tile = work.tiles[blockIdx.x];
-  const int entry = static_cast<int>(blockIdx.z);
+  const Tile tile = work.tiles[tile_of_block(work)];
+  const int entry = static_cast<int>(blockIdx.y);
   const int visible = visible_keys(tile, work.group, entry);
   if (visible == 0) return;
   const int splits = (visible + tile.split_keys - 1) / tile.split_keys;
