@@ -35,31 +35,42 @@ ConvWeight pack(Backend& backend, const Case& c, const Data& d, DType storage) {
   return backend.pack_conv(view_of(d.kernel, {c.c_out, c.c_in, c.kernel, c.kernel}), storage);
 }
 
-std::vector<float> run(Backend& backend, const Case& c, const Data& d, DType storage) {
-  const ConvWeight weight = pack(backend, c, d, storage);
-  const Tensor in = send(backend, d.in, {c.height, c.width, c.c_in});
-  const Tensor bias = send(backend, d.bias, {c.c_out});
-  const Tensor scale = send(backend, d.scale, {c.c_in}), shift = send(backend, d.shift, {c.c_in});
-  Tensor out = send(backend, d.start, {c.out_height(), c.out_width(), c.c_out});
+// A convolution and its tensors, where the backend keeps them.
+struct Call {
+  ConvWeight weight;
+  Tensor in, bias, scale, shift, out;
   Conv2dArgs args;
-  args.in = in.view();
-  args.weight = &weight;
-  if (c.bias) args.bias = bias.view();
-  if (c.affine) {
-    args.scale = scale.view();
-    args.shift = shift.view();
+
+  Call(Backend& backend, const Case& c, const Data& d, DType storage)
+      : weight(pack(backend, c, d, storage)),
+        in(send(backend, d.in, {c.height, c.width, c.c_in})),
+        bias(send(backend, d.bias, {c.c_out})),
+        scale(send(backend, d.scale, {c.c_in})),
+        shift(send(backend, d.shift, {c.c_in})),
+        out(send(backend, d.start, {c.out_height(), c.out_width(), c.c_out})) {
+    args.in = in.view();
+    args.weight = &weight;
+    if (c.bias) args.bias = bias.view();
+    if (c.affine) {
+      args.scale = scale.view();
+      args.shift = shift.view();
+    }
+    args.swish = c.swish;
+    args.upsample = c.upsample;
+    args.stride = c.stride;
+    args.pad_top = c.top;
+    args.pad_left = c.left;
+    args.pad_bottom = c.bottom;
+    args.pad_right = c.right;
+    args.accumulate = c.accumulate;
+    args.out = out.view();
   }
-  args.swish = c.swish;
-  args.upsample = c.upsample;
-  args.stride = c.stride;
-  args.pad_top = c.top;
-  args.pad_left = c.left;
-  args.pad_bottom = c.bottom;
-  args.pad_right = c.right;
-  args.accumulate = c.accumulate;
-  args.out = out.view();
-  ops::conv2d(backend, args);
-  return fetch(backend, out.view());
+};
+
+std::vector<float> run(Backend& backend, const Case& c, const Data& d, DType storage) {
+  Call call(backend, c, d, storage);
+  ops::conv2d(backend, call.args);
+  return fetch(backend, call.out.view());
 }
 
 double read(const Case& c, const Data& d, std::int64_t y, std::int64_t x, std::int64_t channel) {
@@ -266,6 +277,24 @@ TEST_P(Conv2d, NanReachesEveryPixelThatReadsIt) {
       for (std::int64_t o = 0; o < 17; ++o) {
         ASSERT_EQ(std::isnan(out[static_cast<std::size_t>((y * 7 + x) * 17 + o)]), reads);
       }
+    }
+  }
+}
+
+// A recorded pass cannot make room: what it needs was planned, or the program ends.
+TEST_P(Conv2d, RecordedPassesNeedTheScratchThatWasPlanned) {
+  for (const Case& c : cases()) {
+    const Data data(c);
+    const auto fresh = place().open();
+    Call call(*fresh, c, data, storage());
+    fresh->reserve_scratch(fresh->conv_scratch_bytes(call.args));
+    for (int turn = 0; turn < 3; ++turn) {
+      fresh->upload(view_of(data.start, call.out.shape()), call.out.view());
+      {
+        const RecordedPass recorded(*fresh, 7);
+        ops::conv2d(*fresh, call.args);
+      }
+      EXPECT_TRUE(same_bits(fetch(*fresh, call.out.view()), run(*backend, c, data, storage())));
     }
   }
 }

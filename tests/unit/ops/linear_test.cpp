@@ -78,7 +78,9 @@ TEST_P(Linear, EqualsDoublePrecision) {
     const Expected want = expected(place(), problem, storage, most);
     for (const std::int64_t rows :
          {1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 17, 25, 64, 65, 70, 193, 250}) {
-      if (rows > most) continue;
+      if (rows > most || (place().slow() && (rows == 4 || rows == 6 || rows == 12 || rows == 64))) {
+        continue;
+      }
       Expected part = want;
       part.value.resize(static_cast<std::size_t>(rows * size.n));
       part.tolerance.resize(static_cast<std::size_t>(rows * size.n));
