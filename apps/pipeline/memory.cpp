@@ -12,6 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/decoding/block_loop.h"
 #include "engine/decoding/decode_loop.h"
+#include "engine/decoding/pass_padding.h"
 
 namespace tessera {
 
@@ -82,6 +83,7 @@ MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backe
                             .shape = shape};
   MemoryRequest whole = request;
   whole.spare_rows = DecodeLoop::spare_cache_rows(limits);
+  if (backend.memory()) whole.spare_rows += most_padding(kMostBucketRows);
   MemoryPlan plan = plan_memory(spec, backend, whole);
   // The decode loop runs the prompts one picture at a time, and knows its own buffers.
   plan.activations = DecodeLoop::activation_bytes(spec.model, backend, limits);

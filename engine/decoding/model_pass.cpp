@@ -1,6 +1,7 @@
 #include "engine/decoding/model_pass.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 namespace tessera {
@@ -14,13 +15,43 @@ std::size_t most_seen(const ModelPass::Limits& limits) {
   return static_cast<std::size_t>(ModelPass::most_rows(limits) + beside);
 }
 
-KvCacheShape cache_shape(const ModelConfig& model, const ModelPass::Limits& limits) {
+// Recorded passes keep their host arrays; one with more of them is busy enough without.
+constexpr std::int64_t kMostArrayBytes = std::int64_t{512} << 10;
+
+bool records(const Backend& backend) { return backend.memory().has_value(); }
+
+// Rows of one pass, those included that are added to it.
+std::int64_t padded_rows(const ModelPass::Limits& limits, const Backend& backend) {
+  const std::int64_t rows = ModelPass::most_rows(limits);
+  if (!records(backend)) return rows;
+  return std::max(rows, limits.token_rows + limits.sequences * most_padding(limits.token_rows));
+}
+
+std::int64_t padded_logit_rows(const ModelPass::Limits& limits, const Backend& backend) {
+  if (!records(backend)) return limits.logit_rows;
+  const std::int64_t window = (limits.logit_rows + limits.sequences - 1) / limits.sequences;
+  return std::max(limits.logit_rows, limits.sequences * row_bucket(window));
+}
+
+KvCacheShape cache_shape(const ModelConfig& model, const Backend& backend,
+                         const ModelPass::Limits& limits) {
+  const std::int64_t added = records(backend) ? most_padding(limits.token_rows) : 0;
   return {.layers = model.layers,
           .kv_heads = model.kv_heads,
           .head_dim = model.head_dim,
-          .capacity = limits.capacity + limits.branch_rows,
+          .capacity = limits.capacity + limits.branch_rows + added,
           .sequences = limits.sequences,
           .dtype = limits.kv};
+}
+
+// FNV-1a over words.
+std::uint64_t mixed_in(std::uint64_t key, std::int64_t word) {
+  return (key ^ static_cast<std::uint64_t>(word)) * 0x100000001b3u;
+}
+
+std::uint64_t next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
 }
 
 }  // namespace
@@ -32,17 +63,28 @@ std::int64_t ModelPass::most_rows(const Limits& limits) {
 
 ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
     : model_(model),
-      cache_(model.backend(), cache_shape(model.transformer().config(), limits)),
+      cache_(model.backend(), cache_shape(model.transformer().config(), model.backend(), limits)),
+      records_(records(model.backend())),
+      number_(next_number()),
       mixed_(limits.mixed) {
   expects(limits.token_rows >= 1 && limits.prompt_rows >= 1, "a pass has rows");
   Backend& backend = model.backend();
-  const std::int64_t most = most_rows(limits);
+  const std::int64_t most = padded_rows(limits, backend);
   arena_ = make_arena(backend, model.scratch_bytes(std::max(most, limits.guest_rows)));
   rows_ = backend.allocate(DType::kF32, Shape{most, model.width()});
   hidden_ = backend.allocate(DType::kF32, Shape{most, model.width()});
-  logits_ = backend.allocate(DType::kF32, Shape{limits.logit_rows, model.logit_ids()});
+  logits_ =
+      backend.allocate(DType::kF32, Shape{padded_logit_rows(limits, backend), model.logit_ids()});
   if (backend.device().kind != DeviceKind::kCpu) {
     host_logits_ = Tensor::host(DType::kF32, logits_.shape());
+  }
+  if (records_) {
+    padded_hidden_ = backend.allocate(DType::kF32, Shape{most, model.width()});
+    padded_.reserve(most);
+    const ModelConfig& config = model.transformer().config();
+    // Scratch that grew in a recorded pass would move under those recorded before.
+    backend.reserve_scratch(backend.attention_scratch_bytes(std::min(most, Transformer::kChunkRows),
+                                                            config.heads, config.head_dim));
   }
   sequences_.resize(static_cast<std::size_t>(most));
   positions_.resize(static_cast<std::size_t>(most));
@@ -58,16 +100,20 @@ ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
 std::size_t ModelPass::bytes(const ModelConfig& model, std::int64_t logit_ids,
                              const Backend& backend, const Limits& limits) {
   const std::int64_t rows = std::max(most_rows(limits), limits.guest_rows);
-  return cache_shape(model, limits).bytes() +
+  return cache_shape(model, backend, limits).bytes() +
          buffer_bytes(model, logit_ids, Transformer::scratch_bytes(model, rows), backend, limits);
 }
 
 std::size_t ModelPass::buffer_bytes(const ModelConfig& model, std::int64_t logit_ids,
                                     std::size_t scratch, const Backend& backend,
                                     const Limits& limits) {
-  const std::int64_t rows = most_rows(limits);
-  const std::int64_t floats = 2 * rows * model.width + limits.logit_rows * logit_ids;
-  return scratch + static_cast<std::size_t>(floats) * sizeof(float) +
+  const std::int64_t rows = padded_rows(limits, backend);
+  const std::int64_t matrices = records(backend) ? 3 : 2;
+  const std::int64_t floats =
+      matrices * rows * model.width + padded_logit_rows(limits, backend) * logit_ids;
+  const auto grown = static_cast<std::size_t>(rows - most_rows(limits));
+  return scratch + scratch / static_cast<std::size_t>(most_rows(limits)) * grown +
+         static_cast<std::size_t>(floats) * sizeof(float) +
          most_seen(limits) * sizeof(std::int32_t) +
          backend.attention_scratch_bytes(std::min(rows, Transformer::kChunkRows), model.heads,
                                          model.head_dim);
@@ -81,7 +127,7 @@ TensorView ModelPass::rows_of(Tensor& matrix, std::int64_t begin, std::int64_t r
 
 void ModelPass::begin() {
   count_ = token_count_ = 0;
-  lines_branch_ = false;
+  lines_branch_ = recorded_ = pads_ = false;
   paths_.clear();
   seen_.clear();
   arena_.reset();
@@ -155,46 +201,131 @@ void ModelPass::add_line(std::int32_t sequence, const Line& line) {
   paths_.push_back({count, line.shared, std::span(seen_).subspan(first)});
 }
 
-void ModelPass::run_layers(const Taps& taps) {
-  const auto total = static_cast<std::size_t>(count_);
-  const TensorView in = rows_of(rows_, 0, count_);
-  if (token_count_ > 0) {
+TokenRows ModelPass::noted_rows() const {
+  const auto count = static_cast<std::size_t>(count_);
+  return {std::span(tokens_).first(count), std::span(sequences_).first(count),
+          std::span(positions_).first(count), std::span(places_).first(count)};
+}
+
+void ModelPass::plan(const Taps& taps) {
+  recorded_ = pads_ = false;
+  const bool plain = taps.hidden_states.empty() && taps.observer == nullptr &&
+                     std::all_of(contexts_.begin(), contexts_.end(),
+                                 [](const CrossContext* context) { return context == nullptr; });
+  const TokenRows rows = noted_rows();
+  if (!records_ || !plain || token_count_ < count_ || count_ == 0 ||
+      !PaddedRows::fits(rows.sequences)) {
+    return;
+  }
+  if (!lines_branch_) padded_.pad(rows);
+  const std::int64_t wide = lines_branch_ ? count_ : padded_.count();
+  const std::size_t of_layer = static_cast<std::size_t>(wide) * 3 * sizeof(std::int64_t) +
+                               paths_.size() * sizeof(AttentionSegment) +
+                               seen_.size() * sizeof(std::int32_t);
+  const auto layers = static_cast<std::size_t>(model_.transformer().config().layers);
+  if (layers * of_layer > static_cast<std::size_t>(kMostArrayBytes)) return;
+  pads_ = !lines_branch_;
+  shape_ = key_of_shape();
+  recorded_ = !lines_branch_ || ran_lately(shape_);
+}
+
+// All that shapes the pass: rows of each sequence, lines and how much they see.
+std::uint64_t ModelPass::key_of_shape() const {
+  std::uint64_t key = mixed_in(0xcbf29ce484222325u, static_cast<std::int64_t>(number_));
+  key = mixed_in(key, static_cast<std::int64_t>(lines_branch_));
+  const TokenRows rows = pads_ ? padded_.rows() : noted_rows();
+  for (const std::int32_t sequence : rows.sequences) key = mixed_in(key, sequence);
+  if (!lines_branch_) return key;
+  for (const RowPath& path : paths_) {
+    key = mixed_in(mixed_in(key, path.rows), static_cast<std::int64_t>(path.seen.size()));
+  }
+  return key;
+}
+
+std::uint64_t ModelPass::key_of(Part part, std::int64_t to) const {
+  return mixed_in(mixed_in(shape_, static_cast<std::int64_t>(part)), to);
+}
+
+bool ModelPass::ran_lately(std::uint64_t shape) {
+  if (std::find(lately_.begin(), lately_.end(), shape) != lately_.end()) return true;
+  lately_[next_lately_++ % lately_.size()] = shape;
+  return false;
+}
+
+void ModelPass::run_ops(const Taps& taps) {
+  Backend& backend = model_.backend();
+  const std::int64_t wide = pads_ ? padded_.count() : count_;
+  const bool gathers = pads_ && padded_.gathers();
+  const TokenRows rows = pads_ ? padded_.rows() : noted_rows();
+  const std::int64_t tokens = pads_ ? wide : token_count_;
+  if (tokens > 0) {
     arena_.reset();
-    model_.embed_tokens(std::span(tokens_).first(static_cast<std::size_t>(token_count_)), arena_,
-                        rows_of(rows_, 0, token_count_));
+    model_.embed_tokens(rows.tokens.first(static_cast<std::size_t>(tokens)), arena_,
+                        rows_of(rows_, 0, tokens));
   }
   const std::span<const RowPath> paths =
       lines_branch_ ? std::span<const RowPath>(paths_) : std::span<const RowPath>();
-  model_.transformer().forward({.rows = in,
-                                .sequences = std::span(sequences_).first(total),
-                                .positions = std::span(positions_).first(total),
-                                .places = std::span(places_).first(total),
+  model_.transformer().forward({.rows = rows_of(rows_, 0, wide),
+                                .sequences = rows.sequences,
+                                .positions = rows.positions,
+                                .places = rows.places,
                                 .paths = paths,
                                 .contexts = contexts_},
-                               cache_, arena_, hidden(), taps);
+                               cache_, arena_, rows_of(gathers ? padded_hidden_ : hidden_, 0, wide),
+                               taps);
+  if (gathers) {
+    ops::embedding(backend, rows_of(padded_hidden_, 0, wide), padded_.real(),
+                   rows_of(hidden_, 0, wide));
+  }
+  if (pads_) padded_.drop_added(cache_);
 }
 
+void ModelPass::run_layers(const Taps& taps) {
+  plan(taps);
+  std::optional<RecordedPass> recorded;
+  if (recorded_) recorded.emplace(model_.backend(), key_of(Part::kLayers, 0));
+  run_ops(taps);
+}
+
+// A recorded head is that of all rows, with those that were added.
 void ModelPass::run_head(std::int64_t first, std::int64_t rows, std::int64_t to) {
+  const std::int64_t wide = pads_ ? padded_.count() : count_;
+  const bool all = recorded_ && first == 0 && rows == count_ && to + wide <= logits_.shape()[0];
+  std::optional<RecordedPass> recorded;
+  if (all) recorded.emplace(model_.backend(), key_of(Part::kHead, to));
+  head_ops(first, all ? wide : rows, to);
+  logit_end_ = std::max(logit_end_, to + rows);
+}
+
+void ModelPass::head_ops(std::int64_t first, std::int64_t rows, std::int64_t to) {
   model_.logits(rows_of(hidden_, first, rows), arena_, rows_of(logits_, to, rows));
 }
 
 void ModelPass::run_head_of(ConstTensorView hidden, std::int64_t to) {
   model_.logits(hidden, arena_, rows_of(logits_, to, 1));
+  logit_end_ = std::max(logit_end_, to + 1);
 }
 
 void ModelPass::run() {
-  run_layers();
-  run_head(0, count_, 0);
+  plan({});
+  const std::int64_t wide = pads_ ? padded_.count() : count_;
+  expects(wide <= logits_.shape()[0], "the rows of a pass have logits");
+  std::optional<RecordedPass> recorded;
+  if (recorded_) recorded.emplace(model_.backend(), key_of(Part::kBoth, 0));
+  run_ops({});
+  head_ops(0, wide, 0);
+  logit_end_ = std::max(logit_end_, count_);
 }
 
 void ModelPass::fetch_logits() {
   Backend& backend = model_.backend();
-  backend.synchronize();
   host_ = logits_.f32();
-  if (host_logits_.empty()) return;
-  backend.download(logits_.view(), host_logits_.view());
+  if (!host_logits_.empty()) {
+    backend.download(rows_of(logits_, 0, logit_end_), rows_of(host_logits_, 0, logit_end_));
+    host_ = host_logits_.f32();
+  }
   backend.synchronize();
-  host_ = host_logits_.f32();
+  logit_end_ = 0;
 }
 
 std::span<const float> ModelPass::logits(std::int64_t row) const {

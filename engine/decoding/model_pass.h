@@ -1,14 +1,17 @@
 // One forward pass over rows of several sequences, built row by row: tokens behind what is cached,
 // in lines or in trees, and prompts. Owns the cache and the buffers of the pass, and is all that
-// decoding loops and draft models have to do with the model.
+// decoding loops and draft models have to do with the model. On a device with memory of its own,
+// passes of tokens alone are recorded (Backend::begin_recorded), padded to few shapes.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/cache/kv_cache.h"
+#include "engine/decoding/pass_padding.h"
 #include "engine/model/token_model.h"
 
 namespace tessera {
@@ -32,11 +35,12 @@ class ModelPass {
   // kMemory.
   ModelPass(const TokenModel& model, const Limits& limits);
 
-  // Bytes beside the cache, for a model of this shape; `scratch` is its scratch_bytes() of rows().
+  // Bytes beside the cache, for a model of this shape; `scratch` is its scratch_bytes() of
+  // most_rows().
   static std::size_t buffer_bytes(const ModelConfig& config, std::int64_t logit_ids,
                                   std::size_t scratch, const Backend& backend,
                                   const Limits& limits);
-  static std::int64_t most_rows(const Limits& limits);
+  static std::int64_t most_rows(const Limits& limits);  // without padding
   // Cache and buffers of a pass over a bare transformer, before one is made.
   static std::size_t bytes(const ModelConfig& config, std::int64_t logit_ids,
                            const Backend& backend, const Limits& limits);
@@ -91,6 +95,18 @@ class ModelPass {
 
  private:
   static TensorView rows_of(Tensor& matrix, std::int64_t begin, std::int64_t rows);
+  // What a recorded pass goes through.
+  enum class Part : std::uint8_t { kLayers, kHead, kBoth };
+
+  // Decides whether the rows are padded and recorded.
+  void plan(const Taps& taps);
+  std::uint64_t key_of_shape() const;
+  std::uint64_t key_of(Part part, std::int64_t to) const;
+  // Whether a pass of this shape ran lately; notes it.
+  bool ran_lately(std::uint64_t shape);
+  void run_ops(const Taps& taps);
+  void head_ops(std::int64_t first, std::int64_t rows, std::int64_t to);
+  TokenRows noted_rows() const;
   // Notes `count` rows at positions from `position` on.
   void note(std::int32_t sequence, std::int64_t position, std::int64_t count);
   std::int64_t noted(std::int32_t sequence) const;
@@ -98,8 +114,18 @@ class ModelPass {
   const TokenModel& model_;
   KvCache cache_;
   Arena arena_;
-  Tensor rows_, hidden_, logits_;             // [rows, D], [rows, D], [logit rows, logit ids]
-  Tensor host_logits_;                        // empty where logits already lie in host memory
+  Tensor rows_, hidden_, logits_;         // [rows, D], [rows, D], [logit rows, logit ids]
+  Tensor host_logits_;                    // empty where logits already lie in host memory
+  bool records_ = false;                  // the device has memory of its own
+  std::uint64_t number_ = 0;              // of this object, in keys
+  bool recorded_ = false, pads_ = false;  // the pass at hand
+  std::uint64_t shape_ = 0;               // its key
+  // Of passes that branch: many of their shapes come once.
+  std::array<std::uint64_t, 24> lately_ = {};
+  std::size_t next_lately_ = 0;
+  PaddedRows padded_;
+  Tensor padded_hidden_;        // [rows, D] of padded passes, before real ones are gathered
+  std::int64_t logit_end_ = 0;  // logit rows that fetch_logits() has to bring
   std::int64_t count_ = 0, token_count_ = 0;  // rows; tokens, which come first
   bool mixed_ = false, lines_branch_ = false;
   std::vector<std::int32_t> sequences_, tokens_;

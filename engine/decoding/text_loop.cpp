@@ -161,6 +161,10 @@ void TextLoop::State::add_prompts() {
 void TextLoop::State::run() {
   const std::int64_t token_rows = prompt_row;
   std::int64_t logit_row = token_rows;
+  if (ended.empty() && token_rows == pass.rows()) {
+    pass.run();
+    return pass.fetch_logits();
+  }
   if (pass.rows() > 0) pass.run_layers();
   if (token_rows > 0) pass.run_head(0, token_rows, 0);
   for (const auto& [number, row] : ended) {

@@ -151,8 +151,7 @@ void BlockModel::attention_block(const BlockLayerWeights& weights, std::int64_t 
                              .out = heads_of(mixed, config_.heads),
                              .segments = pass.segments,
                              .scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim()))});
-  apply(*backend_, weights.out, mixed, normed);
-  ops::add(*backend_, x, normed, x);
+  apply_add(*backend_, weights.out, mixed, x, normed);
   arena.rewind(mark);
 }
 
@@ -165,8 +164,7 @@ void BlockModel::ffn_block(const BlockLayerWeights& weights, const Pass& pass, T
                   config_.norm_eps, normed);
   apply(*backend_, weights.up, normed, inner);
   ops::gelu(*backend_, inner, inner);
-  apply(*backend_, weights.down, inner, normed);
-  ops::add(*backend_, x, normed, x);
+  apply_add(*backend_, weights.down, inner, x, normed);
   arena.rewind(mark);
 }
 

@@ -19,4 +19,11 @@ inline void apply(Backend& backend, const Linear& linear, ConstTensorView x, Ten
               linear.bias.empty() ? ConstTensorView{} : linear.bias.view(), out);
 }
 
+// sum [M, n] += w x + bias; scratch [M, n].
+inline void apply_add(Backend& backend, const Linear& linear, ConstTensorView x, TensorView sum,
+                      TensorView scratch) {
+  ops::linear_add(backend, x, linear.weight,
+                  linear.bias.empty() ? ConstTensorView{} : linear.bias.view(), sum, scratch);
+}
+
 }  // namespace tessera

@@ -225,8 +225,7 @@ void VisionEncoder::attend(std::int64_t layer, TensorView delta, EncoderRows& ro
                              .segments = segments,
                              .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_dim())),
                              .log_sum = rows.log_sums});
-  apply(*backend_, weights.out, rows.spare, delta);
-  ops::add(*backend_, rows.x, delta, rows.x);
+  apply_add(*backend_, weights.out, rows.spare, rows.x, delta);
 }
 
 void VisionEncoder::run_mlp(const VitLayerWeights& weights, TensorView delta, Arena& arena,
@@ -254,10 +253,10 @@ void VisionEncoder::run_mlp(const VitLayerWeights& weights, TensorView delta, Ar
         ops::silu_mul(*backend_, wide, active);
         break;
     }
-    apply(*backend_, weights.mlp_out, active, rows_of(delta, first, n));
+    apply_add(*backend_, weights.mlp_out, active, rows_of(rows.x, first, n),
+              rows_of(delta, first, n));
     arena.rewind(mark);
   }
-  ops::add(*backend_, rows.x, delta, rows.x);
 }
 
 void VisionEncoder::tap(std::int64_t layers, Run& run) const {

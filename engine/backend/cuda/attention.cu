@@ -15,8 +15,8 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr int kBlockKeys = 64;  // keys between two updates of a running maximum
-constexpr int kChunk = 64;      // dimensions in shared memory at once
+constexpr int kBlockKeys = 64;             // keys between two updates of a running maximum
+constexpr int kChunk = 64;                 // dimensions in shared memory at once
 constexpr std::int64_t kLeastSplit = 128;  // keys
 constexpr std::int64_t kMostSplits = 64;
 constexpr std::size_t kMostScratch = std::size_t{48} << 20;
@@ -47,8 +47,8 @@ struct Work {
   const Tile* tiles;
   const std::int32_t* listed;
   int heads, kv_heads, group, dim;
-  int splits;  // places of a row and head in scratch; 0: a block takes all splits
-  int slices;  // of the dimensions of the output
+  int splits;                    // places of a row and head in scratch; 0: a block takes all splits
+  int slices;                    // of the dimensions of the output
   float *sums, *peaks, *totals;  // [rows, heads, splits, dim], [rows, heads, splits]
 };
 
@@ -77,9 +77,7 @@ __device__ inline std::int64_t row_and_head(const Tile& tile, const Work& work, 
   return row * work.heads + static_cast<int>(blockIdx.y) * work.group + place % work.group;
 }
 
-__device__ inline float4 four(const float* from) {
-  return *reinterpret_cast<const float4*>(from);
-}
+__device__ inline float4 four(const float* from) { return *reinterpret_cast<const float4*>(from); }
 __device__ inline float4 four(const std::uint16_t* from) {
   const uint2 pairs = *reinterpret_cast<const uint2*>(from);
   return {bf16_low(pairs.x), bf16_high(pairs.x), bf16_low(pairs.y), bf16_high(pairs.y)};
@@ -131,9 +129,7 @@ struct Feed {
   int block, end;  // blocks of keys: the next one, and behind the last
   int step = 0, asked = 0, taken = 0;
 
-  __device__ std::int64_t row_of(int key) const {
-    return key < listed_from ? key : listed[key];
-  }
+  __device__ std::int64_t row_of(int key) const { return key < listed_from ? key : listed[key]; }
 
   __device__ void fetch(const T* table, int chunk, T* to) const {
     const int first = block * kBlockKeys;
@@ -145,7 +141,8 @@ struct Feed {
       constexpr int kPieces = kChunk / kPiece;
       for (int i = thread; i < count * kPieces; i += kThreads) {
         const int key = i / kPieces, d = i % kPieces * kPiece;
-        if (d < width) copy_async(to + key * kPitch<T> + d, from + row_of(first + key) * stride + d);
+        if (d < width)
+          copy_async(to + key * kPitch<T> + d, from + row_of(first + key) * stride + d);
       }
       return;
     }
@@ -272,11 +269,11 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
 #pragma unroll
   for (int i = 0; i + 1 < P::kStages; ++i) feed.ask();
 
-  const int tx = thread % kTx, ty = thread / kTx;                      // of scores
+  const int tx = thread % kTx, ty = thread / kTx;                         // of scores
   const int ox = thread % kDimThreads, oy = thread / kDimThreads * kOut;  // of outputs
-  float sum[kSliceChunks][kOut][kDims] = {};   // of this split
-  float all[kSliceChunks][kOut][kDims] = {};   // of the splits before it
-  Running running[kOut];
+  float sum[kSliceChunks][kOut][kDims] = {};                              // of this split
+  float all[kSliceChunks][kOut][kDims] = {};                              // of the splits before it
+  Running running[kOut] = {};
   int split_begin = begin;
 
   for (int first = begin; first < end; first += kBlockKeys) {
@@ -381,7 +378,7 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
 
     const int next = first + kBlockKeys;
     if (next < end && next - split_begin < tile.split_keys) continue;
-    // The split ends: what its entries summed joins the splits before it.
+      // The split ends: what its entries summed joins the splits before it.
 #pragma unroll
     for (int i = 0; i < kOut; ++i) {
       if (visible[oy + i] <= split_begin) continue;
@@ -396,8 +393,8 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
       for (int chunk = 0; chunk < kSliceChunks; ++chunk) {
 #pragma unroll
         for (int d = 0; d < kDims; ++d) {
-          all[chunk][i][d] = fresh ? sum[chunk][i][d]
-                                   : merged(all[chunk][i][d], sum[chunk][i][d], factors);
+          all[chunk][i][d] =
+              fresh ? sum[chunk][i][d] : merged(all[chunk][i][d], sum[chunk][i][d], factors);
         }
       }
     }
@@ -458,8 +455,7 @@ __global__ void merge_splits(Work work) {
     Running running{work.peaks[place], work.totals[place]};
     float sum = sums[0];
     for (int split = 1; split < splits; ++split) {
-      const Factors factors =
-          merge(running, work.peaks[place + split], work.totals[place + split]);
+      const Factors factors = merge(running, work.peaks[place + split], work.totals[place + split]);
       sum = merged(sum, sums[static_cast<std::int64_t>(split) * work.dim], factors);
     }
     work.out[at * work.dim + d] = sum / running.total;
@@ -471,8 +467,9 @@ template <typename T, int kEntries, int kSliceChunks>
 void launch_chunks(CudaBackend& backend, const Work& work, Launch shape) {
   using P = Plan<kEntries, kSliceChunks>;
   shape.threads = P::kThreads;
-  shape.shared = static_cast<std::size_t>(kEntries * (query_pitch(work.dim) + kScorePitch)) * sizeof(float) +
-                 static_cast<std::size_t>(P::kStages * kBlockKeys * kPitch<T>) * sizeof(T);
+  shape.shared =
+      static_cast<std::size_t>(kEntries * (query_pitch(work.dim) + kScorePitch)) * sizeof(float) +
+      static_cast<std::size_t>(P::kStages * kBlockKeys * kPitch<T>) * sizeof(T);
   launch(backend, "attention", shape, attend<T, kEntries, kSliceChunks>, work);
 }
 

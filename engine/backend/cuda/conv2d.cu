@@ -13,7 +13,6 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr std::int64_t kStripBytes = std::int64_t{24} << 20;  // about half of an H100's cache
 constexpr int kEight = static_cast<int>(kChannelMultiple);
 constexpr int kTilePixels = 64, kTileChannels = 64;
 constexpr int kStages = 4;  // tiles of the sum that a block has under way
@@ -286,7 +285,15 @@ std::int64_t input_rows(const Conv2dArgs& args, std::int64_t out_rows) {
   return (out_rows - 1) * args.stride + args.weight->kh;
 }
 
-Plan plan(const Conv2dArgs& args) {
+// A strip takes half of the second-level cache, so that weights and output find room beside it.
+std::int64_t strip_bytes(int device) {
+  int cache = 0;
+  check(cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device),
+        "asking a CUDA device for its cache");
+  return cache / 2;
+}
+
+Plan plan(const Conv2dArgs& args, int device) {
   const ConvWeight& weight = *args.weight;
   Plan p;
   const std::int64_t height = args.in.shape[0] * args.upsample + args.pad_top + args.pad_bottom;
@@ -300,7 +307,7 @@ Plan plan(const Conv2dArgs& args) {
              reinterpret_cast<std::uintptr_t>(args.in.data) % 16 == 0;
   const auto row_bytes =
       p.columns * p.channels * static_cast<std::int64_t>(dtype_size(weight.storage));
-  const std::int64_t fitting = (kStripBytes / row_bytes - weight.kh) / args.stride + 1;
+  const std::int64_t fitting = (strip_bytes(device) / row_bytes - weight.kh) / args.stride + 1;
   p.strip_rows = p.direct ? p.out_rows : std::clamp<std::int64_t>(fitting, 1, p.out_rows);
   if (!p.direct) {
     p.strip_bytes = static_cast<std::size_t>(input_rows(args, p.strip_rows) * row_bytes);
@@ -385,11 +392,11 @@ bool asks_library(const CudaOptions& options, Libraries& libraries, DType storag
 
 std::size_t CudaBackend::conv_scratch_bytes(const Conv2dArgs& args) const {
   const bool library = asks_library(options_, *libraries_, args.weight->storage);
-  return plan(args).strip_bytes + (library ? kLibraryWorkspace : 0);
+  return plan(args, device_.index).strip_bytes + (library ? kLibraryWorkspace : 0);
 }
 
 void CudaBackend::conv2d(const Conv2dArgs& args) {
-  const Plan p = plan(args);
+  const Plan p = plan(args, device_.index);
   const ConvWeight& weight = *args.weight;
   if (weight.c_out == 0 || !enqueues()) return;
   const bool library = asks_library(options_, *libraries_, weight.storage);

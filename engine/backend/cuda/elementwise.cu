@@ -1,5 +1,5 @@
-// Embedding rows, sums, activations, copies into the cache and affine maps. Every element by itself:
-// where it stands and what stands beside it change nothing.
+// Embedding rows, sums, activations, copies into the cache and affine maps. Every element by
+// itself: where it stands and what stands beside it change nothing.
 #include <algorithm>
 #include <vector>
 
@@ -204,8 +204,8 @@ void CudaBackend::combine_rows(ConstTensorView x, std::span<const std::int32_t> 
   const auto* begins = stage(std::span<const std::int32_t>(begin));
   const auto* lists = stage(std::span<const std::int32_t>(listed));
   const float* weights = stage(weight);
-  launch(*this, "combine rows", over_rows(out.shape[0], width), combine_listed_rows, x.f32(), begins,
-         lists, weights, width, out.f32());
+  launch(*this, "combine rows", over_rows(out.shape[0], width), combine_listed_rows, x.f32(),
+         begins, lists, weights, width, out.f32());
 }
 
 void CudaBackend::store_rows(const float* rows, std::int64_t row_stride,

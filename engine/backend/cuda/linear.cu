@@ -44,13 +44,13 @@ void launch_bf16(CudaBackend& backend, const LinearWeight& w, const X* x, int sp
 }
 
 // A block takes 32 rows of weights where that leaves no multiprocessor idle: activations are read
-// half as often. A gate needs both.
+// half as often.
 template <int ColumnTiles, typename X>
 void launch_bf16_columns(CudaBackend& backend, const LinearWeight& w, const X* x, int splits,
                          const Output& o) {
   const std::int64_t blocks =
       divide_up(w.n, 2 * kTileRows) * divide_up(o.rows, ColumnTiles * kEight);
-  if (o.up != 0 || blocks >= backend.multiprocessors()) {
+  if (blocks >= backend.multiprocessors()) {
     launch_bf16<2, ColumnTiles>(backend, w, x, splits, o);
   } else {
     launch_bf16<1, ColumnTiles>(backend, w, x, splits, o);

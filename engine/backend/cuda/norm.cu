@@ -10,10 +10,10 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr int kBlock = 256;                // threads of a launch
-constexpr std::int64_t kWarpWidth = 512;   // rows up to this wide are summed by one warp
-constexpr std::int64_t kMostParts = 256;   // of a map, summed apart
-constexpr std::int64_t kPartPixels = 32;   // at least, of a part
+constexpr int kBlock = 256;               // threads of a launch
+constexpr std::int64_t kWarpWidth = 512;  // rows up to this wide are summed by one warp
+constexpr std::int64_t kMostParts = 256;  // of a map, summed apart
+constexpr std::int64_t kPartPixels = 32;  // at least, of a part
 
 // The threads of one row, kWarp or kBlock of them.
 template <int kThreads>
@@ -27,8 +27,10 @@ __device__ inline int place_in_row() {
 
 template <int kThreads, typename T>
 __device__ inline T row_sum(T value, T* scratch) {
-  if constexpr (kThreads == kWarp) return warp_sum(value);
-  else return block_sum<kThreads>(value, scratch);
+  if constexpr (kThreads == kWarp)
+    return warp_sum(value);
+  else
+    return block_sum<kThreads>(value, scratch);
 }
 
 // Rows over blocks: eight of them, or one.
@@ -197,8 +199,8 @@ void CudaBackend::layer_norm(ConstTensorView x, ConstTensorView weight, ConstTen
 }
 
 void CudaBackend::softmax_rows(ConstTensorView x, TensorView out) {
-  launch(*this, "softmax rows", {.blocks = x.shape[0], .threads = kBlock}, softmax_each_row, x.f32(),
-         out.f32(), x.shape[1]);
+  launch(*this, "softmax rows", {.blocks = x.shape[0], .threads = kBlock}, softmax_each_row,
+         x.f32(), out.f32(), x.shape[1]);
 }
 
 void CudaBackend::group_norm_coefficients(ConstTensorView x, int groups, float eps,
@@ -207,8 +209,8 @@ void CudaBackend::group_norm_coefficients(ConstTensorView x, int groups, float e
   Sums sums = cut_map(x.shape);
   const std::int64_t numbers = sums.parts * sums.lanes * 2 * sums.channels;
   sums.of = static_cast<double*>(scratch(static_cast<std::size_t>(numbers) * sizeof(double)));
-  launch(*this, "sums of channels", {.blocks = sums.parts, .threads = kBlock}, sum_channels, x.f32(),
-         sums);
+  launch(*this, "sums of channels", {.blocks = sums.parts, .threads = kBlock}, sum_channels,
+         x.f32(), sums);
   launch(*this, "group norm", {.blocks = groups, .threads = kBlock}, group_coefficients, sums,
          sums.channels / groups, static_cast<double>(eps), gamma.f32(), beta.f32(), scale.f32(),
          shift.f32());

@@ -1,6 +1,6 @@
 // Rotary position embedding (Su et al. 2021) from tables of cosines and sines per row, alone and
-// joined with what stands around it between the product of a layer and its attention: the split into
-// queries, keys and values, the norms of heads, and the copies into the cache.
+// joined with what stands around it between the product of a layer and its attention: the split
+// into queries, keys and values, the norms of heads, and the copies into the cache.
 #include "engine/backend/cuda/launch.cuh"
 
 namespace tessera::cuda {
@@ -111,11 +111,10 @@ __global__ void qkv_rope_heads(QkvRope a) {
 void CudaBackend::rope(TensorView x, ConstTensorView cos, ConstTensorView sin,
                        RopePairing pairing) {
   const std::int64_t heads = x.shape[1], dim = x.shape[2];
-  launch(*this, "rope",
-         {.blocks = x.shape[0],
-          .threads = kThreads,
-          .blocks_y = divide_up(heads * dim / 2, kThreads)},
-         rope_rows, x.f32(), cos.f32(), sin.f32(), heads, dim, pairing_of(pairing, dim));
+  launch(
+      *this, "rope",
+      {.blocks = x.shape[0], .threads = kThreads, .blocks_y = divide_up(heads * dim / 2, kThreads)},
+      rope_rows, x.f32(), cos.f32(), sin.f32(), heads, dim, pairing_of(pairing, dim));
 }
 
 void CudaBackend::qkv_rope(const QkvRopeArgs& args) {

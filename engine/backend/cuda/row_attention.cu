@@ -27,8 +27,8 @@ __device__ inline float score(const Rows& a, std::int64_t row, std::int64_t head
   return fmaf(warp_sum(sum), a.scale, a.bias != nullptr ? a.bias[key] : 0.0f);
 }
 
-// ln of the sum of exponentials over all keys: a block for each row and head, whose warps take every
-// eighth key.
+// ln of the sum of exponentials over all keys: a block for each row and head, whose warps take
+// every eighth key.
 __global__ void log_sums(Rows a, float* out) {
   __shared__ double part[kWarps];
   const std::int64_t row = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
@@ -69,7 +69,8 @@ __global__ void row_weights(Rows a) {
           sum += static_cast<double>(expf(score(a, r, h, key) - a.log_sum[r * a.heads + h]));
         }
       }
-      if (threadIdx.x % kWarp == 0) *out = static_cast<float>(sum / static_cast<double>(row_step * head_step));
+      if (threadIdx.x % kWarp == 0)
+        *out = static_cast<float>(sum / static_cast<double>(row_step * head_step));
       out += a.key_count;
     }
   }

@@ -78,8 +78,10 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
     if (!reads_text()) return std::nullopt;
     std::vector<float> text = hashed_values("context", kContextRows * kContextWidth);
     std::fill(text.begin() + kTextRows * kContextWidth, text.end(), 0.0f);
-    return model.transformer().make_context(
-        {DType::kF32, Shape{rows, kContextWidth}, text.data(), {}}, DType::kF32);
+    const Shape shape{rows, kContextWidth};
+    Tensor on_device = model.backend().allocate(DType::kF32, shape);
+    model.backend().upload({DType::kF32, shape, text.data(), {}}, on_device.view());
+    return model.transformer().make_context(on_device.view(), DType::kF32);
   }
 
   struct Run {

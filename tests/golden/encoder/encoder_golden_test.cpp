@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/checked_weight.h"
+#include "engine/ops/host_access.h"
 #include "tests/support/chosen_backend.h"
 #include "vision/encoder/vision_tower.h"
 
@@ -39,12 +40,13 @@ double relative_difference(ConstTensorView got, ConstTensorView want) {
 // Compares what runs by with what was recorded under `stem`.
 class Comparer final : public TowerObserver {
  public:
-  Comparer(const Checkpoint& recorded, std::string stem, std::map<std::string, double>& out)
-      : recorded_(recorded), stem_(std::move(stem)), out_(out) {}
+  Comparer(Backend& backend, const Checkpoint& recorded, std::string stem,
+           std::map<std::string, double>& out)
+      : backend_(backend), recorded_(recorded), stem_(std::move(stem)), out_(out) {}
 
   void compare(const std::string& name, ConstTensorView got) {
     if (const ConstTensorView* want = recorded_.find(stem_ + name)) {
-      out_[stem_ + name] = relative_difference(got, *want);
+      out_[stem_ + name] = relative_difference(HostView(backend_, got).view(), *want);
     }
   }
   void after_attention(LayerState& state) override {
@@ -53,8 +55,9 @@ class Comparer final : public TowerObserver {
     if (recorded_.find(stem_ + "attention" + layer) == nullptr) return;
     // Recorded as [heads, rows, rows].
     const std::int64_t heads = state.keys().shape[1], n = state.rows();
-    Tensor rows = Tensor::host(DType::kF32, {n, heads, n});
-    state.attention_of(0, n, AttentionMean::kNone, rows.view());
+    Tensor weights = backend_.allocate(DType::kF32, {n, heads, n});
+    state.attention_of(0, n, AttentionMean::kNone, weights.view());
+    const HostView rows(backend_, weights.view());
     Tensor turned = Tensor::host(DType::kF32, {heads, n, n});
     for (std::int64_t row = 0; row < n; ++row) {
       for (std::int64_t head = 0; head < heads; ++head) {
@@ -62,13 +65,15 @@ class Comparer final : public TowerObserver {
                     static_cast<std::size_t>(n) * sizeof(float));
       }
     }
-    compare("attention" + layer, turned.view());
+    const ConstTensorView* want = recorded_.find(stem_ + "attention" + layer);
+    out_[stem_ + "attention" + layer] = relative_difference(turned.view(), *want);
   }
   void after_layer(LayerState& state) override {
     compare("hidden." + std::to_string(state.layer()), state.hidden());
   }
 
  private:
+  Backend& backend_;
   const Checkpoint& recorded_;
   std::string stem_;
   std::map<std::string, double>& out_;
@@ -95,7 +100,7 @@ class EncoderGolden : public testing::TestWithParam<std::string> {
       if (!name.ends_with(".pixels")) continue;
       const std::string stem = name.substr(0, name.size() - 6);
       EncodeOptions options;
-      Comparer comparer(recorded_, stem, out);
+      Comparer comparer(backend, recorded_, stem, out);
       TowerObserver* const observers[] = {&comparer};
       options.observers = observers;
       EncoderInput input{.pixels = pixels};
@@ -104,8 +109,9 @@ class EncoderGolden : public testing::TestWithParam<std::string> {
         input.filled_width = filled->as<std::int32_t>()[1];
       }
       const VitGrid grid = vit_grid(tower.vit, pixels.shape);
-      Arena arena(VisionEncoder::scratch_bytes(tower.vit, grid.patches()) +
-                  Projector::scratch_bytes(tower.projector, grid.patches()));
+      Arena arena =
+          make_arena(backend, VisionEncoder::scratch_bytes(tower.vit, grid.patches()) +
+                                  Projector::scratch_bytes(tower.projector, grid.patches()));
       const EncodedImage image = encoder.encode(input, arena, options);
       comparer.compare("features", image.features.view());
       if (recorded_.find(stem + "projected") == nullptr) continue;

@@ -2,6 +2,7 @@
 // whatever stands beside a tile; in two steps; under the original's names; wrong input refused. And
 // feature maps resized as PyTorch does (assets/recipes/fixtures_encoder.py).
 #include "vision/encoder/picture_encoder.h"
+#include "engine/ops/host_access.h"
 #include "tests/support/chosen_backend.h"
 
 #include <gtest/gtest.h>
@@ -42,11 +43,12 @@ struct Recorded {
         config(parse_json(weights.metadata().at("config"), "config")) {}
 };
 
-bool same_rows(const PictureFeatures& a, const RowRun& rows_a, const PictureFeatures& b,
-               const RowRun& rows_b) {
+bool same_rows(Backend& backend, const PictureFeatures& a, const RowRun& rows_a,
+               const PictureFeatures& b, const RowRun& rows_b) {
   const std::int64_t width = a.rows.shape()[1];
+  const HostView of_a(backend, a.rows.view()), of_b(backend, b.rows.view());
   return rows_a.count() == rows_b.count() &&
-         std::memcmp(a.rows.f32() + rows_a.begin * width, b.rows.f32() + rows_b.begin * width,
+         std::memcmp(of_a.f32() + rows_a.begin * width, of_b.f32() + rows_b.begin * width,
                      static_cast<std::size_t>(rows_a.count() * width) * sizeof(float)) == 0;
 }
 
@@ -74,10 +76,11 @@ TEST_P(PictureEncoderTest, TilesGiveTheReferencesRowsTogetherAndAlone) {
   ASSERT_EQ(together.tiles.size(), 2u);
   EXPECT_EQ(together.rows.shape()[0], 2 * encoder.row_count(pixels.shape));
   EXPECT_EQ(together.tiles[1].rows.begin, together.tiles[0].rows.end);
-  EXPECT_TRUE(same_rows(together, together.tiles[1].rows, alone, alone.tiles[0].rows));
-  EXPECT_TRUE(same_rows(together, together.tiles[1].rows, observed, observed.tiles[1].rows));
-  EXPECT_FALSE(same_rows(together, together.tiles[0].rows, alone, alone.tiles[0].rows));
-  EXPECT_LE(relative_difference(alone.rows.view(), want), 1e-5);
+  EXPECT_TRUE(same_rows(*backend, together, together.tiles[1].rows, alone, alone.tiles[0].rows));
+  EXPECT_TRUE(
+      same_rows(*backend, together, together.tiles[1].rows, observed, observed.tiles[1].rows));
+  EXPECT_FALSE(same_rows(*backend, together, together.tiles[0].rows, alone, alone.tiles[0].rows));
+  EXPECT_LE(relative_difference(HostView(*backend, alone.rows.view()).view(), want), 1e-5);
   EXPECT_EQ(observed.signals.size(), 1u);
   EXPECT_EQ(observed.signals[0].places.size(),
             static_cast<std::size_t>(observed.signals[0].values.shape()[0]));
@@ -97,7 +100,9 @@ TEST_P(PictureEncoderTest, TwoStepsAreOne) {
   if (GetParam() != "idefics3") {
     const Tensor rows = encoder.project_rows(picture.tiles[0].features.view());
     ASSERT_EQ(rows.bytes(), whole.rows.bytes());
-    EXPECT_EQ(std::memcmp(rows.f32(), whole.rows.f32(), rows.bytes()), 0);
+    EXPECT_EQ(std::memcmp(HostView(*backend, rows.view()).f32(),
+                          HostView(*backend, whole.rows.view()).f32(), rows.bytes()),
+              0);
   }
   EXPECT_EQ(picture.tiles[0].features.shape()[1], encoder.spec().feature_width());
 }
@@ -120,11 +125,11 @@ TEST(PictureEncoders, TheClassTokenStaysWhenItIsAskedFor) {
   const PictureFeatures kept = encoder.run({&tile, 1}, options);
   EXPECT_EQ(kept.tiles[0].cells.front(), -1);
   EXPECT_EQ(plain.tiles[0].cells.front(), 0);
-  EXPECT_TRUE(same_rows(kept, {1, kept.rows.shape()[0]}, plain, plain.tiles[0].rows));
+  EXPECT_TRUE(same_rows(*backend, kept, {1, kept.rows.shape()[0]}, plain, plain.tiles[0].rows));
   const EncodedPicture encoded = encoder.encode({&tile, 1}, options);
-  EXPECT_EQ(std::memcmp(encoded.tiles[0].features.f32(), kept.signals[0].values.f32(),
-                        kept.signals[0].values.bytes()),
-            0);
+  const HostView features(*backend, encoded.tiles[0].features.view());
+  EXPECT_EQ(
+      std::memcmp(features.f32(), kept.signals[0].values.f32(), kept.signals[0].values.bytes()), 0);
 }
 
 // The original's names for tower and projector hold the same model.
@@ -149,7 +154,7 @@ TEST(PictureEncoders, OriginalLlavaNamesAreTheSameModel) {
     const Checkpoint renamed = Checkpoint::from_tensors("renamed", std::move(tensors));
     const PictureEncoder original(*backend, model.config, "config", renamed, DType::kF32);
     const PictureFeatures got = original.run({&tile, 1});
-    EXPECT_TRUE(same_rows(got, got.tiles[0].rows, want, want.tiles[0].rows)) << tower;
+    EXPECT_TRUE(same_rows(*backend, got, got.tiles[0].rows, want, want.tiles[0].rows)) << tower;
   }
 }
 

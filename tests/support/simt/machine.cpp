@@ -7,7 +7,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
 #include <vector>
 
 uint3 threadIdx, blockIdx;
@@ -97,9 +96,11 @@ struct Machine {
   void leave();  // to the scheduler
 };
 
+Machine* the_machine = nullptr;
+
 Machine& machine() {
-  static std::unique_ptr<Machine> one = std::make_unique<Machine>();
-  return *one;
+  if (the_machine == nullptr) the_machine = new Machine;  // it outlives statics
+  return *the_machine;
 }
 
 void fiber_main() {
@@ -123,7 +124,9 @@ void Machine::start(unsigned threads) {
   for (unsigned i = 0; i < threads; ++i) {
     fibers[i].index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
     // The return address of the first switch, as if a call had pushed it: 16-byte alignment less 8.
-    auto* top = reinterpret_cast<std::uint64_t*>(stacks + kStack * (i + 1)) - 2;
+    // Stacks begin at different places of a page, or they would all want the same lines of a cache.
+    const std::size_t colour = i * 832 % 8192;
+    auto* top = reinterpret_cast<std::uint64_t*>(stacks + kStack * (i + 1) - colour) - 2;
     *top = reinterpret_cast<std::uint64_t>(&fiber_main);
     fibers[i].stack_pointer = top - 6;
     runnable.push_back(i);
@@ -134,7 +137,7 @@ void Machine::start(unsigned threads) {
 void Machine::run_block(unsigned threads) {
   start(threads);
   while (!runnable.empty()) {
-    const std::size_t pick = draw() % runnable.size();
+    const std::size_t pick = (draw() >> 32) * runnable.size() >> 32;
     current = runnable[pick];
     runnable[pick] = runnable.back();
     runnable.pop_back();

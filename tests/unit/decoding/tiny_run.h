@@ -28,6 +28,11 @@ struct TinyRun {
         backend(make_backend("cpu", {.threads = threads})),
         model(load_image_model(opened, *backend, DType::kF32)) {}
 
+  TinyRun(std::unique_ptr<Backend> on, DType storage, const char* name = "test:tiny")
+      : opened(open_model(name)),
+        backend(std::move(on)),
+        model(load_image_model(opened, *backend, storage)) {}
+
   // Prompts of different lengths, one setting each.
   DecodeItem item(int number) const {
     DecodeItem out;

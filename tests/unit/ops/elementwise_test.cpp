@@ -2,23 +2,22 @@
 #include <algorithm>
 
 #include "engine/ops/ops.h"
-#include "tests/unit/ops/ops_testing.h"
+#include "tests/unit/ops/device_io.h"
 
 namespace tessera::testing {
 namespace {
 
-class Elementwise : public ::testing::TestWithParam<Isa> {
- protected:
-  std::unique_ptr<Backend> backend_ = backend_of(GetParam());
-};
+class Elementwise : public OnOpsTarget {};
 
 TEST_P(Elementwise, RmsNorm) {
   for (const std::int64_t width : {1, 7, 16, 100, 2048}) {
     const std::vector<float> x = normal(static_cast<std::size_t>(3 * width), 1, 2.0f);
     const std::vector<float> weight = normal(static_cast<std::size_t>(width), 2);
     std::vector<float> out(x.size());
-    ops::rms_norm(*backend_, view_of(x, {3, width}), view_of(weight, {width}), 1e-6f,
-                  view_of(out, {3, width}));
+    DeviceIo io(*backend_);
+    ops::rms_norm(*backend_, io.in(view_of(x, {3, width})), io.in(view_of(weight, {width})), 1e-6f,
+                  io.out(view_of(out, {3, width})));
+    io.fetch();
     std::vector<double> want, tolerance;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const std::size_t row = i / static_cast<std::size_t>(width);
@@ -40,8 +39,10 @@ TEST_P(Elementwise, RmsNormCarriesNan) {
   x[45] = NAN;
   const std::vector<float> weight(40, 1.0f);
   std::vector<float> out(80);
-  ops::rms_norm(*backend_, view_of(x, {2, 40}), view_of(weight, {40}), 1e-6f,
-                view_of(out, {2, 40}));
+  DeviceIo io(*backend_);
+  ops::rms_norm(*backend_, io.in(view_of(x, {2, 40})), io.in(view_of(weight, {40})), 1e-6f,
+                io.out(view_of(out, {2, 40})));
+  io.fetch();
   for (std::size_t i = 0; i < 80; ++i) EXPECT_EQ(std::isnan(out[i]), i >= 40);
 }
 
@@ -66,7 +67,9 @@ TEST_P(Elementwise, SiluMul) {
   std::vector<float> both = gate;
   both.insert(both.end(), gate.size(), 1.0f);
   std::vector<float> out(gate.size());
-  ops::silu_mul(*backend_, view_of(both, {1, 2 * width}), view_of(out, {1, width}));
+  DeviceIo io(*backend_);
+  ops::silu_mul(*backend_, io.in(view_of(both, {1, 2 * width})), io.out(view_of(out, {1, width})));
+  io.fetch();
   std::vector<double> want, tolerance;
   for (const float x : gate) {
     want.push_back(x / (1.0 + std::exp(-static_cast<double>(x))));
@@ -79,7 +82,9 @@ TEST_P(Elementwise, Gelu) {
   const std::vector<float> x = grid();
   const auto width = static_cast<std::int64_t>(x.size());
   std::vector<float> out(x.size());
-  ops::gelu(*backend_, view_of(x, {width}), view_of(out, {width}));
+  DeviceIo io(*backend_);
+  ops::gelu(*backend_, io.in(view_of(x, {width})), io.out(view_of(out, {width})));
+  io.fetch();
   std::vector<double> want, tolerance;
   for (const float value : x) {
     const double v = value;
@@ -96,14 +101,17 @@ TEST_P(Elementwise, ActivationsKeepNanAndEnds) {
   const float negative_nan = -std::numeric_limits<float>::quiet_NaN();
   std::vector<float> both = {NAN, negative_nan, inf, -200.0f, 200.0f, 0.0f, 1, 1, 1, 1, 1, 1};
   std::vector<float> out(6);
-  ops::silu_mul(*backend_, view_of(both, {1, 12}), view_of(out, {1, 6}));
+  DeviceIo io(*backend_);
+  ops::silu_mul(*backend_, io.in(view_of(both, {1, 12})), io.out(view_of(out, {1, 6})));
+  io.fetch();
   EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1]));
   EXPECT_EQ(out[2], inf);
   EXPECT_EQ(out[3], 0.0f);
   EXPECT_EQ(out[4], 200.0f);
   EXPECT_EQ(out[5], 0.0f);
   both.resize(6);
-  ops::gelu(*backend_, view_of(both, {6}), view_of(out, {6}));
+  ops::gelu(*backend_, io.in(view_of(both, {6})), io.out(view_of(out, {6})));
+  io.fetch();
   EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1]));
   EXPECT_EQ(out[2], inf);
   EXPECT_EQ(out[3], 0.0f);
@@ -114,10 +122,13 @@ TEST_P(Elementwise, ActivationsKeepNanAndEnds) {
 TEST_P(Elementwise, PlaceInARowChangesNothing) {
   const std::vector<float> x = normal(77, 1, 3.0f);
   std::vector<float> whole(77);
-  ops::gelu(*backend_, view_of(x, {77}), view_of(whole, {77}));
+  DeviceIo io(*backend_);
+  ops::gelu(*backend_, io.in(view_of(x, {77})), io.out(view_of(whole, {77})));
+  io.fetch();
   for (std::size_t i = 0; i < 77; ++i) {
     std::vector<float> one(1);
-    ops::gelu(*backend_, {DType::kF32, {1}, &x[i], {}}, view_of(one, {1}));
+    ops::gelu(*backend_, io.in({DType::kF32, {1}, &x[i], {}}), io.out(view_of(one, {1})));
+    io.fetch();
     ASSERT_TRUE(same_bits(one.data(), &whole[i], 1)) << i;
   }
 }
@@ -136,8 +147,10 @@ TEST_P(Elementwise, Rope) {
                                 : static_cast<float>(std::sin(0.1 * static_cast<double>(i))));
       }
       std::vector<float> out = x;
-      ops::rope(*backend_, view_of(out, {rows, heads, dim}), view_of(cos, {rows, half}),
-                view_of(sin, {rows, half}), pairing);
+      DeviceIo io(*backend_);
+      ops::rope(*backend_, io.out(view_of(out, {rows, heads, dim})),
+                io.in(view_of(cos, {rows, half})), io.in(view_of(sin, {rows, half})), pairing);
+      io.fetch();
       std::vector<double> want(x.size()), tolerance(x.size());
       for (std::int64_t row = 0; row < rows; ++row) {
         for (std::int64_t head = 0; head < heads; ++head) {
@@ -166,14 +179,19 @@ TEST_P(Elementwise, EmbeddingAddAndStoreRows) {
   const std::vector<std::uint16_t> table16 = to_bf16(table);
   const std::int32_t ids[] = {9, 0, 3, 3};
   std::vector<float> out(24), out16(24), sum(24);
-  ops::embedding(*backend_, view_of(table, {10, 6}), ids, view_of(out, {4, 6}));
-  ops::embedding(*backend_, view_of(table16, {10, 6}), ids, view_of(out16, {4, 6}));
+  DeviceIo io(*backend_);
+  ops::embedding(*backend_, io.in(view_of(table, {10, 6})), ids, io.out(view_of(out, {4, 6})));
+  io.fetch();
+  ops::embedding(*backend_, io.in(view_of(table16, {10, 6})), ids, io.out(view_of(out16, {4, 6})));
+  io.fetch();
   for (std::size_t i = 0; i < 24; ++i) {
     const std::size_t at = static_cast<std::size_t>(ids[i / 6]) * 6 + i % 6;
     EXPECT_EQ(out[i], table[at]);
     EXPECT_EQ(out16[i], bf16_to_float(table16[at]));
   }
-  ops::add(*backend_, view_of(out, {4, 6}), view_of(out16, {4, 6}), view_of(sum, {4, 6}));
+  ops::add(*backend_, io.in(view_of(out, {4, 6})), io.in(view_of(out16, {4, 6})),
+           io.out(view_of(sum, {4, 6})));
+  io.fetch();
   for (std::size_t i = 0; i < 24; ++i) EXPECT_EQ(sum[i], out[i] + out16[i]);
 
   // Rows of 6 that stand 8 apart, as keys stand inside a row of queries, keys and values.
@@ -181,8 +199,12 @@ TEST_P(Elementwise, EmbeddingAddAndStoreRows) {
   const std::int64_t slots[] = {4, 0, 2};
   std::vector<float> cache(5 * 6, -1.0f);
   std::vector<std::uint16_t> cache16(5 * 6, 7);
-  ops::store_rows(*backend_, rows.data(), 8, slots, view_of(cache, {5, 2, 3}));
-  ops::store_rows(*backend_, rows.data(), 8, slots, view_of(cache16, {5, 2, 3}));
+  ops::store_rows(*backend_, io.in(view_of(rows, {3, 8})).f32(), 8, slots,
+                  io.out(view_of(cache, {5, 2, 3})));
+  io.fetch();
+  ops::store_rows(*backend_, io.in(view_of(rows, {3, 8})).f32(), 8, slots,
+                  io.out(view_of(cache16, {5, 2, 3})));
+  io.fetch();
   for (std::size_t i = 0; i < 3; ++i) {
     for (std::size_t j = 0; j < 6; ++j) {
       const std::size_t at = static_cast<std::size_t>(slots[i]) * 6 + j;
@@ -203,7 +225,9 @@ TEST_P(Elementwise, NearestCodeTakesTheLowestIndexOfATie) {
   std::vector<float> queries = z;
   queries.insert(queries.end(), codebook.begin() + 7 * 8, codebook.begin() + 8 * 8);
   std::vector<std::int32_t> ids(31);
-  ops::nearest_code(*backend_, view_of(queries, {31, 8}), view_of(codebook, {50, 8}), ids);
+  DeviceIo io(*backend_);
+  ops::nearest_code(*backend_, io.in(view_of(queries, {31, 8})), io.in(view_of(codebook, {50, 8})),
+                    ids);
   EXPECT_EQ(ids[30], 7);
   for (std::size_t row = 0; row < 30; ++row) {
     double best = 1e300;
@@ -229,7 +253,9 @@ TEST_P(Elementwise, L2Normalize) {
   std::fill(x.begin() + 9, x.begin() + 18, 0.0f);
   x[20] = NAN;
   std::vector<float> out(36);
-  ops::l2_normalize(*backend_, view_of(x, {4, 9}), 1e-12f, view_of(out, {4, 9}));
+  DeviceIo io(*backend_);
+  ops::l2_normalize(*backend_, io.in(view_of(x, {4, 9})), 1e-12f, io.out(view_of(out, {4, 9})));
+  io.fetch();
   double squares = 0;
   for (std::size_t i = 0; i < 9; ++i) squares += static_cast<double>(x[i]) * x[i];
   for (std::size_t i = 0; i < 9; ++i)
@@ -238,8 +264,7 @@ TEST_P(Elementwise, L2Normalize) {
   for (std::size_t i = 18; i < 27; ++i) EXPECT_TRUE(std::isnan(out[i]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Elementwise, ::testing::ValuesIn(isas_here()),
-                         [](const auto& param) { return isa_name(param.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, Elementwise, ::testing::ValuesIn(ops_targets()), target_name);
 
 TEST(ElementwiseIsas, AgreeBitForBit) {
   const std::vector<float> x = grid();

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "engine/ops/ops.h"
-#include "tests/unit/ops/ops_testing.h"
+#include "tests/unit/ops/device_io.h"
 
 namespace tessera::testing {
 namespace {
@@ -71,10 +71,17 @@ std::vector<float> attend(Backend& backend, const Layout& layout, const std::vec
   const auto rows = static_cast<std::int64_t>(q.size()) / (layout.heads * layout.dim);
   const Shape shape{rows, layout.heads, layout.dim};
   std::vector<float> out(q.size(), NAN);
-  ops::attention(backend, {.q = view_of(q, shape),
-                           .out = view_of(out, shape),
-                           .segments = segments,
+  DeviceIo io(backend);
+  std::vector<AttentionSegment> there(segments.begin(), segments.end());
+  for (AttentionSegment& segment : there) {
+    segment.keys = io.in(segment.keys);
+    segment.values = io.in(segment.values);
+  }
+  ops::attention(backend, {.q = io.in(view_of(q, shape)),
+                           .out = io.out(view_of(out, shape)),
+                           .segments = there,
                            .scale = 1.0f / std::sqrt(static_cast<float>(layout.dim))});
+  io.fetch();
   return out;
 }
 
@@ -95,16 +102,15 @@ std::vector<float> queries(const Layout& layout, std::int64_t rows, std::uint64_
   return normal(static_cast<std::size_t>(rows * layout.heads * layout.dim), stream);
 }
 
-class ListedAttention : public ::testing::TestWithParam<std::tuple<Isa, DType>> {};
+class ListedAttention : public OnOpsTargetAndStorage {};
 
 // Lists from the first key on, inside of blocks, at their borders, and of the asking rows alone.
 TEST_P(ListedAttention, EqualsKeysInOrder) {
-  const auto [isa, storage] = GetParam();
-  for (const int threads : {1, 2, 3}) {
-    const auto backend = backend_of(isa, threads);
+  for (const int threads : thread_counts({1, 2, 3})) {
+    const auto backend = open(threads);
     for (const Layout layout : {Layout{4, 4, 16}, Layout{4, 2, 20}, Layout{6, 1, 64}}) {
       for (const std::int64_t total : {1, 64, 130, 200}) {
-        const Table in_order(layout, total, storage, 10);
+        const Table in_order(layout, total, storage(), 10);
         for (const std::int64_t rows : {1, 3, 8, 40}) {
           if (rows > total) continue;
           const std::vector<float> q = queries(layout, rows, 30);
@@ -127,17 +133,16 @@ TEST_P(ListedAttention, EqualsKeysInOrder) {
 
 // Segments with lists, without, and two of one table, as the paths of a tree are: each as alone.
 TEST_P(ListedAttention, SegmentsAreIndependent) {
-  const auto [isa, storage] = GetParam();
   const Layout layout{4, 2, 24};
   const std::int64_t width = layout.heads * layout.dim;
-  const Table one(layout, 90, storage, 40), other(layout, 130, storage, 50);
+  const Table one(layout, 90, storage(), 40), other(layout, 130, storage(), 50);
   const Listed listed = scatter(one, 70, 3), far = scatter(other, 0, 4);
   const std::vector<float> q = queries(layout, 20, 60);
   const std::int64_t begins[] = {0, 9, 10, 17, 20};
   AttentionSegment segments[] = {last_rows(listed, 90, 9, 70), last_rows(listed, 81, 1, 70),
                                  last_rows(other, 130, 7), last_rows(far, 130, 3, 0)};
-  for (const int threads : {1, 2, 3}) {
-    const auto backend = backend_of(isa, threads);
+  for (const int threads : thread_counts({1, 2, 3})) {
+    const auto backend = open(threads);
     std::vector<float> want;
     for (std::size_t i = 0; i < 4; ++i) {
       AttentionSegment alone = segments[i];
@@ -155,23 +160,21 @@ TEST_P(ListedAttention, SegmentsAreIndependent) {
 // Order matters: two listed keys of different blocks that change places change bits, as their sums
 // are taken in another order.
 TEST_P(ListedAttention, TheOrderOfTheListIsTheOrderOfTheSums) {
-  const auto [isa, storage] = GetParam();
   const Layout layout{2, 2, 32};
-  const auto backend = backend_of(isa);
-  const Table in_order(layout, 120, storage, 70);
+  const Table in_order(layout, 120, storage(), 70);
   Listed listed = scatter(in_order, 10, 5);
   const std::vector<float> q = queries(layout, 1, 80);
   const AttentionSegment right = last_rows(listed, 120, 1, 10);
-  const std::vector<float> before = attend(*backend, layout, q, {&right, 1});
+  const std::vector<float> before = attend(*backend_, layout, q, {&right, 1});
   std::reverse(listed.rows.begin(), listed.rows.end());
   const AttentionSegment turned = last_rows(listed, 120, 1, 10);
-  const std::vector<float> after = attend(*backend, layout, q, {&turned, 1});
+  const std::vector<float> after = attend(*backend_, layout, q, {&turned, 1});
   EXPECT_FALSE(same_bits(before, after));
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(before[i], after[i], 1e-5) << i;
   // One key too few is another result altogether.
   listed.rows[50] = listed.rows[51];
   const AttentionSegment twice = last_rows(listed, 120, 1, 10);
-  const std::vector<float> wrong = attend(*backend, layout, q, {&twice, 1});
+  const std::vector<float> wrong = attend(*backend_, layout, q, {&twice, 1});
   double most = 0;
   for (std::size_t i = 0; i < wrong.size(); ++i) {
     most = std::max(most, std::abs(static_cast<double>(wrong[i]) - after[i]));
@@ -179,13 +182,10 @@ TEST_P(ListedAttention, TheOrderOfTheListIsTheOrderOfTheSums) {
   EXPECT_GT(most, 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, ListedAttention,
-                         ::testing::Combine(::testing::ValuesIn(isas_here()),
+INSTANTIATE_TEST_SUITE_P(Devices, ListedAttention,
+                         ::testing::Combine(::testing::ValuesIn(ops_targets()),
                                             ::testing::Values(DType::kF32, DType::kBF16)),
-                         [](const auto& param) {
-                           return isa_name(std::get<0>(param.param)) + "_" +
-                                  std::string(dtype_name(std::get<1>(param.param)));
-                         });
+                         target_and_storage);
 
 TEST(ListedAttentionIsas, AgreeBitForBit) {
   for (const DType storage : {DType::kF32, DType::kBF16}) {

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "engine/ops/ops.h"
-#include "tests/unit/ops/ops_testing.h"
+#include "tests/unit/ops/device_io.h"
 
 namespace tessera::testing {
 namespace {
@@ -58,6 +58,7 @@ struct Attended {
   std::vector<float> log_sum = std::vector<float>(kRows * kHeads, NAN);
 
   Attended(Backend& backend, const Dense& dense, std::vector<std::int64_t> ends = {kRows}) {
+    DeviceIo io(backend);
     std::vector<AttentionSegment> segments;
     std::int64_t begin = 0;
     for (const std::int64_t end : ends) {
@@ -65,30 +66,28 @@ struct Attended {
       const std::int64_t at = begin * dense.kv_heads * kDim;
       const Shape shape{rows, dense.kv_heads, kDim};
       AttentionSegment segment;
-      segment.keys = {DType::kF32, shape, dense.k.data() + at, {}};
-      segment.values = {DType::kF32, shape, dense.v.data() + at, {}};
+      segment.keys = io.in({DType::kF32, shape, dense.k.data() + at, {}});
+      segment.values = io.in({DType::kF32, shape, dense.v.data() + at, {}});
       segment.row_begin = begin;
       segment.rows = rows;
       segment.first_visible = rows;
       segment.causal = false;
       if (!dense.bias.empty()) {
-        segment.key_bias = {DType::kF32, {rows}, dense.bias.data() + begin, {}};
+        segment.key_bias = io.in({DType::kF32, {rows}, dense.bias.data() + begin, {}});
       }
       segments.push_back(segment);
       begin = end;
     }
-    ops::attention(backend, {.q = view_of(dense.q, dense.q_shape()),
-                             .out = view_of(out, dense.q_shape()),
+    ops::attention(backend, {.q = io.in(view_of(dense.q, dense.q_shape())),
+                             .out = io.out(view_of(out, dense.q_shape())),
                              .segments = segments,
                              .scale = dense.scale,
-                             .log_sum = view_of(log_sum, {kRows, kHeads})});
+                             .log_sum = io.out(view_of(log_sum, {kRows, kHeads}))});
+    io.fetch();
   }
 };
 
-class RowAttention : public ::testing::TestWithParam<Isa> {
- protected:
-  std::unique_ptr<Backend> backend_ = backend_of(GetParam());
-};
+class RowAttention : public OnOpsTarget {};
 
 void expect_attention(const Dense& dense, const Attended& run, std::vector<std::int64_t> ends) {
   std::int64_t begin = 0;
@@ -138,16 +137,19 @@ TEST_P(RowAttention, WeightsOfRowsEqualDenseSoftmax) {
     for (const bool recovered : {true, false}) {
       const std::int64_t first = 31, count = 3;
       std::vector<float> out(static_cast<std::size_t>(count * kHeads * kRows));
+      DeviceIo io(*backend_);
       RowAttentionArgs args{
-          .q = {DType::kF32, {count, kHeads, kDim}, dense.q.data() + first * kHeads * kDim, {}},
-          .keys = view_of(dense.k, dense.kv_shape()),
-          .key_bias = dense.bias_view(),
-          .log_sum = {DType::kF32, {count, kHeads}, run.log_sum.data() + first * kHeads, {}},
+          .q = io.in(
+              {DType::kF32, {count, kHeads, kDim}, dense.q.data() + first * kHeads * kDim, {}}),
+          .keys = io.in(view_of(dense.k, dense.kv_shape())),
+          .key_bias = io.in(dense.bias_view()),
+          .log_sum = io.in({DType::kF32, {count, kHeads}, run.log_sum.data() + first * kHeads, {}}),
           .scale = dense.scale,
           .mean = AttentionMean::kNone,
-          .out = view_of(out, {count, kHeads, kRows})};
+          .out = io.out(view_of(out, {count, kHeads, kRows}))};
       if (!recovered) args.log_sum = {};
       ops::row_attention(*backend_, args);
+      io.fetch();
       std::vector<double> heads(static_cast<std::size_t>(count * kRows));
       std::vector<double> rows(static_cast<std::size_t>(kHeads * kRows));
       std::vector<double> both(kRows);
@@ -169,8 +171,9 @@ TEST_P(RowAttention, WeightsOfRowsEqualDenseSoftmax) {
       const auto compare = [&](AttentionMean mean, Shape shape, const std::vector<double>& want) {
         std::vector<float> got(want.size());
         args.mean = mean;
-        args.out = view_of(got, shape);
+        args.out = io.out(view_of(got, shape));
         ops::row_attention(*backend_, args);
+        io.fetch();
         for (std::size_t i = 0; i < want.size(); ++i)
           worst = std::max(worst, std::abs(got[i] - want[i]));
       };
@@ -203,13 +206,16 @@ TEST_P(RowAttention, SizesEqualRepeatedKeys) {
   }
   const std::int64_t total = std::accumulate(copies.begin(), copies.end(), std::int64_t{0});
   const Shape shape{total, kHeads, kDim};
-  AttentionSegment segment{view_of(k, shape), view_of(v, shape), 0, kRows, total, false};
+  DeviceIo io(*backend_);
+  AttentionSegment segment{
+      io.in(view_of(k, shape)), io.in(view_of(v, shape)), 0, kRows, total, false};
   std::vector<float> out(plain.q.size()), log_sum(kRows * kHeads);
-  ops::attention(*backend_, {.q = view_of(plain.q, plain.q_shape()),
-                             .out = view_of(out, plain.q_shape()),
+  ops::attention(*backend_, {.q = io.in(view_of(plain.q, plain.q_shape())),
+                             .out = io.out(view_of(out, plain.q_shape())),
                              .segments = {&segment, 1},
                              .scale = plain.scale,
-                             .log_sum = view_of(log_sum, {kRows, kHeads})});
+                             .log_sum = io.out(view_of(log_sum, {kRows, kHeads}))});
+  io.fetch();
   for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], sized.out[i], 1e-5) << i;
   for (std::size_t i = 0; i < log_sum.size(); ++i) ASSERT_NEAR(log_sum[i], sized.log_sum[i], 4e-6);
 }
@@ -222,22 +228,23 @@ TEST_P(RowAttention, HiddenKeysCountForNothing) {
   std::fill(dense.bias.begin() + seen, dense.bias.end(), std::numeric_limits<float>::lowest());
   const Attended hidden(*backend_, dense);
   const Shape shape{seen, kHeads, kDim};
-  AttentionSegment segment{{DType::kF32, shape, dense.k.data(), {}},
-                           {DType::kF32, shape, dense.v.data(), {}},
+  DeviceIo io(*backend_);
+  AttentionSegment segment{io.in({DType::kF32, shape, dense.k.data(), {}}),
+                           io.in({DType::kF32, shape, dense.v.data(), {}}),
                            0,
                            kRows,
                            seen,
                            false};
   std::vector<float> out(dense.q.size());
-  ops::attention(*backend_, {.q = view_of(dense.q, dense.q_shape()),
-                             .out = view_of(out, dense.q_shape()),
+  ops::attention(*backend_, {.q = io.in(view_of(dense.q, dense.q_shape())),
+                             .out = io.out(view_of(out, dense.q_shape())),
                              .segments = {&segment, 1},
                              .scale = dense.scale});
+  io.fetch();
   for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], hidden.out[i], 2e-6) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RowAttention, ::testing::ValuesIn(isas_here()),
-                         [](const auto& param) { return isa_name(param.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, RowAttention, ::testing::ValuesIn(ops_targets()), target_name);
 
 // One row, one result: neither threads, nor instruction set, nor how rows were blocked together.
 TEST(RowAttentionBits, ThreadsAndIsasAgree) {

@@ -3,15 +3,12 @@
 #include <algorithm>
 
 #include "engine/ops/ops.h"
-#include "tests/unit/ops/ops_testing.h"
+#include "tests/unit/ops/device_io.h"
 
 namespace tessera::testing {
 namespace {
 
-class RowOps : public ::testing::TestWithParam<Isa> {
- protected:
-  std::unique_ptr<Backend> backend_ = backend_of(GetParam());
-};
+class RowOps : public OnOpsTarget {};
 
 std::vector<float> dense_grid() {
   std::vector<float> x;
@@ -24,7 +21,9 @@ TEST_P(RowOps, QuickGelu) {
   const std::vector<float> x = dense_grid();
   const auto n = static_cast<std::int64_t>(x.size());
   std::vector<float> out(x.size());
-  ops::quick_gelu(*backend_, view_of(x, {n}), view_of(out, {n}));
+  DeviceIo io(*backend_);
+  ops::quick_gelu(*backend_, io.in(view_of(x, {n})), io.out(view_of(out, {n})));
+  io.fetch();
   std::vector<double> want, tolerance;
   for (const float value : x) {
     const double v = value;
@@ -38,7 +37,9 @@ TEST_P(RowOps, GeluTanh) {
   const std::vector<float> x = dense_grid();
   const auto n = static_cast<std::int64_t>(x.size());
   std::vector<float> out(x.size());
-  ops::gelu_tanh(*backend_, view_of(x, {n}), view_of(out, {n}));
+  DeviceIo io(*backend_);
+  ops::gelu_tanh(*backend_, io.in(view_of(x, {n})), io.out(view_of(out, {n})));
+  io.fetch();
   std::vector<double> want, tolerance;
   for (const float value : x) {
     const double v = value;
@@ -52,12 +53,15 @@ TEST_P(RowOps, GeluTanh) {
 TEST_P(RowOps, ActivationsKeepNan) {
   std::vector<float> x = {NAN, 1e30f, -1e30f, 0.0f};
   std::vector<float> out(4);
-  ops::gelu_tanh(*backend_, view_of(x, {4}), view_of(out, {4}));
+  DeviceIo io(*backend_);
+  ops::gelu_tanh(*backend_, io.in(view_of(x, {4})), io.out(view_of(out, {4})));
+  io.fetch();
   EXPECT_TRUE(std::isnan(out[0]));
   EXPECT_EQ(out[1], 1e30f);
   EXPECT_EQ(out[2], 0.0f);
   EXPECT_EQ(out[3], 0.0f);
-  ops::quick_gelu(*backend_, view_of(x, {4}), view_of(out, {4}));
+  ops::quick_gelu(*backend_, io.in(view_of(x, {4})), io.out(view_of(out, {4})));
+  io.fetch();
   EXPECT_TRUE(std::isnan(out[0]));
   EXPECT_EQ(out[1], 1e30f);
   EXPECT_EQ(out[2], 0.0f);
@@ -72,8 +76,10 @@ TEST_P(RowOps, LayerNorm) {
       const std::vector<float> weight = normal(static_cast<std::size_t>(width), 2);
       const std::vector<float> bias = normal(static_cast<std::size_t>(width), 3);
       std::vector<float> out(x.size());
-      ops::layer_norm(*backend_, view_of(x, {3, width}), view_of(weight, {width}),
-                      view_of(bias, {width}), 1e-5f, view_of(out, {3, width}));
+      DeviceIo io(*backend_);
+      ops::layer_norm(*backend_, io.in(view_of(x, {3, width})), io.in(view_of(weight, {width})),
+                      io.in(view_of(bias, {width})), 1e-5f, io.out(view_of(out, {3, width})));
+      io.fetch();
       std::vector<double> want, tolerance;
       for (std::size_t i = 0; i < x.size(); ++i) {
         const std::size_t c = i % static_cast<std::size_t>(width);
@@ -99,7 +105,9 @@ TEST_P(RowOps, SoftmaxRows) {
   x[40] = 300.0f;  // row 1 would overflow without the shift
   x[80] = NAN;     // row 2
   std::vector<float> out(x.size());
-  ops::softmax_rows(*backend_, view_of(x, {4, 37}), view_of(out, {4, 37}));
+  DeviceIo io(*backend_);
+  ops::softmax_rows(*backend_, io.in(view_of(x, {4, 37})), io.out(view_of(out, {4, 37})));
+  io.fetch();
   for (std::size_t row : {0, 1, 3}) {
     double total = 0, sum = 0;
     for (std::size_t i = 0; i < 37; ++i) total += std::exp(static_cast<double>(x[row * 37 + i]));
@@ -118,22 +126,24 @@ TEST_P(RowOps, CombineRows) {
   const std::int32_t to[] = {2, 0, 2, 0, 2};
   const float weight[] = {0.5f, 1.0f, 0.25f, 2.0f, -1.0f};
   std::vector<float> out(4 * 3, 9.0f);
-  ops::combine_rows(*backend_, view_of(x, {5, 3}), to, weight, view_of(out, {4, 3}));
+  DeviceIo io(*backend_);
+  ops::combine_rows(*backend_, io.in(view_of(x, {5, 3})), to, weight, io.out(view_of(out, {4, 3})));
+  io.fetch();
   for (std::size_t c = 0; c < 3; ++c) {
     EXPECT_FLOAT_EQ(out[c], x[3 + c] + 2.0f * x[9 + c]);
     EXPECT_FLOAT_EQ(out[6 + c], 0.5f * x[c] + 0.25f * x[6 + c] - x[12 + c]);
     EXPECT_EQ(out[3 + c], 0.0f);
     EXPECT_EQ(out[9 + c], 0.0f);
   }
+  if (!GetParam().on_cpu()) return;  // the check stands in front of every device
   const std::int32_t beyond[] = {2, 0, 4, 0, 2};
-  const auto alone = backend_of(GetParam(), 1);  // no threads where a death test forks
+  const auto alone = GetParam().open(1);  // no threads where a death test forks
   backend_.reset();
   EXPECT_DEATH(ops::combine_rows(*alone, view_of(x, {5, 3}), beyond, weight, view_of(out, {4, 3})),
                "destination");
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RowOps, ::testing::ValuesIn(isas_here()),
-                         [](const auto& param) { return isa_name(param.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, RowOps, ::testing::ValuesIn(ops_targets()), target_name);
 
 TEST(RowOpsIsas, AgreeBitForBit) {
   const std::vector<float> x = normal(3 * 1001, 1, 3.0f);

@@ -1,0 +1,101 @@
+// Whole pictures on a CUDA device: the equality rule gives plain decoding's tokens, whatever the
+// window, the tail, the drafter and the batch, in both storages; and what crosses the bus in a pass.
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include "tests/support/devices.h"
+#include "tests/unit/decoding/tiny_run.h"
+
+namespace tessera::testing {
+namespace {
+
+struct Setting {
+  TestDevice device;
+  DType storage;
+
+  friend std::ostream& operator<<(std::ostream& out, const Setting& setting) {
+    return out << setting.device << " " << dtype_name(setting.storage);
+  }
+};
+
+class CudaLoop : public ::testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    auto backend = GetParam().device.open();
+    if (backend == nullptr) GTEST_SKIP() << "no usable " << GetParam().device << " device here";
+    tiny = std::make_unique<TinyRun>(std::move(backend), GetParam().storage);
+  }
+  std::vector<Tokens> tokens(int items, const DecodeMethod& method) const {
+    return tokens_of(tiny->run_method(first_items(*tiny, items), method));
+  }
+
+  std::unique_ptr<TinyRun> tiny;
+};
+
+INSTANTIATE_TEST_SUITE_P(Simulated, CudaLoop,
+                         ::testing::Values(Setting{{"simt"}, DType::kF32},
+                                           Setting{{"simt"}, DType::kBF16}));
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaLoop,
+                         ::testing::Values(Setting{{"cuda"}, DType::kF32},
+                                           Setting{{"cuda"}, DType::kBF16}));
+
+TEST_P(CudaLoop, EqualityGivesPlainTokens) {
+  const std::vector<Tokens> plain = tokens(2, combine("none", "drop", "exact", 1));
+  EXPECT_NE(plain[0], plain[1]);
+  for (const DecodeMethod& method :
+       {combine("uniform", "gumbel", "gumbel", 8), combine("above", "drop", "gumbel", 3),
+        combine("context", "gumbel", "gumbel", 17), combine("lookup", "resample", "gumbel", 33)}) {
+    EXPECT_EQ(tokens(2, method), plain) << method.drafter << " " << method.window;
+  }
+}
+
+TEST_P(CudaLoop, BatchesChangeNothing) {
+  const DecodeMethod method = combine("uniform", "gumbel", "exact", 6);
+  const std::vector<Tokens> together = tokens(3, method);
+  for (int number = 0; number < 3; ++number) {
+    const auto alone = tokens_of(tiny->run_method({tiny->item(number)}, method));
+    EXPECT_EQ(alone[0], together[static_cast<std::size_t>(number)]) << number;
+  }
+}
+
+#ifdef TESSERA_SIMULATED_DEVICE
+// The counts of one pass, from the middle of a picture.
+TEST_P(CudaLoop, APassIsAGraphAndOneSmallRead) {
+  if (GetParam().device.name != "simt") GTEST_SKIP() << "the simulated device counts";
+  for (const DecodeMethod& method :
+       {combine("none", "drop", "exact", 1), combine("uniform", "maximal", "exact", 8)}) {
+    std::vector<simt::DeviceCounts> after;
+    const std::vector<DecodeItem> items = first_items(*tiny, 1);
+    const OwnedParts<float, KeyedRandom> owned(method, tiny->aids());
+    DecodeLoop loop(tiny->model, {.items = 1,
+                                  .prompt_tokens = 8,
+                                  .window = method.window,
+                                  .laws = keeps_laws(method)});
+    const auto run = [&] {
+      loop.run(items, owned.parts(), [&](const PassEvent&) {
+        after.push_back(simt::counts());
+        return Flow::kContinue;
+      });
+    };
+    run();
+    const std::size_t passes = after.size();
+    ASSERT_GT(passes, 12u);
+    // Behind the first passes, which are enqueued plainly and recorded, up to the ragged end.
+    for (std::size_t pass = 6; pass + 8 < passes; ++pass) {
+      const simt::DeviceCounts &a = after[pass - 1], &b = after[pass];
+      EXPECT_EQ(b.graphs - a.graphs, 1) << pass;
+      EXPECT_EQ(b.downloads - a.downloads, 1) << pass;
+      EXPECT_EQ(b.waits - a.waits, 1) << pass;
+      EXPECT_EQ(b.allocations - a.allocations, 0) << pass;
+      EXPECT_LE(b.launches - a.launches, 4) << "the law and the commit length; pass " << pass;
+      const std::size_t logits = static_cast<std::size_t>(method.window * tiny->model.logit_ids());
+      EXPECT_LE(b.bytes_down - a.bytes_down, 64u * static_cast<std::size_t>(method.window + 1));
+      EXPECT_LT(b.bytes_down - a.bytes_down, logits * sizeof(float)) << "no logits on the bus";
+    }
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace tessera::testing

@@ -1,0 +1,224 @@
+// The row contract of matrix products with everything that is done to their results: a row's bits
+// are those of the row alone, however many stand beside it, in passes that are recorded as well.
+#include "engine/ops/ops.h"
+#include "tests/unit/ops/places.h"
+
+namespace tessera::testing {
+namespace {
+
+enum class After { kBias, kSum, kGate };
+constexpr After kAll[] = {After::kBias, After::kSum, After::kGate};
+
+// A product of n outputs (2 n with a gate) and what it is given.
+struct Rows {
+  std::int64_t n, k, outputs;
+  After after;
+  std::vector<float> w, bias, x, start;
+  Rows(After what, std::int64_t width, std::int64_t inputs, std::int64_t rows)
+      : n(width),
+        k(inputs),
+        outputs(what == After::kGate ? 2 * width : width),
+        after(what),
+        w(normal(static_cast<std::size_t>(outputs * inputs), 1, 0.3f)),
+        bias(normal(static_cast<std::size_t>(outputs), 2)),
+        x(normal(static_cast<std::size_t>(rows * inputs), 3)),
+        start(normal(static_cast<std::size_t>(rows * width), 4)) {}
+
+  LinearWeight pack(Backend& backend, DType storage) const {
+    const ConstTensorView matrix = view_of(w, {outputs, k});
+    return backend.pack_linear({&matrix, 1}, storage);
+  }
+};
+
+// Memory of a pass, so that passes can be repeated on the same tensors.
+struct Pass {
+  Tensor x, bias, out, scratch;
+  std::int64_t rows;
+  Pass(Backend& backend, const Rows& p, std::int64_t count)
+      : x(backend.allocate(DType::kF32, {count, p.k})),
+        bias(send(backend, p.bias, {p.outputs})),
+        out(backend.allocate(DType::kF32, {count, p.n})),
+        scratch(backend.allocate(DType::kF32, {count, p.outputs})),
+        rows(count) {}
+
+  void give(Backend& backend, const Rows& p, std::int64_t first) {
+    backend.upload({DType::kF32, {rows, p.k}, p.x.data() + first * p.k, {}}, x.view());
+    backend.upload({DType::kF32, {rows, p.n}, p.start.data() + first * p.n, {}}, out.view());
+  }
+  void run(Backend& backend, const Rows& p, const LinearWeight& w) {
+    switch (p.after) {
+      case After::kBias:
+        return ops::linear(backend, x.view(), w, bias.view(), out.view());
+      case After::kSum:
+        return backend.linear_add(x.view(), w, bias.view(), out.view(), scratch.view());
+      case After::kGate:
+        return backend.gated_linear(x.view(), w, scratch.view(), out.view());
+    }
+  }
+};
+
+std::vector<float> run(Backend& backend, const Rows& p, const LinearWeight& w, std::int64_t first,
+                       std::int64_t rows) {
+  Pass pass(backend, p, rows);
+  pass.give(backend, p, first);
+  pass.run(backend, p, w);
+  return fetch(backend, pass.out.view());
+}
+
+class LinearRows : public AtPlace {};
+class LinearAfter : public AtPlace {};
+
+TEST_P(LinearRows, EachOf130IsTheRowAlone) {
+  for (const After after : kAll) {
+    const Rows p(after, 17, 100, 130);
+    const LinearWeight w = p.pack(*backend, storage());
+    const std::vector<float> all = run(*backend, p, w, 0, 130);
+    for (std::int64_t row = 0; row < 130; ++row) {
+      ASSERT_TRUE(same_bits(run(*backend, p, w, row, 1).data(), all.data() + row * p.n, 17))
+          << "row " << row << ", epilogue " << static_cast<int>(after);
+    }
+  }
+}
+
+TEST_P(LinearRows, OfEveryShapeAndNumberAreTheRowAlone) {
+  for (const std::int64_t n : {1, 17, 100}) {
+    for (const std::int64_t k : {8, 63, 100, 128, 200, 1030, 1088}) {
+      if (place().slow() && (k == 128 || (n == 100 && k > 128))) continue;
+      for (const After after : kAll) {
+        const Rows p(after, n, k, 130);
+        const LinearWeight w = p.pack(*backend, storage());
+        // The widest kernels of a GPU are met by rows 0, 8 and 64 of a batch.
+        for (const std::int64_t rows : {2, 4, 8, 9, 16, 17, 33, 65, 130}) {
+          if (place().slow() && (rows == 4 || rows == 16 || (rows > 33 && n * k > 5000))) continue;
+          const std::vector<float> all = run(*backend, p, w, 0, rows);
+          for (const std::int64_t row : {std::int64_t{0}, rows / 2, rows - 1}) {
+            ASSERT_TRUE(same_bits(run(*backend, p, w, row, 1).data(), all.data() + row * n,
+                                  static_cast<std::size_t>(n)))
+                << "row " << row << " of " << rows << ", n " << n << ", k " << k << ", epilogue "
+                << static_cast<int>(after);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearRows, MayBeginAnywhereInMemory) {
+  for (const std::int64_t rows : {1, 20}) {
+    const Rows p(After::kBias, 17, 128, rows);
+    const LinearWeight w = p.pack(*backend, storage());
+    std::vector<float> shifted(1);
+    shifted.insert(shifted.end(), p.x.begin(), p.x.end());
+    const Tensor memory = send(*backend, shifted, {rows * p.k + 1});
+    ConstTensorView x = memory.view();
+    x.shape = {rows, p.k};
+    x.data = static_cast<const float*>(x.data) + 1;
+    Tensor out = send(*backend, p.start, {rows, p.n});
+    const Tensor bias = send(*backend, p.bias, {p.n});
+    ops::linear(*backend, x, w, bias.view(), out.view());
+    EXPECT_TRUE(same_bits(fetch(*backend, out.view()), run(*backend, p, w, 0, rows)));
+  }
+}
+
+// In doubles, with the rounding of a product carried through what is done to it.
+TEST_P(LinearAfter, EqualsDoublePrecision) {
+  for (const std::int64_t n : {1, 17, 50}) {
+    for (const std::int64_t rows : {1, 9, 20, 70}) {
+      for (const After after : kAll) {
+        for (const std::int64_t k : {100, 1088}) {
+          const Rows p(after, n, k, rows);
+          const std::vector<float> weights = rounded_to(storage(), p.w);
+          const std::vector<float> x = place().read(storage(), p.x);
+          std::vector<double> want, tolerance;
+          const auto product = [&](std::int64_t row, std::int64_t j) {
+            double sum = 0, size = 0;
+            for (std::int64_t i = 0; i < k; ++i) {
+              const double term = static_cast<double>(x[static_cast<std::size_t>(row * k + i)]) *
+                                  weights[static_cast<std::size_t>(j * k + i)];
+              sum += term;
+              size += term * term;
+            }
+            return std::pair(sum, 8 * kEpsilon * std::sqrt(size * static_cast<double>(k)));
+          };
+          for (std::int64_t row = 0; row < rows; ++row) {
+            for (std::int64_t j = 0; j < n; ++j) {
+              const auto [sum, error] = product(row, j);
+              const double bias = p.bias[static_cast<std::size_t>(j)];
+              const double start = p.start[want.size()];
+              if (after == After::kGate) {
+                const auto [up, up_error] = product(row, n + j);
+                const double silu = sum / (1 + std::exp(-sum));
+                want.push_back(silu * up);
+                // The slope of silu stays below 1.1.
+                tolerance.push_back(1.1 * error * std::abs(up) + up_error * std::abs(silu) +
+                                    8 * kEpsilon * std::abs(silu * up) + 1e-12);
+              } else {
+                want.push_back(sum + bias + (after == After::kSum ? start : 0));
+                tolerance.push_back(error + 4 * kEpsilon * (std::abs(bias) + std::abs(start)));
+              }
+            }
+          }
+          const LinearWeight w = p.pack(*backend, storage());
+          EXPECT_TRUE(close(run(*backend, p, w, 0, rows), want, tolerance))
+              << "n " << n << ", k " << k << ", " << rows << " rows, epilogue "
+              << static_cast<int>(after);
+        }
+      }
+    }
+  }
+}
+
+// The first pass of a key is enqueued as it comes, the next one recorded, the others repeated.
+TEST_P(LinearAfter, RecordedPassesReadWhatStandsThereNow) {
+  for (const std::int64_t rows : {1, 20, 70}) {
+    for (const After after : kAll) {
+      const Rows p(after, 17, 1030, 4 * rows);
+      const LinearWeight w = p.pack(*backend, storage());
+      Pass pass(*backend, p, rows);
+      const auto key = static_cast<std::uint64_t>(rows * 3 + static_cast<int>(after));
+      for (std::int64_t turn = 0; turn < 4; ++turn) {
+        pass.give(*backend, p, turn * rows);
+        {
+          const RecordedPass recorded(*backend, key);
+          pass.run(*backend, p, w);
+        }
+        EXPECT_TRUE(
+            same_bits(fetch(*backend, pass.out.view()), run(*backend, p, w, turn * rows, rows)))
+            << rows << " rows, turn " << turn << ", epilogue " << static_cast<int>(after);
+      }
+    }
+  }
+}
+
+// More rows than go anywhere at once, in the deterministic mode and by the vendor's library.
+TEST_P(LinearAfter, LongBatchesAreTheirParts) {
+  const std::int64_t rows = place().slow() ? 2050 : 5000;
+  for (const std::int64_t n : {1, 3}) {  // the library of the simulated device refuses one output
+    for (const After after : kAll) {
+      const Rows p(after, n, 9, rows);
+      const LinearWeight w = p.pack(*backend, storage());
+      const std::vector<float> all = run(*backend, p, w, 0, rows);
+      for (const std::int64_t first : {std::int64_t{0}, std::int64_t{250}, rows - 70}) {
+        const std::vector<float> part = run(*backend, p, w, first, 70);
+        const std::vector<double> want(part.begin(), part.end());
+        const std::vector<float> got(all.begin() + first * n, all.begin() + (first + 70) * n);
+        EXPECT_TRUE(close(got, want, std::vector<double>(want.size(), 2e-6)))
+            << "rows from " << first << ", epilogue " << static_cast<int>(after);
+      }
+    }
+  }
+}
+
+std::vector<Place> deterministic_places() {
+  std::vector<Place> out;
+  for (const Place& place : every_place()) {
+    if (place.device.deterministic) out.push_back(place);
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Places, LinearRows, with_storage(deterministic_places()), place_name);
+INSTANTIATE_TEST_SUITE_P(Places, LinearAfter, with_storage(every_place()), place_name);
+
+}  // namespace
+}  // namespace tessera::testing

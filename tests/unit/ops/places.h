@@ -1,0 +1,83 @@
+// Where the ops run in these tests: the CPU with every instruction set it has, the simulated
+// device, and a GPU where there is one. What an op is given is sent there, and its result brought
+// back.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/devices.h"
+#include "tests/unit/ops/ops_testing.h"
+
+namespace tessera::testing {
+
+struct Place {
+  Isa isa = Isa::kAuto;      // of the CPU
+  TestDevice device{"cpu"};  // anything else takes `isa` for nothing
+
+  bool is_cpu() const { return device.name == "cpu"; }
+  // Small shapes only: every multiplication costs a hundred times what it does elsewhere.
+  bool slow() const { return is_cpu() ? isa == Isa::kReference : device.name == "simt"; }
+  std::string name() const {
+    if (is_cpu()) return isa_name(isa);
+    return device.name + (device.deterministic ? "" : "_fast");
+  }
+  std::unique_ptr<Backend> open(int threads = 2) const {
+    return is_cpu() ? backend_of(isa, threads) : device.open(threads);
+  }
+  // What a product with weights of this type makes of its activations.
+  std::vector<float> read(DType storage, std::vector<float> activations) const {
+    return is_cpu() ? activations : rounded_to(storage, std::move(activations));
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Place& place) {
+    return out << place.name();
+  }
+};
+
+inline std::vector<Place> cpu_places() {
+  std::vector<Place> out;
+  for (const Isa isa : isas_here()) out.push_back({.isa = isa});
+  return out;
+}
+inline std::vector<Place> every_place() {
+  std::vector<Place> out = cpu_places();
+  for (const TestDevice& device : all_cuda_devices()) out.push_back({.device = device});
+  return out;
+}
+
+// A copy on the backend's device.
+inline Tensor send(Backend& backend, const std::vector<float>& values, Shape shape) {
+  Tensor out = backend.allocate(DType::kF32, shape);
+  backend.upload(view_of(values, shape), out.view());
+  return out;
+}
+inline std::vector<float> fetch(Backend& backend, ConstTensorView view) {
+  std::vector<float> out(static_cast<std::size_t>(view.shape.elements()));
+  backend.download(view, view_of(out, view.shape));
+  backend.synchronize();
+  return out;
+}
+
+// Tests of an op at a place, for weights of a type; they skip where there is no such device.
+class AtPlace : public ::testing::TestWithParam<std::tuple<Place, DType>> {
+ protected:
+  void SetUp() override {
+    backend = place().open();
+    if (backend == nullptr) GTEST_SKIP() << "no usable " << place() << " device here";
+  }
+  const Place& place() const { return std::get<0>(GetParam()); }
+  DType storage() const { return std::get<1>(GetParam()); }
+
+  std::unique_ptr<Backend> backend;
+};
+
+inline std::string place_name(const ::testing::TestParamInfo<std::tuple<Place, DType>>& info) {
+  return std::get<0>(info.param).name() + "_" + std::string(dtype_name(std::get<1>(info.param)));
+}
+inline auto with_storage(std::vector<Place> places) {
+  return ::testing::Combine(::testing::ValuesIn(std::move(places)),
+                            ::testing::Values(DType::kF32, DType::kBF16));
+}
+
+}  // namespace tessera::testing
