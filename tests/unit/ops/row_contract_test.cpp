@@ -2,6 +2,7 @@
 // rows cached later; and passes that are recorded and repeated with other lengths give what plain
 // ones give.
 #include <algorithm>
+#include <optional>
 
 #include "engine/ops/ops.h"
 #include "tests/unit/ops/device_io.h"
@@ -158,30 +159,38 @@ struct Steps {
   TensorView keys, values, q, out, new_rows;
   std::vector<float> result;
 
-  explicit Steps(Backend& b)
+  Steps(Backend& b, DType storage)
       : backend(b), io(b), result(static_cast<std::size_t>(kWindow * 4 * 16)) {
     const std::vector<float> nothing(kCapacity * kWidth, NAN);
-    keys = with(nothing, {kCapacity, 2, 16});
-    values = with(nothing, {kCapacity, 2, 16});
+    keys = cache(nothing, storage);
+    values = cache(nothing, storage);
     q = with(normal(result.size(), 5), {kWindow, 4, 16});
     out = with(std::vector<float>(result.size(), NAN), {kWindow, 4, 16});
     new_rows = with(normal((kWindow + 1) * kWidth, 9), {kWindow + 1, kWidth});
   }
   TensorView with(const std::vector<float>& numbers, const Shape& shape) {
-    const ConstTensorView there = io.in(view_of(numbers, shape));
+    return writable(io.in(view_of(numbers, shape)));
+  }
+  TensorView cache(const std::vector<float>& numbers, DType storage) {
+    const Shape shape{kCapacity, 2, 16};
+    return storage == DType::kBF16 ? writable(io.in(view_of(to_bf16(numbers), shape)))
+                                   : with(numbers, shape);
+  }
+  static TensorView writable(const ConstTensorView& there) {
     return {there.dtype, there.shape, const_cast<void*>(there.data), there.device};
   }
 
   // Fills rows [0, length), then runs `window` rows behind them.
-  std::vector<float> run(std::int64_t length, bool branches, bool recorded) {
+  std::vector<float> run(std::int64_t length, bool branches,
+                         std::optional<std::uint64_t> key = {}) {
     const ConstTensorView all = io.in(view_of(
         normal(kCapacity * kWidth, static_cast<std::uint64_t>(length)), {kCapacity, kWidth}));
     std::vector<std::int64_t> slots(static_cast<std::size_t>(length));
     for (std::size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<std::int64_t>(i);
     ops::store_rows(backend, all.f32(), kWidth, slots, keys);
     ops::store_rows(backend, all.f32() + kWidth, kWidth, slots, values);
-    if (recorded) {
-      const RecordedPass pass(backend, branches ? 2 : 1);
+    if (key.has_value()) {
+      const RecordedPass pass(backend, *key);
       step(length, branches);
     } else {
       step(length, branches);
@@ -209,13 +218,20 @@ struct Steps {
 };
 
 TEST_P(RowContract, RepeatedPassesEqualPlainOnes) {
-  for (const bool branches : {false, true}) {
-    Steps plain(*backend_), recorded(*backend_);
-    for (const std::int64_t length : {5, 6, 64, 127, 128, 150, 20, 197}) {
-      const std::vector<float> want = plain.run(length, branches, false);
-      const std::vector<float> got = recorded.run(length, branches, true);
-      for (const float value : want) ASSERT_TRUE(std::isfinite(value)) << length;
-      ASSERT_TRUE(same_bits(got, want)) << "length " << length << ", branches " << branches;
+  for (const auto& [storage, branches] : {std::pair{DType::kF32, false},
+                                          {DType::kF32, true},
+                                          {DType::kBF16, false},
+                                          {DType::kBF16, true}}) {
+    const std::uint64_t key = (storage == DType::kBF16 ? 2 : 0) + (branches ? 1 : 0);
+    Steps plain(*backend_, storage), recorded(*backend_, storage);
+    // One after the other: what a plain pass leaves in scratch helps no repeated one.
+    constexpr std::int64_t kLengths[] = {5, 6, 64, 127, 128, 150, 20, 197};
+    std::vector<std::vector<float>> got;
+    for (const std::int64_t length : kLengths) got.push_back(recorded.run(length, branches, key));
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const std::vector<float> want = plain.run(kLengths[i], branches);
+      for (const float value : want) ASSERT_TRUE(std::isfinite(value)) << kLengths[i];
+      ASSERT_TRUE(same_bits(got[i], want)) << "length " << kLengths[i] << ", " << branches;
     }
   }
 }
