@@ -39,6 +39,9 @@ constexpr std::uint32_t order_key(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value + 0.0f);
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
 }
+constexpr float logit_of_key(std::uint32_t key) {
+  return std::bit_cast<float>((key >> 31) != 0 ? key & 0x7fffffffu : ~key);
+}
 
 // Probabilities as whole numbers of 2^-40 (of 2^-52 for double).
 template <typename Real>

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/backend/row_judge.h"
+#include "engine/core/acceptance_math.h"
 #include "engine/decoding/draft_window.h"
 #include "engine/sampling/randomness.h"
 
@@ -66,7 +68,9 @@ class AcceptanceRule {
   virtual Promise promise() const = 0;
   // Whether judging reads the law of the draft. Without it windows keep tokens alone.
   virtual bool needs_laws() const { return true; }
-  // `scratch` [V].
+  // Writes down what a device needs to judge by this rule; false where only the host can.
+  virtual bool describe(JudgeMethod&) const { return false; }
+  // `scratch` [2 V].
   virtual Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                                 std::span<Real> scratch) const = 0;
 };
@@ -82,8 +86,7 @@ Judgement<Real> judge_forced(std::int32_t draft, std::int32_t forced) {
 template <typename Real>
 Real strict_chance(const DraftTest<Real>& test) {
   const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
-  const Real q = test.draft.prob(test.token);
-  return p < q ? p / q : Real{1};
+  return chance_of(p, test.draft.prob(test.token));
 }
 
 // A draw from norm((p - q a)+), where q_a(id) gives q(id) a(id). If rounding leaves no mass, from
@@ -96,7 +99,7 @@ std::int32_t draw_residual(const TargetRow<Real>& target, const Draw& draw, Take
   bool any = false;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const Real p = target.probs[static_cast<std::size_t>(ids[i])];
-    weights[i] = std::max(p - q_a(ids[i]), Real{0});
+    weights[i] = left_of(p, q_a(ids[i]));
     any = any || weights[i] > 0;
   }
   if (!any) {
@@ -122,7 +125,7 @@ Judgement<Real> judge_by_ratio(const DraftTest<Real>& test, Real chance_mass, Ra
     const Real most = (out.strict + test.most_excess) * q;
     chance_mass = std::max(p, std::min(chance_mass, most));
   }
-  out.chance = chance_mass < q ? chance_mass / q : Real{1};
+  out.chance = chance_of(chance_mass, q);
   out.accepted = random.accepts({Purpose::kAccept, test.position}, chance_mass, q);
   out.token = out.accepted
                   ? test.token

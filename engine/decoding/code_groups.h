@@ -22,14 +22,18 @@ class CodeGroups {
   // The codes of a code's group, itself included, ascending.
   std::span<const std::int32_t> members(std::int32_t code) const {
     const auto group = static_cast<std::size_t>(group_of(code));
-    return std::span<const std::int32_t>(members_).subspan(first_[group],
-                                                           first_[group + 1] - first_[group]);
+    const auto begin = static_cast<std::size_t>(first_[group]);
+    return std::span(members_).subspan(begin, static_cast<std::size_t>(first_[group + 1]) - begin);
   }
+  // The whole tables: group of a code, codes group by group, where each group begins among them.
+  std::span<const std::int32_t> of_codes() const { return group_of_; }
+  std::span<const std::int32_t> all_members() const { return members_; }
+  std::span<const std::int32_t> first_members() const { return first_; }
 
  private:
   std::vector<std::int32_t> group_of_;  // [codes]
   std::vector<std::int32_t> members_;   // [codes], group by group
-  std::vector<std::size_t> first_;      // [groups + 1], into members_
+  std::vector<std::int32_t> first_;     // [groups + 1], into members_
 };
 
 }  // namespace tessera

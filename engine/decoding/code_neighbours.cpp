@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/core/acceptance_math.h"
 #include "engine/core/error.h"
 
 namespace tessera {
@@ -48,10 +49,7 @@ double CodeNeighbours::distance(std::int32_t a, std::int32_t b) const {
   const float* x = vectors_.data() + a * width_;
   const float* y = vectors_.data() + b * width_;
   double total = 0;
-  for (std::int64_t d = 0; d < width_; ++d) {
-    const double gap = double{x[d]} - y[d];
-    total += gap * gap;
-  }
+  for (std::int64_t d = 0; d < width_; ++d) total += distance_term(x[d], y[d]);
   return total;
 }
 

@@ -21,6 +21,9 @@ class CodeNeighbours {
   std::span<const float> vector(std::int32_t code) const {
     return {vectors_.data() + code * width_, static_cast<std::size_t>(width_)};
   }
+  // Of all codes, [codes, width], and the nearest of all codes, [codes, most].
+  std::span<const float> vectors() const { return vectors_; }
+  std::span<const std::int32_t> table() const { return nearest_; }
   // The nearest codes but itself, nearest first: min(count, most()) of them.
   std::span<const std::int32_t> nearest(std::int32_t code, std::int64_t count) const;
   // Squared distance of two unit vectors, 0 … 4.

@@ -8,6 +8,7 @@
 
 #include "engine/core/io.h"
 #include "engine/decoding/broken_logits.h"
+#include "engine/decoding/device_judge.h"
 #include "engine/decoding/model_pass.h"
 #include "engine/model/cache_slide.h"
 
@@ -41,6 +42,8 @@ struct DecodeLoop::State {
   // One item while it runs.
   struct Slot {
     std::unique_ptr<Sequence> sequence;
+    JudgedChain* judged = nullptr;  // the sequence, where a device judges
+    std::size_t judged_number = 0;  // of the pass
     std::size_t window_rows = 0;
     std::int64_t first_row = 0;  // of this item in the pass
     std::int64_t cached = 0;     // picture rows when the pass began
@@ -62,6 +65,10 @@ struct DecodeLoop::State {
               WindowController& controller) const;
   void judge_all(std::vector<DecodeResult>& results);
   void judge(Slot& slot, DecodeResult& result);
+  void judge_on_device(const std::vector<DecodeResult>& results);
+  void take_records(Slot& slot, DecodeResult& result);
+  static void fail(DecodeResult& result, std::int64_t id, float logit);
+  static void take_tokens(const Slot& slot, DecodeResult& result);
   void keep_rows(std::span<const DecodeItem> items, const std::vector<DecodeResult>& results);
   void keep_rows_of(const DecodeItem& item, std::size_t number);
   void stack_prompts(const DecodeItem& item, std::size_t number);
@@ -81,6 +88,7 @@ struct DecodeLoop::State {
   DecodeLimits limits;
   std::int64_t branches = 1;
   ModelPass pass;
+  std::unique_ptr<DeviceJudge> device_judge;  // of this run; null where the host judges
   std::vector<Slot> slots;
   std::vector<DraftJob<float, KeyedRandom>> jobs;
   std::vector<TreeJob<float>> tree_jobs;
@@ -108,6 +116,8 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts
   expects(static_cast<std::int64_t>(items.size()) <= limits.items, "items fit the limits");
   expects(limits.laws || limits.window == 1 || !parts.needs_laws(), "laws fit the limits");
   expects(limits.shape == parts.shape(), "the shape of passes fits the limits");
+  device_judge =
+      DeviceJudge::make(backend(), parts, model.config().grammar(), limits.items, limits.window);
   if (parts.drafter != nullptr) parts.drafter->start(items.size());
   if (parts.tree.source != nullptr) parts.tree.source->start(items.size());
   results.resize(items.size());
@@ -120,9 +130,17 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts
             "guidance needs an unconditional prompt");
     slots[i].guided = item.law.guided();
     slots[i].diagnosed = false;
-    slots[i].sequence =
-        make_sequence(item.law, model.config().grammar(), static_cast<std::size_t>(limits.window),
-                      parts, KeyedRandom(item.seed, item.item), i);
+    const KeyedRandom random(item.seed, item.item);
+    const auto window = static_cast<std::size_t>(limits.window);
+    const VocabularyGrammar& grammar = model.config().grammar();
+    slots[i].judged = nullptr;
+    if (device_judge != nullptr) {
+      auto chain = std::make_unique<JudgedChain>(item.law, grammar, window, parts, random, i);
+      slots[i].judged = chain.get();
+      slots[i].sequence = std::move(chain);
+    } else {
+      slots[i].sequence = make_sequence(item.law, grammar, window, parts, random, i);
+    }
     expects(static_cast<std::int64_t>(item.given.size()) <= limits.given_tokens &&
                 (item.given.empty() || limits.shape != PassShape::kRows),
             "given tokens fit the limits");
@@ -261,6 +279,7 @@ void DecodeLoop::State::stack_rows(std::span<const DecodeItem> items) {
 // A broken row fails the item if it is the first one. Further ones stand behind drafts that may be
 // wrong: they and what follows are left out of the judgement.
 void DecodeLoop::State::judge(Slot& slot, DecodeResult& result) {
+  if (slot.judged != nullptr) return take_records(slot, result);
   const auto raw = [&](std::size_t row) {
     const auto cond = slot.first_row + static_cast<std::int64_t>(row);
     const auto uncond = cond + static_cast<std::int64_t>(slot.window_rows);
@@ -275,20 +294,49 @@ void DecodeLoop::State::judge(Slot& slot, DecodeResult& result) {
     if (sound > 0) break;
     const std::span<const float> branch = bad_cond ? row.cond : row.uncond;
     const std::int64_t id = *first_unsound(branch);
-    ++result.passes;
-    result.status = DecodeStatus::kFailed;
-    result.error = unsound_logit(
-        "image token " + std::to_string(result.tokens.size()) + ", code " + std::to_string(id),
-        branch[static_cast<std::size_t>(id)]);
-    return;
+    return fail(result, id, branch[static_cast<std::size_t>(id)]);
   }
   slot.sequence->judge(raw, sound);
+  take_tokens(slot, result);
+}
+
+void DecodeLoop::State::fail(DecodeResult& result, std::int64_t id, float logit) {
+  ++result.passes;
+  result.status = DecodeStatus::kFailed;
+  result.error = unsound_logit(
+      "image token " + std::to_string(result.tokens.size()) + ", code " + std::to_string(id),
+      logit);
+}
+
+// What came to stand in a pass.
+void DecodeLoop::State::take_tokens(const Slot& slot, DecodeResult& result) {
   const std::vector<std::int32_t>& tokens = slot.sequence->tokens();
   result.tokens.insert(result.tokens.end(),
                        tokens.begin() + static_cast<std::ptrdiff_t>(result.tokens.size()),
                        tokens.end());
   result.passes = slot.sequence->meters().passes;
   if (slot.sequence->done()) result.status = DecodeStatus::kDone;
+}
+
+// Judges the pass where its rows are; the records come to the host.
+void DecodeLoop::State::judge_on_device(const std::vector<DecodeResult>& results) {
+  device_judge->begin();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (results[i].status != DecodeStatus::kRunning) continue;
+    Slot& slot = slots[i];
+    slot.judged_number =
+        device_judge->add(*slot.judged, slot.first_row,
+                          slot.first_row + static_cast<std::int64_t>(slot.window_rows));
+  }
+  device_judge->run(pass.device_logits());
+}
+
+void DecodeLoop::State::take_records(Slot& slot, DecodeResult& result) {
+  const ItemRecord& item = device_judge->item(slot.judged_number);
+  const std::span<const RowRecord> rows = device_judge->rows(slot.judged_number);
+  if (item.sound == 0) return fail(result, rows[0].unsound, rows[0].unsound_logit);
+  slot.judged->take(rows, item);
+  take_tokens(slot, result);
 }
 
 void DecodeLoop::State::judge_all(std::vector<DecodeResult>& results) {
@@ -404,6 +452,7 @@ std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const B
   const ModelPass::Limits pass = pass_limits(config, limits);
   const std::size_t scratch = ImageModel::scratch_bytes(config, ModelPass::most_rows(pass));
   return ModelPass::buffer_bytes(config.transformer, config.codes, scratch, backend, pass) +
+         DeviceJudge::bytes(backend, config.codes, limits.items * limits.window, limits.laws) +
          static_cast<std::size_t>(limits.items) * sequence;
 }
 
@@ -447,7 +496,11 @@ std::vector<DecodeResult> DecodeLoop::run(std::span<const DecodeItem> items, con
       state.prefill(items, results);
     }
     const std::int64_t rows = state.pass.rows();
-    state.pass.fetch_logits();
+    if (state.device_judge != nullptr) {
+      state.judge_on_device(results);
+    } else {
+      state.pass.fetch_logits();
+    }
     const double scored = monotonic_seconds();
     state.judge_all(results);
     state.keep_rows(items, results);

@@ -47,7 +47,8 @@ struct DecodeResult {
   ErrorInfo error;             // kFailed: what was wrong, with the token's position
 };
 
-// Seconds of one pass: guesses, the target's forward pass, judgement with all sampling.
+// Seconds of one pass: guesses, the target's forward pass, judgement with all sampling. A device that
+// judges does so within its forward pass.
 struct PassTimes {
   double draft = 0, forward = 0, judge = 0;
 };

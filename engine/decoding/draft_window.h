@@ -38,28 +38,41 @@ struct DraftLaw {
   }
 };
 
+// Where the dense laws of a window are.
+enum class DraftLaws : std::uint8_t {
+  kForgotten,  // nowhere, drafts are recorded as points: the equality rule never asks for laws
+  kHere,
+  kOfRows,  // with whoever ran the last pass, known by the number of its row
+};
+
 template <typename Real>
 class DraftWindow {
  public:
-  // Room for `capacity` drafts of a stream. Without `keeps_laws` no dense law can be kept (they are
-  // recorded as points), which the equality rule never asks for.
-  DraftWindow(std::size_t capacity, const VocabularyGrammar& grammar, bool keeps_laws)
+  // Room for `capacity` drafts of a stream.
+  DraftWindow(std::size_t capacity, const VocabularyGrammar& grammar, DraftLaws laws)
       : codes_(grammar.codes),
         vocabulary_(grammar.vocabulary()),
-        keeps_laws_(keeps_laws),
+        laws_(laws),
         tokens_(capacity),
-        kinds_(capacity) {
-    if (keeps_laws) dense_.resize(capacity * vocabulary_);
+        kinds_(capacity),
+        law_rows_(laws == DraftLaws::kOfRows ? capacity : 0) {
+    if (laws == DraftLaws::kHere) dense_.resize(capacity * vocabulary_);
   }
 
   std::size_t capacity() const { return tokens_.size(); }
   std::size_t size() const { return size_; }
-  bool keeps_laws() const { return keeps_laws_; }
+  bool keeps_laws() const { return laws_ == DraftLaws::kHere; }
   std::span<const std::int32_t> tokens() const { return {tokens_.data(), size_}; }
   std::int32_t token(std::size_t i) const { return tokens_[i]; }
+  LawKind kind(std::size_t i) const { return kinds_[i]; }
+  // The row of the last pass that is the law of a dense draft; 0 of others.
+  std::int32_t law_row(std::size_t i) const {
+    const bool known = laws_ == DraftLaws::kOfRows && kinds_[i] == LawKind::kDense;
+    return known ? law_rows_[i] : 0;
+  }
 
   DraftLaw<Real> law(std::size_t i) const {
-    return {kinds_[i], tokens_[i], keeps_laws_ ? row(i) : std::span<const Real>(),
+    return {kinds_[i], tokens_[i], keeps_laws() ? row(i) : std::span<const Real>(),
             Real{1} / static_cast<Real>(codes_), static_cast<std::int32_t>(codes_)};
   }
 
@@ -73,6 +86,17 @@ class DraftWindow {
   void replace(std::size_t i, std::int32_t token, std::span<const Real> probs) {
     expects(i < size_, "a draft of the window");
     set(i, token, LawKind::kDense, probs);
+  }
+  // The same with a law that is known by its row of the last pass.
+  void replace(std::size_t i, std::int32_t token, std::int32_t law_row) {
+    expects(i < size_, "a draft of the window");
+    tokens_[i] = token;
+    if (laws_ != DraftLaws::kOfRows) {
+      kinds_[i] = LawKind::kPoint;
+      return;
+    }
+    kinds_[i] = LawKind::kDense;
+    law_rows_[i] = law_row;
   }
   void resize(std::size_t size) {
     expects(size <= capacity(), "drafts fit the window");
@@ -90,18 +114,21 @@ class DraftWindow {
   }
   void set(std::size_t i, std::int32_t token, LawKind kind, std::span<const Real> probs) {
     tokens_[i] = token;
-    kinds_[i] = kind == LawKind::kDense && !keeps_laws_ ? LawKind::kPoint : kind;
-    if (kind != LawKind::kDense || !keeps_laws_) return;
+    expects(kind != LawKind::kDense || laws_ != DraftLaws::kOfRows,
+            "a law of the last pass's rows");
+    kinds_[i] = kind == LawKind::kDense && !keeps_laws() ? LawKind::kPoint : kind;
+    if (kind != LawKind::kDense || !keeps_laws()) return;
     expects(probs.size() == vocabulary_, "a law has one probability an id");
     std::copy(probs.begin(), probs.end(),
               dense_.begin() + static_cast<std::ptrdiff_t>(i * vocabulary_));
   }
 
   std::size_t codes_, vocabulary_;
-  bool keeps_laws_;
+  DraftLaws laws_;
   std::size_t size_ = 0;
   std::vector<std::int32_t> tokens_;
   std::vector<LawKind> kinds_;
+  std::vector<std::int32_t> law_rows_;
   std::vector<Real> dense_;  // [capacity, V]
 };
 

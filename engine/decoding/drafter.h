@@ -50,7 +50,7 @@ struct Commitment {
   std::size_t position = 0;
   std::int32_t token = 0;
   std::span<const std::int32_t> tokens;  // of the picture, up to and with this one
-  const TargetRow<Real>* row = nullptr;
+  const TargetRow<Real>* row = nullptr;  // null where no drafter reads_rows()
 };
 
 template <typename Real, typename Random>
@@ -58,6 +58,9 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
   virtual std::string_view name() const = 0;
+  // Whether commit() reads rows of the target, or extend() appends laws that are rows. Those that
+  // do neither leave rows wherever they are.
+  virtual bool reads_rows() const { return true; }
   // Before the first pass of a run over `items` pictures.
   virtual void start(std::size_t /*items*/) {}
   // A place goes to another stream than before; nothing of the old one holds for it.

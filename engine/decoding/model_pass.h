@@ -85,6 +85,8 @@ class ModelPass {
   void run();
   // Waits, and brings logits to where the host reads them.
   void fetch_logits();
+  // [logit rows, logit_ids] where they were computed, for work that is enqueued behind the run.
+  ConstTensorView device_logits() const { return logits_.view(); }
   // [logit_ids] of a logit row; after fetch_logits(), until the next run.
   std::span<const float> logits(std::int64_t row) const;
 

@@ -46,7 +46,7 @@ class PictureSequence {
                   std::size_t item)
       : law_(law, grammar),
         random_(random),
-        scratch_(grammar.vocabulary()),
+        scratch_(2 * grammar.vocabulary()),
         total_(grammar.length()),
         item_(item) {
     tokens_.reserve(total_);
@@ -110,8 +110,11 @@ class PictureSequence {
 
   // A token that stands at a position of the stream, by its row.
   void count_token(const TargetRow<Real>& row, std::int32_t token, std::uint32_t place) {
+    count_token(figures_of(row, token), token, place);
+  }
+  void count_token(const RowFigures& of_row, std::int32_t token, std::uint32_t place) {
     const TokenFigures figures =
-        meters_.count_token(row, token, random_.uniform({Purpose::kMeter, place}));
+        meters_.count_token(of_row, random_.uniform({Purpose::kMeter, place}));
     if (trace_ == nullptr) return;
     trace_->marks[place] = {token, static_cast<std::int32_t>(meters_.passes) + 1,
                             static_cast<float>(figures.probability),
@@ -123,10 +126,15 @@ class PictureSequence {
   }
 
   void commit(const TargetRow<Real>& row, std::int32_t token, Drafter<Real, Random>* drafter) {
-    count_token(row, token, position());
+    commit(figures_of(row, token), token, &row, drafter);
+  }
+  // The same by the row's figures; `row` may be null for drafters that read no rows.
+  void commit(const RowFigures& figures, std::int32_t token, const TargetRow<Real>* row,
+              Drafter<Real, Random>* drafter) {
+    count_token(figures, token, position());
     tokens_.push_back(token);
     stopped_ = stopped_ || std::find(stops_.begin(), stops_.end(), token) != stops_.end();
-    if (drafter != nullptr) drafter->commit({item_, tokens_.size() - 1, token, tokens_, &row});
+    if (drafter != nullptr) drafter->commit({item_, tokens_.size() - 1, token, tokens_, row});
   }
 
   void count_tests(std::int64_t tested, std::int64_t accepted) {
@@ -136,7 +144,7 @@ class PictureSequence {
 
   LawPipeline<Real> law_;
   Random random_;
-  std::vector<Real> scratch_;  // [V]
+  std::vector<Real> scratch_;  // [2 V]
   DecodeMeters meters_;
   std::size_t total_, item_;
   std::vector<std::int32_t> tokens_;

@@ -23,8 +23,10 @@ class TailPolicy {
   virtual bool needs_probs() const { return true; }
   // Whether redraft() reads the old draft's law.
   virtual bool needs_laws() const { return false; }
+  // As AcceptanceRule::describe().
+  virtual bool describe(JudgeMethod&) const { return false; }
   // A draft for `position`, distributed as row.probs. `old` (null when there is none) is the draft
-  // that stands there now. scratch [V].
+  // that stands there now. scratch [2 V].
   virtual std::int32_t redraft(const TargetRow<Real>& row, const DraftLaw<Real>* old,
                                std::int32_t old_token, std::uint32_t position, Random& random,
                                std::span<Real> scratch) const = 0;

@@ -33,7 +33,8 @@ struct LogitRow {
 
 class KeyedRandom {
  public:
-  KeyedRandom(std::uint64_t seed, std::uint64_t item) : key_(philox_key(seed, item)) {}
+  KeyedRandom(std::uint64_t seed, std::uint64_t item) : KeyedRandom(philox_key(seed, item)) {}
+  explicit KeyedRandom(const std::array<std::uint32_t, 2>& key) : key_(key) {}
 
   void begin_pass(std::uint32_t pass) { pass_ = pass; }
   std::uint32_t pass() const { return pass_; }

@@ -18,6 +18,7 @@ class LookupDrafter final : public SlotDrafter<Real, Random> {
   explicit LookupDrafter(const VocabularyGrammar& grammar, std::size_t longest = 3)
       : SlotDrafter<Real, Random>(grammar), longest_(longest) {}
   std::string_view name() const override { return "lookup"; }
+  bool reads_rows() const override { return false; }
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {

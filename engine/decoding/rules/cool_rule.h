@@ -5,7 +5,6 @@
 #pragma once
 
 #include "engine/decoding/acceptance.h"
-#include "engine/core/fixed_math.h"
 
 namespace tessera {
 
@@ -23,9 +22,15 @@ class CoolRule final : public AcceptanceRule<Real, Random> {
   Promise promise() const override {
     return settings_.peak > 1 ? Promise::kNone : Promise::kSameLaw;
   }
+  bool describe(JudgeMethod& out) const override {
+    out.rule = JudgeRule::kCool;
+    out.peak = settings_.peak;
+    out.decay = settings_.decay;
+    return true;
+  }
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
-    const auto omega = static_cast<Real>(settings_.peak * fixed_exp(-settings_.decay * test.depth));
+    const auto omega = cool_factor<Real>(settings_.peak, settings_.decay, test.depth);
     const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
     if (omega >= 1) return judge_by_ratio(test, omega * p, random, scratch);
     const auto taken = [&](std::int32_t id) {
@@ -35,7 +40,7 @@ class CoolRule final : public AcceptanceRule<Real, Random> {
     const Real q = test.draft.prob(test.token);
     Judgement<Real> out;
     out.strict = strict_chance(test);
-    out.chance = omega * p < q ? omega * p / q : Real{1};
+    out.chance = chance_of(omega * p, q);
     out.accepted = random.accepts({Purpose::kAccept, test.position}, omega * p, q);
     out.token = out.accepted ? test.token
                              : draw_residual(test.target, {Purpose::kResidual, test.position},

@@ -11,6 +11,10 @@ class ExactRule final : public AcceptanceRule<Real, Random> {
  public:
   std::string_view name() const override { return "exact"; }
   Promise promise() const override { return Promise::kSameLaw; }
+  bool describe(JudgeMethod& out) const override {
+    out.rule = JudgeRule::kExact;
+    return true;
+  }
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
     const Real p = test.target.probs[static_cast<std::size_t>(test.token)];

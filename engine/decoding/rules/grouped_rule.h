@@ -34,6 +34,21 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
     return alone ? Promise::kSameLaw : Promise::kNone;
   }
 
+  bool describe(JudgeMethod& out) const override {
+    out.rule = settings_.fixed_groups ? JudgeRule::kPartition : JudgeRule::kGrouped;
+    out.group_size = settings_.size;
+    out.max_gap = settings_.max_gap;
+    out.max_distance = settings_.max_distance;
+    if (settings_.fixed_groups) {
+      out.group_of = groups_->of_codes();
+      out.members = groups_->all_members();
+      out.first = groups_->first_members();
+    } else if (settings_.size > 1) {
+      out.vectors = neighbours_->vectors();
+      out.width = neighbours_->width();
+    }
+    return true;
+  }
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
     const std::int64_t size = settings_.size;
@@ -51,10 +66,7 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
       take_side(test, (size - 1) / 2, /*above=*/true, scratch, target, draft);
       take_side(test, size - 1 - (size - 1) / 2, /*above=*/false, scratch, target, draft);
     }
-    // P(C) / Q(C) as a mass beside the draft's own q, no less than the strict one.
-    const Real p = test.target.probs[x];
-    const bool alone = target == p && draft == own;
-    const Real mass = alone || !(draft > 0) ? p : std::max(p, target / draft * own);
+    const Real mass = group_mass(target, draft, test.target.probs[x], own);
     return judge_by_ratio(test, mass, random, scratch);
   }
 

@@ -13,6 +13,10 @@ class GumbelRule final : public AcceptanceRule<Real, Random> {
   std::string_view name() const override { return "gumbel"; }
   Promise promise() const override { return Promise::kSameTokens; }
   bool needs_laws() const override { return false; }
+  bool describe(JudgeMethod& out) const override {
+    out.rule = JudgeRule::kGumbel;
+    return true;
+  }
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                         std::span<Real>) const override {
     Judgement<Real> out;

@@ -30,13 +30,19 @@ class RelaxedRule final : public AcceptanceRule<Real, Random> {
     return settings_.neighbours > 0 && settings_.delta > 0 ? Promise::kNone : Promise::kSameLaw;
   }
 
+  bool describe(JudgeMethod& out) const override {
+    out.rule = JudgeRule::kRelaxed;
+    out.nearest = neighbours_->table();
+    out.listed = neighbours_->most();
+    out.neighbours = std::min(settings_.neighbours, neighbours_->most());
+    out.delta = settings_.delta;
+    out.lambda = settings_.lambda;
+    return true;
+  }
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,
                         std::span<Real> scratch) const override {
     const Real p = test.target.probs[static_cast<std::size_t>(test.token)];
-    Real bound = static_cast<Real>(settings_.delta);
-    if (settings_.lambda > 0) {
-      bound = std::min(bound, static_cast<Real>(settings_.lambda - 1) * p);
-    }
+    const Real bound = borrowed_bound(settings_.delta, settings_.lambda, p);
     Real borrowed = 0;
     for (const std::int32_t y : neighbours_->nearest(test.token, settings_.neighbours)) {
       const Real more = borrowed + test.target.probs[static_cast<std::size_t>(y)];

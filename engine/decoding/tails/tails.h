@@ -13,6 +13,10 @@ class DropTail final : public TailPolicy<Real, Random> {
  public:
   std::string_view name() const override { return "drop"; }
   bool keeps() const override { return false; }
+  bool describe(JudgeMethod& out) const override {
+    out.tail = JudgeTail::kDrop;
+    return true;
+  }
   std::int32_t redraft(const TargetRow<Real>&, const DraftLaw<Real>*, std::int32_t old_token,
                        std::uint32_t, Random&, std::span<Real>) const override {
     return old_token;
@@ -23,6 +27,10 @@ template <typename Real, typename Random>
 class ResampleTail final : public TailPolicy<Real, Random> {
  public:
   std::string_view name() const override { return "resample"; }
+  bool describe(JudgeMethod& out) const override {
+    out.tail = JudgeTail::kResample;
+    return true;
+  }
   std::int32_t redraft(const TargetRow<Real>& row, const DraftLaw<Real>*, std::int32_t,
                        std::uint32_t position, Random& random,
                        std::span<Real> scratch) const override {
@@ -37,6 +45,10 @@ class MaximalTail final : public TailPolicy<Real, Random> {
  public:
   std::string_view name() const override { return "maximal"; }
   bool needs_laws() const override { return true; }
+  bool describe(JudgeMethod& out) const override {
+    out.tail = JudgeTail::kMaximal;
+    return true;
+  }
   std::int32_t redraft(const TargetRow<Real>& row, const DraftLaw<Real>* old,
                        std::int32_t old_token, std::uint32_t position, Random& random,
                        std::span<Real> scratch) const override {
@@ -59,6 +71,10 @@ class GumbelTail final : public TailPolicy<Real, Random> {
  public:
   std::string_view name() const override { return "gumbel"; }
   bool needs_probs() const override { return false; }
+  bool describe(JudgeMethod& out) const override {
+    out.tail = JudgeTail::kGumbel;
+    return true;
+  }
   std::int32_t redraft(const TargetRow<Real>& row, const DraftLaw<Real>*, std::int32_t,
                        std::uint32_t position, Random& random, std::span<Real>) const override {
     return random.race(position, row.logits);

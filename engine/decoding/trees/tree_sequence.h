@@ -41,12 +41,12 @@ class TreeSequence final : public PictureSequence<Real, Random> {
         parts_(parts),
         tail_(tail),
         drafter_(drafter),
-        window_(parts.source == nullptr ? rows - 1 : 0, grammar, parts.source == nullptr),
+        window_(parts.source == nullptr ? rows - 1 : 0, grammar,
+                parts.source == nullptr ? DraftLaws::kHere : DraftLaws::kForgotten),
         tree_(rows, grammar.vocabulary(), parts.source != nullptr),
         growth_(parts.settings, rows, grammar.vocabulary()),
         order_(rows),
         row_of_(rows) {
-    scratch_.resize(2 * grammar.vocabulary());
     candidates_.reserve(rows);
     children_.reserve(rows);
     kept_.reserve(rows);

@@ -101,7 +101,7 @@ TEST(PreviousFrame, GuessesTheCodeOneGridEarlier) {
   const DecodeAids aids = aids_for(grammar);
   const OwnedParts<float, KeyedRandom> owned(combine("previous-frame", "drop", "gumbel", 32), aids);
   const std::vector<std::int32_t> first = grammar.stream_of(std::vector<std::int32_t>{3, 1, 4, 5});
-  DraftWindow<float> window(31, grammar, false);
+  DraftWindow<float> window(31, grammar, DraftLaws::kForgotten);
   KeyedRandom random(1, 0);
   DraftJob<float, KeyedRandom> job{0, first, grammar.length() - first.size(), &window, &random};
   LoopDrafter* drafter = owned.parts().drafter;

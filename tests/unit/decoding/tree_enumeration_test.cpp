@@ -313,7 +313,7 @@ TEST(TreeGrowth, CandidatesComeFromTheLawThatTheyAreRecordedWith) {
   for (const Candidates kind :
        {Candidates::kIndependent, Candidates::kDistinct, Candidates::kLikeliest}) {
     for (const bool by_value : {false, true}) {
-      DraftWindow<double> window(3, grammar, true);
+      DraftWindow<double> window(3, grammar, DraftLaws::kHere);
       for (int i = 0; i < 3; ++i) window.append_dense(0, ends);
       window.resize(0);
       window.append_dense(0, even);

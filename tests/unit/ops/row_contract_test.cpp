@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kRows = 130;  // more than two blocks of keys and one split
 
-class RowContract : public OnOpsTarget {};
+class RowContract : public AtPlaceAlone {};
 
 TEST_P(RowContract, NormsOfABatchEqualEachRowAlone) {
   for (const std::int64_t width : {8, 100, 513, 1500}) {
@@ -25,7 +25,7 @@ TEST_P(RowContract, NormsOfABatchEqualEachRowAlone) {
     ops::layer_norm(*backend_, rows, weights, weights, 1e-6f,
                     io.out(view_of(layer, {kRows, width})));
     io.fetch();
-    for (std::int64_t row = 0; row < kRows; ++row) {
+    for (std::int64_t row = 0; row < kRows; row += width == 100 ? 1 : 5) {
       const ConstTensorView one{DType::kF32, {1, width}, rows.f32() + row * width, rows.device};
       std::vector<float> alone(static_cast<std::size_t>(width)), other = alone;
       ops::rms_norm(*backend_, one, weights, 1e-6f, io.out(view_of(alone, {1, width})));
@@ -88,7 +88,8 @@ TEST_P(RowContract, AttentionOfABatchEqualsEachRowAlone) {
       Cached cached(*backend_, layout, kRows + 7, storage);
       const std::vector<float> whole = cached.attend(0, kRows);
       const auto width = static_cast<std::size_t>(layout.heads * layout.dim);
-      for (std::int64_t row = 0; row < kRows; row += storage == DType::kF32 ? 1 : 9) {
+      for (std::int64_t row = 0; row < kRows;
+           row += layout.dim == 48 && storage == DType::kF32 ? 1 : 9) {
         const std::vector<float> alone = cached.attend(row, 1);
         ASSERT_TRUE(
             same_bits(alone.data(), whole.data() + static_cast<std::size_t>(row) * width, width))
@@ -104,7 +105,7 @@ TEST_P(RowContract, HowWorkIsSharedOutChangesNothing) {
   Cached cached(*backend_, layout, 2 * kRows, DType::kF32);
   const std::vector<float> whole = cached.attend(2 * kRows - 128, 128);
   const auto width = static_cast<std::size_t>(layout.heads * layout.dim);
-  for (std::int64_t row = 0; row < 128; row += 21) {
+  for (const std::int64_t row : {0, 63, 64, 127}) {
     const std::vector<float> alone = cached.attend(2 * kRows - 128 + row, 1);
     ASSERT_TRUE(
         same_bits(alone.data(), whole.data() + static_cast<std::size_t>(row) * width, width))
@@ -219,7 +220,8 @@ TEST_P(RowContract, RepeatedPassesEqualPlainOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, RowContract, ::testing::ValuesIn(ops_targets()), target_name);
+INSTANTIATE_TEST_SUITE_P(Devices, RowContract, ::testing::ValuesIn(places_of_kernels()),
+                         name_of_place);
 
 }  // namespace
 }  // namespace tessera::testing

@@ -1,0 +1,127 @@
+// The seam for sampling and acceptance on a device, for methods whose drafts stand in a line. Per
+// pass and row of a window: guidance, forced ids, temperature, the cuts, softmax, the test of the
+// row's draft, the draw behind a failed test, the token behind a window that was right as a whole,
+// and what the tail makes of the rows behind a refused draft. The laws of a pass stay on the device
+// and are the draft laws of the next one; what comes back is one small record a row.
+//
+// Plain data alone, and the same decisions as the host's (engine/sampling, engine/decoding), bit
+// for bit, where logits and keys are the same: the arithmetic is that of engine/core/law_math.h,
+// keyed_noise.h and acceptance_math.h, every sum runs in the order of engine/core/row_tree.h, and
+// every number of chance is addressed as engine/core/philox.h says.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "engine/core/tensor.h"
+
+namespace tessera {
+
+enum class JudgeRule : std::int32_t { kExact, kGumbel, kGrouped, kPartition, kRelaxed, kCool };
+enum class JudgeTail : std::int32_t { kDrop, kResample, kMaximal, kGumbel };
+
+// A method's rule and tail with their numbers. Tables are the host's and read while a judge is
+// made.
+struct JudgeMethod {
+  JudgeRule rule = JudgeRule::kExact;
+  JudgeTail tail = JudgeTail::kDrop;
+  bool laws = false;  // whether drafts of a pass need the laws of the pass before
+
+  std::int64_t group_size = 1;  // kGrouped
+  double max_gap = 0, max_distance = 0;
+  std::span<const float> vectors;  // [codes, width] of unit length
+  std::int64_t width = 0;
+  std::span<const std::int32_t> group_of, members,
+      first;                                // kPartition: [codes], [codes], [groups + 1]
+  std::span<const std::int32_t> nearest;    // kRelaxed: [codes, listed]
+  std::int64_t listed = 0, neighbours = 0;  // of a code: in the table, read
+  double delta = 0, lambda = 0;
+  double peak = 1, decay = 0;  // kCool
+};
+
+// The stages of an item's law, as LawSettings has them.
+struct JudgedLaw {
+  double guidance = 1, temperature = 1;
+  double top_p = 1, min_p = 0, typical = 1;
+  std::int64_t top_k = 0;
+};
+
+// One stream of tokens in a pass. Its rows follow one another; row j speaks of position + j.
+struct JudgedItem {
+  JudgedLaw law;
+  std::array<std::uint32_t, 2> key = {};  // of its chance
+  std::uint32_t pass = 0;
+  std::uint32_t position = 0;        // of row 0
+  std::int32_t first = 0, rows = 0;  // of the pass's rows
+};
+
+// What the draft behind a row was drawn from.
+enum class DraftKind : std::int32_t { kNone, kPoint, kUniform, kRow };
+
+struct JudgedRow {
+  std::int32_t item = 0;
+  std::int32_t cond = 0, uncond = -1;  // rows of logits; -1 where the item has no second branch
+  std::int32_t forced = -1;            // the one id that may stand there
+  std::int32_t draft = -1;             // the token under test; -1 behind the last row of an item
+  DraftKind kind = DraftKind::kNone;   // of the draft's law
+  std::int32_t law_row = 0;            // kRow: of the last pass's rows
+};
+
+struct JudgedPass {
+  ConstTensorView logits;  // [any, codes] f32 on the device
+  std::span<const JudgedItem> items;
+  std::span<const JudgedRow> rows;  // item by item
+};
+
+// What came of a row. Rows before the first refused draft and the refused one have a token that
+// stands, and so has the last row of an item whose drafts were all right; rows behind a refused one
+// have a redraft. The rest means nothing.
+struct RowRecord {
+  std::int32_t accepted = 0;
+  std::int32_t token = -1, redraft = -1;
+  std::int32_t unsound =
+      -1;  // the first id with a logit that no law can be made of: cond, then uncond
+  float unsound_logit = 0;
+  float strict = 0, chance = 0;  // min(1, p/q), what the rule accepted with
+  // The token's row, as DecodeMeters counts it.
+  double probability = 0, above = 0, mean = 0, spread = 0;
+};
+
+struct ItemRecord {
+  std::int32_t sound = 0;   // rows before the first unsound one
+  std::int32_t tested = 0;  // drafts
+  std::int32_t right = 0;   // of them
+};
+
+class RowJudge {
+ public:
+  virtual ~RowJudge() = default;
+  // Enqueues a pass. Its arrays are read during the call.
+  virtual void judge(const JudgedPass& pass) = 0;
+  // Waits for it. Both live until the next pass.
+  virtual std::span<const RowRecord> rows() = 0;
+  virtual std::span<const ItemRecord> items() = 0;
+};
+
+struct JudgeLimits {
+  std::int64_t codes = 1;            // at most 65,536
+  std::int64_t rows = 1, items = 1;  // of a pass
+
+  // Of the device, with and without laws that outlive a pass.
+  std::size_t bytes(bool laws) const {
+    return static_cast<std::size_t>(codes) * static_cast<std::size_t>(rows) * sizeof(float) *
+           (laws ? 3 : 2);
+  }
+};
+
+class RowJudgeMaker {
+ public:
+  virtual ~RowJudgeMaker() = default;
+  // Error kMemory.
+  virtual std::unique_ptr<RowJudge> make(const JudgeMethod& method, const JudgeLimits& limits) = 0;
+};
+
+}  // namespace tessera

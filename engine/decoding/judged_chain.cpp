@@ -1,0 +1,79 @@
+#include "engine/decoding/judged_chain.h"
+
+#include <optional>
+
+namespace tessera {
+
+namespace {
+
+JudgedLaw judged_law(const LawSettings& law) {
+  return {.guidance = law.guidance,
+          .temperature = law.temperature,
+          .top_p = law.top_p,
+          .min_p = law.min_p,
+          .typical = law.typical,
+          .top_k = law.top_k};
+}
+
+DraftKind draft_kind(LawKind kind) {
+  if (kind == LawKind::kDense) return DraftKind::kRow;
+  return kind == LawKind::kUniform ? DraftKind::kUniform : DraftKind::kPoint;
+}
+
+}  // namespace
+
+// The rows of a judged pass, as settle() asks for them.
+struct JudgedChain::Records {
+  JudgedChain& chain;
+  std::span<const RowRecord> records;
+
+  Verdict<float> test(std::size_t depth) const {
+    const RowRecord& record = records[depth];
+    return {{record.accepted != 0, record.token, record.strict, record.chance}, figures(record)};
+  }
+  Verdict<float> last(std::size_t depth) const {
+    Verdict<float> out;
+    out.judgement.token = records[depth].token;
+    out.figures = figures(records[depth]);
+    return out;
+  }
+  void redraft(std::size_t j, std::size_t to, bool) const {
+    chain.drafts_.replace(to, records[j].redraft, chain.first_ + static_cast<std::int32_t>(j));
+  }
+  static RowFigures figures(const RowRecord& record) {
+    return {record.probability, record.above, record.mean, record.spread};
+  }
+};
+
+void JudgedChain::describe(std::int32_t cond, std::int32_t uncond, std::vector<JudgedItem>& items,
+                           std::vector<JudgedRow>& rows) {
+  begin_pass();
+  const auto count = static_cast<std::int32_t>(this->rows());
+  const auto item = static_cast<std::int32_t>(items.size());
+  first_ = static_cast<std::int32_t>(rows.size());
+  items.push_back({.law = judged_law(law_.settings()),
+                   .key = random_.key(),
+                   .pass = random_.pass(),
+                   .position = position(),
+                   .first = first_,
+                   .rows = count});
+  for (std::int32_t j = 0; j < count; ++j) {
+    const auto depth = static_cast<std::size_t>(j);
+    JudgedRow row{.item = item, .cond = cond + j};
+    if (law_.settings().guided()) row.uncond = uncond + j;
+    const std::optional<std::int32_t> forced = grammar().forced(tokens_.size() + depth);
+    if (forced) row.forced = *forced;
+    if (j + 1 < count) {
+      row.draft = drafts_.token(depth);
+      row.kind = draft_kind(drafts_.kind(depth));
+      row.law_row = drafts_.law_row(depth);
+    }
+    rows.push_back(row);
+  }
+}
+
+void JudgedChain::take(std::span<const RowRecord> records, const ItemRecord& item) {
+  settle(Records{*this, records}, static_cast<std::size_t>(item.sound));
+}
+
+}  // namespace tessera

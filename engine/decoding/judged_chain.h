@@ -1,0 +1,38 @@
+// A chain that is judged on a device: it says what each row of a pass is about and takes the
+// records that come back. Laws of drafts are known by the row of the last pass that they are.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/backend/row_judge.h"
+#include "engine/decoding/chain_base.h"
+
+namespace tessera {
+
+class JudgedChain final : public ChainBase<float, KeyedRandom> {
+ public:
+  JudgedChain(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t window,
+              const ChainParts<float, KeyedRandom>& parts, KeyedRandom random, std::size_t item)
+      : ChainBase(law, grammar, window, parts,
+                  parts.needs_laws() ? DraftLaws::kOfRows : DraftLaws::kForgotten, random, item) {}
+
+  // The next pass: appends this item and its rows, whose logits are rows of the pass's from `cond`
+  // on, and from `uncond` on under guidance.
+  void describe(std::int32_t cond, std::int32_t uncond, std::vector<JudgedItem>& items,
+                std::vector<JudgedRow>& rows);
+  // Its records, of which the first item.sound count, at least one.
+  void take(std::span<const RowRecord> records, const ItemRecord& item);
+
+  void judge(RawRows<float>, std::size_t) override {
+    expects(false, "a chain that a device judges has no rows on the host");
+  }
+
+ private:
+  struct Records;
+
+  std::int32_t first_ = 0;  // of the pass's rows
+};
+
+}  // namespace tessera

@@ -1,0 +1,431 @@
+// Passes of rows with everything that may go wrong in them, and what the host's own parts make of
+// them: the reference for judges of rows on a device. Faults can be planted in the reference.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/backend/row_judge.h"
+#include "engine/decoding/meters.h"
+#include "engine/sampling/law.h"
+#include "tests/support/made_up_methods.h"
+
+namespace tessera::testing {
+
+struct JudgedCase {
+  std::string rule, tail;
+  std::int64_t codes = 8;
+  std::uint64_t seed = 0;
+  GroupedSettings grouped;
+  RelaxedSettings relaxed;
+  CoolSettings cool;
+};
+
+// What is wrong with the reference.
+enum class JudgeFault {
+  kNone,
+  kAcceptance,  // another number for one test
+  kTies,        // ties go to the highest id
+  kLaw,         // a draft's law is its neighbour's
+  kOneBit,      // one logit is the next float
+};
+
+struct DrawnPass {
+  std::vector<float> logits;  // [2 rows, codes]
+  std::vector<JudgedItem> items;
+  std::vector<JudgedRow> rows;
+};
+
+// Numbers of tests, not of the program.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : engine_(seed) {}
+  std::uint64_t below(std::uint64_t n) { return engine_() % n; }
+  bool one_in(std::uint64_t n) { return below(n) == 0; }
+  double unit() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
+  template <typename T>
+  T of(std::initializer_list<T> choices) {
+    return choices.begin()[below(choices.size())];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// Rows of many kinds: smooth ones, a few levels (ties everywhere), zeros of both signs, all alike,
+// one far above, far apart, next to one another, tiny numbers.
+inline void fill_row(Dice& dice, std::span<float> row) {
+  const std::uint64_t kind = dice.below(9);
+  const float base = static_cast<float>(dice.unit()) * 4;
+  for (float& x : row) {
+    const auto smooth = static_cast<float>(12 * (dice.unit() + dice.unit() - 1));
+    switch (kind) {
+      case 0:
+        x = static_cast<float>(dice.below(3));
+        break;
+      case 1:
+        x = dice.one_in(2) ? -0.0f : 0.0f;
+        break;
+      case 2:
+        x = base;
+        break;
+      case 3:
+        x = smooth * 1e28f;
+        break;
+      case 4:
+        x = dice.one_in(2) ? base : std::nextafter(base, 9.0f);
+        break;
+      case 5:
+        x = dice.one_in(3) ? smooth * 1e-38f : (dice.one_in(2) ? -0.0f : 0.0f);
+        break;
+      default:
+        x = smooth;
+    }
+  }
+  if (dice.one_in(6)) row[dice.below(row.size())] += 30;
+}
+
+inline JudgedLaw draw_law(Dice& dice, std::int64_t codes) {
+  JudgedLaw law;
+  law.guidance = dice.of({1.0, 1.0, 0.0, 2.0, 7.5});
+  law.temperature = dice.of({1.0, 1.0, 0.7, 1.9, 0.0, 1e-30, 5e-324, 1e-3, 1e30});
+  if (dice.one_in(2)) return law;
+  law.top_k = dice.of<std::int64_t>({0, 0, 1, 2, 3, codes / 2, codes - 1, codes, codes + 7});
+  law.top_p = dice.of({1.0, 1.0, 0.5, 0.25, 0.9, 1.0 / 3, 0.999999, 1e-12, 1 - 1e-13});
+  law.min_p = dice.of({0.0, 0.0, 0.1, 1.0, 0.5, 1e-9});
+  law.typical = dice.of({1.0, 1.0, 0.5, 0.2, 0.95, 1e-12});
+  return law;
+}
+
+// `laws`: rows of the last pass whose laws may be asked for.
+inline void draw_drafts(Dice& dice, DrawnPass& pass, std::int64_t codes,
+                        std::span<const std::int32_t> laws) {
+  for (JudgedItem& item : pass.items) {
+    for (std::int32_t j = 0; j + 1 < item.rows; ++j) {
+      JudgedRow& row = pass.rows[static_cast<std::size_t>(item.first + j)];
+      const float* logits = pass.logits.data() + row.cond * codes;
+      row.draft = static_cast<std::int32_t>(dice.below(static_cast<std::uint64_t>(codes)));
+      // Likely ones more often, so that windows are right for a while.
+      for (int again = 0; again < 3; ++again) {
+        const auto other = static_cast<std::int32_t>(dice.below(static_cast<std::uint64_t>(codes)));
+        if (logits[other] > logits[row.draft]) row.draft = other;
+      }
+      if (row.forced >= 0 && !dice.one_in(4)) row.draft = row.forced;
+      row.kind = dice.of({DraftKind::kPoint, DraftKind::kUniform});
+      if (row.forced >= 0) {
+        row.kind = DraftKind::kPoint;
+      } else if (!laws.empty() && !dice.one_in(3)) {
+        row.kind = DraftKind::kRow;
+        row.law_row = laws[dice.below(laws.size())];
+      }
+    }
+  }
+}
+
+inline DrawnPass draw_pass(Dice& dice, std::int64_t codes, std::int64_t items, std::int64_t window,
+                           std::span<const std::int32_t> laws) {
+  DrawnPass pass;
+  const auto width = static_cast<std::size_t>(codes);
+  std::int32_t next_logits = 0;
+  for (std::int64_t i = 0; i < items; ++i) {
+    JudgedItem item{
+        .law = draw_law(dice, codes),
+        .key = {static_cast<std::uint32_t>(dice.below(1ull << 32)),
+                static_cast<std::uint32_t>(dice.below(1ull << 32))},
+        .pass = static_cast<std::uint32_t>(1 + dice.below(900)),
+        .position = static_cast<std::uint32_t>(dice.below(5000)),
+        .first = static_cast<std::int32_t>(pass.rows.size()),
+        .rows = static_cast<std::int32_t>(1 + dice.below(static_cast<std::uint64_t>(window)))};
+    const bool guided = item.law.guidance != 1;
+    for (std::int32_t j = 0; j < item.rows; ++j) {
+      JudgedRow row{.item = static_cast<std::int32_t>(i), .cond = next_logits + j};
+      if (guided) row.uncond = next_logits + item.rows + j;
+      if (dice.one_in(12)) {
+        row.forced = static_cast<std::int32_t>(dice.below(static_cast<std::uint64_t>(codes) + 2));
+      }
+      pass.rows.push_back(row);
+    }
+    const std::int32_t added = item.rows * (guided ? 2 : 1);
+    pass.logits.resize(pass.logits.size() + static_cast<std::size_t>(added) * width);
+    for (std::int32_t r = next_logits; r < next_logits + added; ++r) {
+      const auto row = std::span(pass.logits).subspan(static_cast<std::size_t>(r) * width, width);
+      fill_row(dice, row);
+      if (dice.one_in(60)) {
+        row[dice.below(width)] = dice.of({std::nanf(""), std::numeric_limits<float>::infinity(),
+                                          -std::numeric_limits<float>::infinity(), 0x1p100f});
+      }
+    }
+    next_logits += added;
+    pass.items.push_back(item);
+  }
+  draw_drafts(dice, pass, codes, laws);
+  return pass;
+}
+
+// The host's parts over a pass. Laws of rows that are not asked for are kept too: of every sound
+// row.
+class HostJudge {
+ public:
+  explicit HostJudge(const JudgedCase& drawn)
+      : codes_(static_cast<std::size_t>(drawn.codes)), aids_(aids_of(codes_)) {
+    DecodeMethod method = combine("none", drawn.tail, drawn.rule, 2);
+    method.grouped = drawn.grouped;
+    method.relaxed = drawn.relaxed;
+    method.cool = drawn.cool;
+    owned_ = std::make_unique<OwnedParts<float, KeyedRandom>>(method, aids_);
+    method_.laws = needs_laws();
+    described_ = owned_->parts().rule->describe(method_) && owned_->parts().tail->describe(method_);
+    scratch_.resize(2 * codes_ + 4);
+  }
+
+  bool needs_laws() const { return owned_->parts().needs_laws(); }
+  bool described() const { return described_; }
+  const JudgeMethod& method() const { return method_; }
+
+  struct Records {
+    std::vector<RowRecord> rows;
+    std::vector<ItemRecord> items;
+  };
+  Records judge(const DrawnPass& pass, JudgeFault fault = JudgeFault::kNone) {
+    old_laws_ = std::move(laws_);
+    laws_.assign(pass.rows.size() * codes_, 0.0f);
+    law_rows_.clear();
+    Records out{std::vector<RowRecord>(pass.rows.size()),
+                std::vector<ItemRecord>(pass.items.size())};
+    for (std::size_t i = 0; i < pass.items.size(); ++i) judge_item(pass, i, fault, out);
+    return out;
+  }
+  // Rows of the last pass that have a law which the next one may ask for.
+  std::span<const std::int32_t> law_rows() const { return law_rows_; }
+
+ private:
+  using Random = KeyedRandom;
+
+  void judge_item(const DrawnPass& pass, std::size_t number, JudgeFault fault, Records& out);
+  TargetRow<float> process(const DrawnPass& pass, const JudgedRow& row, JudgeFault fault);
+  DraftLaw<float> law_of(const JudgedRow& row, JudgeFault fault) const {
+    const auto count = old_laws_.size() / codes_;
+    auto from = static_cast<std::size_t>(row.law_row);
+    if (fault == JudgeFault::kLaw && count > 0) from = (from + 1) % count;
+    DraftLaw<float> out;
+    out.kind = row.kind == DraftKind::kRow       ? LawKind::kDense
+               : row.kind == DraftKind::kUniform ? LawKind::kUniform
+                                                 : LawKind::kPoint;
+    out.token = row.draft;
+    if (row.kind == DraftKind::kRow) {
+      out.dense = std::span(old_laws_).subspan(from * codes_, codes_);
+    }
+    out.uniform = 1.0f / static_cast<float>(codes_);
+    out.codes = static_cast<std::int32_t>(codes_);
+    return out;
+  }
+
+  // Neighbours of many codes take long to find; their vectors alone do not.
+  static DecodeAids aids_of(std::size_t codes) {
+    if (codes <= 1024) return aids_for(codes);
+    DecodeAids aids;
+    aids.grammar = VocabularyGrammar::line(codes, 1);
+    std::vector<float> codebook(3 * codes);
+    for (std::size_t i = 0; i < codebook.size(); ++i) {
+      codebook[i] = std::sin(0.7f * static_cast<float>(i * i % 1009)) + 0.1f;
+    }
+    aids.neighbours =
+        std::make_shared<CodeNeighbours>(codebook, static_cast<std::int64_t>(codes), 0);
+    return aids;
+  }
+
+  std::size_t codes_;
+  DecodeAids aids_;
+  std::unique_ptr<OwnedParts<float, KeyedRandom>> owned_;
+  JudgeMethod method_;
+  bool described_ = false;
+  std::optional<LawPipeline<float>> law_;
+  std::vector<float> laws_, old_laws_, scratch_, dense_;
+  std::vector<std::int32_t> support_, law_rows_;
+  std::vector<float> support_logits_;
+};
+
+inline TargetRow<float> HostJudge::process(const DrawnPass& pass, const JudgedRow& row,
+                                           JudgeFault fault) {
+  if (row.forced >= 0) {
+    support_.assign(1, row.forced);
+    support_logits_.assign(1, 0.0f);
+    dense_.assign(codes_ + 4, 0.0f);
+    dense_[static_cast<std::size_t>(row.forced)] = 1;
+    return {{support_, support_logits_}, dense_};
+  }
+  const std::span<const float> all = pass.logits;
+  std::vector<float> cond(all.begin() + row.cond * static_cast<std::int64_t>(codes_),
+                          all.begin() + (row.cond + 1) * static_cast<std::int64_t>(codes_));
+  std::vector<float> uncond;
+  if (row.uncond >= 0) {
+    uncond.assign(all.begin() + row.uncond * static_cast<std::int64_t>(codes_),
+                  all.begin() + (row.uncond + 1) * static_cast<std::int64_t>(codes_));
+  }
+  if (fault == JudgeFault::kOneBit) cond[0] = std::nextafter(cond[0], 1e30f);
+  const bool turned = fault == JudgeFault::kTies;
+  if (turned) {
+    std::reverse(cond.begin(), cond.end());
+    std::reverse(uncond.begin(), uncond.end());
+  }
+  law_->process(cond, uncond);
+  const auto probs = law_->probabilities();
+  support_.assign(law_->support().begin(), law_->support().end());
+  support_logits_.assign(law_->support_logits().begin(), law_->support_logits().end());
+  dense_.assign(probs.begin(), probs.end());
+  if (turned) {
+    std::reverse(support_.begin(), support_.end());
+    std::reverse(support_logits_.begin(), support_logits_.end());
+    std::reverse(dense_.begin(), dense_.end());
+    for (std::int32_t& id : support_) id = static_cast<std::int32_t>(codes_) - 1 - id;
+  }
+  return {{support_, support_logits_}, dense_};
+}
+
+inline void HostJudge::judge_item(const DrawnPass& pass, std::size_t number, JudgeFault fault,
+                                  Records& out) {
+  const JudgedItem& item = pass.items[number];
+  const auto rows = std::span(pass.rows).subspan(static_cast<std::size_t>(item.first),
+                                                 static_cast<std::size_t>(item.rows));
+  const std::span<RowRecord> records = std::span(out.rows).subspan(
+      static_cast<std::size_t>(item.first), static_cast<std::size_t>(item.rows));
+  law_.emplace(LawSettings{item.law.guidance, item.law.temperature, item.law.top_k, item.law.top_p,
+                           item.law.min_p, item.law.typical},
+               static_cast<std::int64_t>(codes_));
+  Random random(item.key);
+  random.begin_pass(item.pass + (fault == JudgeFault::kAcceptance ? 1 : 0));
+  const auto parts = owned_->parts();
+  ItemRecord& of_item = out.items[number];
+  const auto logits_of = [&](std::int32_t row) {
+    return std::span(pass.logits).subspan(static_cast<std::size_t>(row) * codes_, codes_);
+  };
+  const auto broken = [&](const JudgedRow& row, RowRecord& record) {
+    for (const std::int32_t branch : {row.cond, row.uncond}) {
+      if (branch < 0) continue;
+      const auto id = first_unsound(logits_of(branch));
+      if (!id) continue;
+      record.unsound = static_cast<std::int32_t>(*id);
+      record.unsound_logit = logits_of(branch)[static_cast<std::size_t>(*id)];
+      return true;
+    }
+    return false;
+  };
+  bool sound = true;
+  for (std::size_t j = 0; j < rows.size(); ++j) {
+    const bool bad = broken(rows[j], records[j]);
+    sound = sound && !bad;
+    if (sound) of_item.sound = static_cast<std::int32_t>(j) + 1;
+    if (bad || rows[j].forced >= 0) continue;
+    const TargetRow<float> row = process(pass, rows[j], fault);
+    if (needs_laws()) law_rows_.push_back(item.first + static_cast<std::int32_t>(j));
+    std::copy(row.probs.begin(), row.probs.end(),
+              laws_.begin() +
+                  (item.first + static_cast<std::int64_t>(j)) * static_cast<std::int64_t>(codes_));
+  }
+  if (of_item.sound == 0) return;
+  const auto put = [](RowRecord& record, const TargetRow<float>& row, std::int32_t token) {
+    const RowFigures figures = figures_of(row, token);
+    record.token = token;
+    record.probability = figures.probability;
+    record.above = figures.above;
+    record.mean = figures.mean;
+    record.spread = figures.spread;
+  };
+  const std::int32_t count = of_item.sound - 1;
+  bool accepted = true;
+  std::int32_t depth = 0;
+  for (; accepted && depth < count; ++depth) {
+    const JudgedRow& about = rows[static_cast<std::size_t>(depth)];
+    RowRecord& record = records[static_cast<std::size_t>(depth)];
+    const TargetRow<float> row = process(pass, about, fault);
+    const DraftLaw<float> draft = law_of(about, fault);
+    const auto place = item.position + static_cast<std::uint32_t>(depth);
+    const Judgement<float> judged = about.forced >= 0
+                                        ? judge_forced<float>(about.draft, about.forced)
+                                        : parts.rule->judge({row, draft, about.draft, place,
+                                                             static_cast<std::uint32_t>(depth), 1},
+                                                            random, scratch_);
+    accepted = judged.accepted;
+    record.accepted = accepted ? 1 : 0;
+    record.strict = judged.strict;
+    record.chance = judged.chance;
+    put(record, row, judged.token);
+  }
+  of_item.tested = depth;
+  of_item.right = depth - (accepted ? 0 : 1);
+  for (std::int32_t j = depth; j <= count; ++j) {
+    const JudgedRow& about = rows[static_cast<std::size_t>(j)];
+    RowRecord& record = records[static_cast<std::size_t>(j)];
+    const auto place = item.position + static_cast<std::uint32_t>(j);
+    if (!accepted && !parts.tail->keeps()) break;
+    const TargetRow<float> row = process(pass, about, fault);
+    if (accepted) {
+      put(record, row, random.race(place, row.logits));
+      continue;
+    }
+    const DraftLaw<float> old = law_of(about, fault);
+    record.redraft =
+        parts.tail->redraft(row, j < count ? &old : nullptr, about.draft, place, random, scratch_);
+  }
+}
+
+// The first difference between two passes of records in what is promised of them; empty if none.
+inline std::string difference(const HostJudge::Records& want, std::span<const RowRecord> rows,
+                              std::span<const ItemRecord> items, const DrawnPass& pass,
+                              bool redrafts) {
+  const auto bits = [](double x) { return std::bit_cast<std::uint64_t>(x); };
+  for (std::size_t i = 0; i < pass.items.size(); ++i) {
+    const ItemRecord &a = want.items[i], &b = items[i];
+    const std::string item = "item " + std::to_string(i);
+    if (a.sound != b.sound) return item + ": sound " + std::to_string(b.sound);
+    if (a.tested != b.tested || a.right != b.right) {
+      return item + ": tested " + std::to_string(b.tested) + " right " + std::to_string(b.right) +
+             ", not " + std::to_string(a.tested) + " and " + std::to_string(a.right);
+    }
+    for (std::int32_t j = 0; j < pass.items[i].rows; ++j) {
+      const auto at = static_cast<std::size_t>(pass.items[i].first + j);
+      const RowRecord &x = want.rows[at], &y = rows[at];
+      const std::string where = item + " row " + std::to_string(j) + ": ";
+      if (x.unsound != y.unsound || std::bit_cast<std::uint32_t>(x.unsound_logit) !=
+                                        std::bit_cast<std::uint32_t>(y.unsound_logit)) {
+        return where + "unsound " + std::to_string(y.unsound);
+      }
+      if (j >= a.sound) continue;
+      const bool stands = j < a.tested || a.right == a.sound - 1;
+      if (!stands) {
+        if (redrafts && x.redraft != y.redraft) {
+          return where + "redraft " + std::to_string(y.redraft) + ", not " +
+                 std::to_string(x.redraft);
+        }
+        continue;
+      }
+      if (x.token != y.token) {
+        return where + "token " + std::to_string(y.token) + ", not " + std::to_string(x.token);
+      }
+      if (j < a.tested && (x.accepted != y.accepted || bits(x.strict) != bits(y.strict) ||
+                           bits(x.chance) != bits(y.chance))) {
+        return where + "chance " + std::to_string(y.chance) + ", not " + std::to_string(x.chance);
+      }
+      if (bits(x.probability) != bits(y.probability) || bits(x.above) != bits(y.above) ||
+          bits(x.mean) != bits(y.mean) || bits(x.spread) != bits(y.spread)) {
+        return where + "figures: probability " + std::to_string(y.probability) + ", above " +
+               std::to_string(y.above) + ", mean " + std::to_string(y.mean) + ", spread " +
+               std::to_string(y.spread) + "; not " + std::to_string(x.probability) + ", " +
+               std::to_string(x.above) + ", " + std::to_string(x.mean) + ", " +
+               std::to_string(x.spread);
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace tessera::testing

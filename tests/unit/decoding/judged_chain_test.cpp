@@ -1,0 +1,271 @@
+// Whole pictures by a device's judge against the chain that is judged on the host, over models that
+// are tables: every method of the shipped parts that leaves rows on the device, several pictures in
+// a pass, windows that grow and shrink, rows that break. Tokens, drafts, meters and traces are the
+// same, to the bit.
+#include "engine/decoding/judged_chain.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/decoding/chain_sequence.h"
+#include "engine/decoding/device_judge.h"
+#include "tests/support/devices.h"
+#include "tests/support/table_decoding.h"
+
+namespace tessera::testing {
+namespace {
+
+using HostChain = ChainSequence<float, KeyedRandom>;
+
+struct Stream {
+  LawSettings law;
+  std::uint64_t seed = 0;
+};
+
+// Logits of a prefix. Some rows behind the first one of a pass break.
+std::vector<float> logits_of(std::span<const std::int32_t> prefix, std::size_t codes,
+                             std::uint32_t branch, bool may_break) {
+  std::uint32_t hash = 7 + branch;
+  for (const std::int32_t token : prefix) {
+    hash = hash * 31 + static_cast<std::uint32_t>(token) + 1;
+  }
+  std::vector<float> out;
+  for (std::uint32_t id = 0; id < codes; ++id) {
+    const PhiloxBlock block = philox4x32({hash, id, branch, 5}, {1, 2});
+    out.push_back(3 * uniform_open(block[0]));
+    if (hash % 5 == 0) out.back() = static_cast<float>(block[1] % 3);  // ties
+  }
+  if (may_break && hash % 23 == 0) out[hash % codes] = std::numeric_limits<float>::quiet_NaN();
+  return out;
+}
+
+// Both chains of one picture, and what they are traced to.
+struct Both {
+  std::unique_ptr<HostChain> host;
+  std::unique_ptr<JudgedChain> device;
+  DecodeTrace host_trace, device_trace;
+};
+
+void expect_same(const Both& both, const std::string& what) {
+  ASSERT_EQ(both.device->tokens(), both.host->tokens()) << what;
+  ASSERT_EQ(std::vector<std::int32_t>(both.device->drafts().begin(), both.device->drafts().end()),
+            std::vector<std::int32_t>(both.host->drafts().begin(), both.host->drafts().end()))
+      << what;
+  ASSERT_EQ(both.device->kept_rows().size(), both.host->kept_rows().size()) << what;
+  ASSERT_EQ(both.device->last_accepted(), both.host->last_accepted()) << what;
+  const DecodeMeters &a = both.host->meters(), &b = both.device->meters();
+  ASSERT_EQ(b.tested, a.tested) << what;
+  ASSERT_EQ(b.accepted, a.accepted) << what;
+  ASSERT_EQ(b.commit_histogram, a.commit_histogram) << what;
+  ASSERT_EQ(b.transforms, a.transforms) << what;
+  for (const auto& [mine, theirs] : {std::pair{b.strict_chance, a.strict_chance},
+                                     {b.excess, a.excess},
+                                     {b.entropy, a.entropy},
+                                     {b.surprise, a.surprise},
+                                     {b.variance, a.variance}}) {
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(mine), std::bit_cast<std::uint64_t>(theirs)) << what;
+  }
+  ASSERT_EQ(both.device_trace.committed, both.host_trace.committed) << what;
+  for (std::size_t at = 0; at < both.host_trace.marks.size(); ++at) {
+    const TokenMark &x = both.host_trace.marks[at], &y = both.device_trace.marks[at];
+    ASSERT_TRUE(x.id == y.id && x.pass == y.pass && x.probability == y.probability &&
+                x.entropy == y.entropy)
+        << what << ", position " << at;
+  }
+}
+
+class JudgedChains : public OnDevice {
+ protected:
+  // Returns the passes that it took, 0 if the method is the host's.
+  int decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
+             const std::vector<Stream>& streams, bool may_break, const std::string& what);
+
+  void pass(DeviceJudge& judge, std::vector<Both>& all, const std::vector<std::size_t>& running,
+            const std::vector<Stream>& streams, const VocabularyGrammar& grammar, bool may_break);
+
+  std::int64_t right_ = 0, refused_ = 0, broken_ = 0;
+};
+
+// One pass of all running pictures on both sides.
+void JudgedChains::pass(DeviceJudge& judge, std::vector<Both>& all,
+                        const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
+                        const VocabularyGrammar& grammar, bool may_break) {
+  const std::size_t codes = grammar.codes;
+  std::vector<float> logits;
+  std::vector<std::size_t> first;
+  judge.begin();
+  for (const std::size_t i : running) {
+    HostChain& chain = *all[i].host;
+    const std::size_t rows = chain.rows();
+    first.push_back(logits.size() / codes);
+    for (std::uint32_t branch = 0; branch < (streams[i].law.guided() ? 2u : 1u); ++branch) {
+      Picture prefix(chain.tokens());
+      for (std::size_t j = 0; j < rows; ++j) {
+        if (j > 0) prefix.push_back(chain.drafts()[j - 1]);
+        const auto row = logits_of(prefix, codes, branch, may_break && j > 0);
+        logits.insert(logits.end(), row.begin(), row.end());
+      }
+    }
+    judge.add(*all[i].device, static_cast<std::int64_t>(first.back()),
+              static_cast<std::int64_t>(first.back() + rows));
+  }
+  const auto count = static_cast<std::int64_t>(logits.size() / codes);
+  const Tensor there = upload(logits, Shape{count, static_cast<std::int64_t>(codes)});
+  judge.run(there.view());
+  for (std::size_t k = 0; k < running.size(); ++k) {
+    const std::size_t i = running[k];
+    const std::size_t rows = all[i].host->rows();
+    const auto raw = [&](std::size_t j) {
+      const auto at = [&](std::size_t row) {
+        return std::span<const float>(logits).subspan(row * codes, codes);
+      };
+      return RawRow<float>{at(first[k] + j), streams[i].law.guided() ? at(first[k] + rows + j)
+                                                                     : std::span<const float>()};
+    };
+    std::size_t sound = 0;
+    while (sound < rows && !first_unsound(raw(sound).cond) && !first_unsound(raw(sound).uncond)) {
+      ++sound;
+    }
+    ASSERT_EQ(judge.item(k).sound, static_cast<std::int32_t>(sound));
+    broken_ += sound < rows ? 1 : 0;
+    right_ += judge.item(k).right;
+    refused_ += judge.item(k).tested - judge.item(k).right;
+    all[i].host->judge(raw, sound);
+    all[i].device->take(judge.rows(k), judge.item(k));
+  }
+}
+
+int JudgedChains::decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
+                         const std::vector<Stream>& streams, bool may_break,
+                         const std::string& what) {
+  const DecodeAids aids = aids_for(grammar);
+  const OwnedParts<float, KeyedRandom> of_host(method, aids), of_device(method, aids);
+  const auto host_parts = of_host.parts(), device_parts = of_device.parts();
+  const auto window = static_cast<std::size_t>(method.window);
+  const auto judge = DeviceJudge::make(*backend, device_parts, grammar,
+                                       static_cast<std::int64_t>(streams.size()), method.window);
+  if (judge == nullptr) return 0;
+  std::vector<Both> all(streams.size());
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    const KeyedRandom random(streams[i].seed, i);
+    all[i].host =
+        std::make_unique<HostChain>(streams[i].law, grammar, window, host_parts, random, i);
+    all[i].device =
+        std::make_unique<JudgedChain>(streams[i].law, grammar, window, device_parts, random, i);
+    all[i].host_trace.start(grammar.length());
+    all[i].device_trace.start(grammar.length());
+    all[i].host->trace_to(&all[i].host_trace);
+    all[i].device->trace_to(&all[i].device_trace);
+  }
+  for (const auto* parts : {&host_parts, &device_parts}) {
+    if (parts->drafter != nullptr) parts->drafter->start(streams.size());
+  }
+  for (int number = 1;; ++number) {
+    std::vector<std::size_t> running;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!all[i].host->done()) running.push_back(i);
+    }
+    if (running.empty()) return number - 1;
+    std::vector<DraftJob<float, KeyedRandom>> host_jobs, device_jobs;
+    const std::size_t width = number % 4 == 0 ? (window + 1) / 2 : window;
+    for (const std::size_t i : running) {
+      if (number == 1) continue;
+      host_jobs.push_back(all[i].host->draft_job(width));
+      device_jobs.push_back(all[i].device->draft_job(width));
+    }
+    if (number > 1 && host_parts.drafter != nullptr) {
+      host_parts.drafter->extend(host_jobs);
+      device_parts.drafter->extend(device_jobs);
+    }
+    pass(*judge, all, running, streams, grammar, may_break);
+    for (const std::size_t i : running) {
+      expect_same(all[i],
+                  what + ", pass " + std::to_string(number) + ", picture " + std::to_string(i));
+      if (HasFatalFailure()) return number;
+    }
+  }
+}
+
+std::vector<Stream> streams_of(std::uint64_t seed) {
+  return {{{.guidance = 3, .top_k = 4}, seed},
+          {{.temperature = 0.8, .top_p = 0.9}, seed + 1},
+          {{.temperature = 0}, seed + 2},
+          {{.guidance = 1.5, .min_p = 0.05, .typical = 0.95}, seed + 3}};
+}
+
+const std::vector<VocabularyGrammar>& grammars() {
+  static const std::vector<VocabularyGrammar> out = {
+      VocabularyGrammar::line(6, 24),
+      {.codes = 9, .rows = 4, .columns = 5, .row_end = true, .image_end = true},
+      {.codes = 5,
+       .rows = 2,
+       .columns = 3,
+       .row_end = true,
+       .grids = 3,
+       .grid_end = true,
+       .stream_end = true}};
+  return out;
+}
+
+TEST_P(JudgedChains, PaintThePicturesOfTheHost) {
+  std::map<std::string, int> passes_of_drafter;
+  std::size_t number = 0;
+  for (const std::string_view drafter : drafter_names()) {
+    for (const std::string_view tail : tail_names()) {
+      for (const std::string_view rule : rule_names()) {
+        const std::size_t turn = number++;
+        const std::int64_t window = drafter == "none" && tail == "drop" ? 1 : 2 + turn % 7;
+        const DecodeMethod method = combine(drafter, tail, rule, window);
+        const bool may_break = number % 2 == 0;
+        const std::string what = std::string(drafter) + "/" + std::string(tail) + "/" +
+                                 std::string(rule) + (may_break ? ", rows that break" : "");
+        passes_of_drafter[std::string(drafter)] +=
+            decode(method, grammars()[turn % grammars().size()], streams_of(turn), may_break, what);
+        ASSERT_FALSE(HasFatalFailure()) << what;
+      }
+    }
+  }
+  for (const auto& [drafter, passes] : passes_of_drafter) {
+    const bool rows = drafter == "neighbour-law" || drafter == "recycling";
+    EXPECT_EQ(passes == 0, rows) << drafter;
+  }
+  // Everything happened, and not once.
+  EXPECT_GT(right_, 300);
+  EXPECT_GT(refused_, 1000);
+  EXPECT_GT(broken_, 100);
+}
+
+// What only the host can do is left to it.
+TEST_P(JudgedChains, AreForMethodsThatLeaveRowsOnTheDevice) {
+  const VocabularyGrammar grammar = grammars()[0];
+  const auto made = [&](DecodeMethod method) {
+    const OwnedParts<float, KeyedRandom> owned(method, aids_for(grammar));
+    return DeviceJudge::make(*backend, owned.parts(), grammar, 1, method.window) != nullptr;
+  };
+  DecodeMethod method = combine("uniform", "maximal", "exact", 4);
+  EXPECT_TRUE(made(method));
+  method.tv_budget = 0.1;
+  EXPECT_FALSE(made(method));
+  method.tv_budget = 0;
+  method.tree = "rsd";
+  EXPECT_FALSE(made(method));
+  method.tree = "none";
+  method.row_lead = 2;
+  EXPECT_FALSE(made(method));
+  EXPECT_FALSE(made(combine("neighbour-law", "maximal", "exact", 4)));
+  const auto cpu = make_backend("cpu");
+  const OwnedParts<float, KeyedRandom> owned(combine("uniform", "maximal", "exact", 4),
+                                             aids_for(grammar));
+  EXPECT_EQ(DeviceJudge::make(*cpu, owned.parts(), grammar, 1, 4), nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, JudgedChains, ::testing::ValuesIn(cuda_devices()), device_name);
+
+}  // namespace
+}  // namespace tessera::testing
