@@ -77,8 +77,8 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
     if (!reads_text()) return std::nullopt;
     std::vector<float> text = hashed_values("context", kContextRows * kContextWidth);
     std::fill(text.begin() + kTextRows * kContextWidth, text.end(), 0.0f);
-    return model.transformer().make_context(
-        {DType::kF32, Shape{rows, kContextWidth}, text.data(), {}}, DType::kF32);
+    const Tensor on = on_device(model.backend(), text, {rows, kContextWidth});
+    return model.transformer().make_context(on.view(), DType::kF32);
   }
 
   struct Run {

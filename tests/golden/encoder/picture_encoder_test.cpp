@@ -2,7 +2,6 @@
 // whatever stands beside a tile; in two steps; under the original's names; wrong input refused. And
 // feature maps resized as PyTorch does (assets/recipes/fixtures_encoder.py).
 #include "vision/encoder/picture_encoder.h"
-#include "engine/ops/host_access.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/checked_weight.h"
+#include "engine/ops/host_access.h"
 #include "vision/encoder/feature_map.h"
 
 namespace tessera {
