@@ -147,8 +147,9 @@ void report_painter(Painter& painter, const Painter& first, const std::vector<do
 void run_batch_bench(const BatchBenchOptions& options, BenchReport& report) {
   std::unique_ptr<SceneReader> reader;
   if (!made_up(options)) {
-    reader = SceneReader::open(
-        "", {.device = options.pipeline.device, .threads = options.pipeline.threads});
+    reader = SceneReader::open("", {.device = options.pipeline.device,
+                                    .cuda = options.pipeline.cuda,
+                                    .threads = options.pipeline.threads});
   }
   const Work work = work_of(options);
   std::vector<Painter> painters;

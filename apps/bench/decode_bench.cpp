@@ -177,8 +177,9 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
 }  // namespace
 
 void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
-  const auto judge = SceneReader::open(
-      "", {.device = options.pipeline.device, .threads = options.pipeline.threads});
+  const auto judge = SceneReader::open("", {.device = options.pipeline.device,
+                                            .cuda = options.pipeline.cuda,
+                                            .threads = options.pipeline.threads});
   const Prompts prompts = held_out_prompts(options);
   std::vector<double> scales = options.guidance;
   if (scales.empty()) scales.push_back(-1);

@@ -150,7 +150,8 @@ BenchReport::BenchReport(const BenchOptions& options, Backend& backend, Sink sin
                   {"mem_gb", std::round(memory * 10) / 10},
                   {"loadavg", load},
                   {"loaded", load > 0.5 * cores}};
-  head["device"] = {{"name", "cpu"}};
+  const bool processor = backend.device().kind == DeviceKind::kCpu;
+  head["device"] = {{"name", processor ? "cpu" : backend.name()}};
 #if defined(__OPTIMIZE__)
   head["build"] = {{"type", "optimised"}, {"arch", "x86-64"}};
 #else
