@@ -30,8 +30,8 @@ auto recogniser(const BatchFlags& flags, const GeneratePipeline& pipeline,
   };
 }
 
-// What a run holds; the captioner's part is also in the plan, as a part of the process, which is
-// the painter's.
+// What a run holds; the captioner's part is also in the plan: on a device as its own, else as a
+// part of the process, which is the painter's.
 struct RunMemory {
   MemoryPlan plan;
   std::optional<CaptionMemoryPlan> captions;
@@ -40,12 +40,12 @@ struct RunMemory {
 
 RunMemory memory_of(const GeneratePipeline& pipeline, std::span<const PreparedRequest> worst,
                     const CaptionDescriber* describer) {
-  RunMemory memory{.plan = pipeline.memory_plan(worst)};
+  RunMemory memory;
   if (describer != nullptr) {
     memory.captions =
         describer->plan(pipeline.spec().image_width(), pipeline.spec().image_height());
   }
-  memory.plan.process += memory.captioner();
+  memory.plan = pipeline.memory_plan(worst, memory.captioner());
   return memory;
 }
 

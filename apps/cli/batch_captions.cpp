@@ -71,6 +71,7 @@ std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
   CaptionOptions options;
   options.model = flags.captioner.value_or("");
   options.device = device.device;
+  options.cuda = cuda_choice(device);
   options.threads = static_cast<int>(device.threads);
   options.batch_size = batch_size;
   options.most_tokens = kMostTokens;

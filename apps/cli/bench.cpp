@@ -25,6 +25,8 @@ struct BenchFlags {
   std::string what;
   std::int64_t threads = 0;
   std::string isa = "auto";
+  std::string device = "cpu";
+  bool deterministic = false, tf32 = false;
   std::int64_t reps = 5;
   std::vector<std::string> only;
   std::string random = "llamagen:B";
@@ -45,6 +47,8 @@ struct BenchFlags {
   std::vector<std::int64_t> input_seconds = {10, 60, 600};
   std::string captioner;             // of clips; empty = the bundled one
   std::optional<std::int64_t> size;  // 96 for renders, the model's own for paintings
+
+  CudaOptions cuda() const { return {.deterministic = deterministic, .tf32 = tf32}; }
 };
 
 // Each method with each window; adaptive ones once.
@@ -78,7 +82,8 @@ void bench_decode(const BenchFlags& flags, BenchReport& report) {
   }
   DecodeBenchOptions options;
   options.pipeline.model = flags.model;
-  options.pipeline.device = "cpu";
+  options.pipeline.device = flags.device;
+  options.pipeline.cuda = flags.cuda();
   options.pipeline.threads = static_cast<int>(flags.threads);
   options.pipeline.draft_model = flags.parts.draft_model.value_or("");
   options.methods = methods_of(flags);
@@ -105,7 +110,8 @@ void bench_prune(const BenchFlags& flags, Backend& backend, BenchReport& report)
   }
   PruneBenchOptions options;
   options.pipeline.model = flags.model;
-  options.pipeline.device = "cpu";
+  options.pipeline.device = flags.device;
+  options.pipeline.cuda = flags.cuda();
   options.pipeline.threads = static_cast<int>(flags.threads);
   options.methods = flags.methods;
   if (!flags.keep.empty()) options.keep = flags.keep;
@@ -131,7 +137,8 @@ void bench_replay(const BenchFlags& flags, Backend& backend, BenchReport& report
 void bench_caption(const BenchFlags& flags, BenchReport& report) {
   CaptionBenchOptions options;
   options.pipeline.model = flags.model;
-  options.pipeline.device = "cpu";
+  options.pipeline.device = flags.device;
+  options.pipeline.cuda = flags.cuda();
   options.pipeline.threads = static_cast<int>(flags.threads);
   options.pipeline.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
   options.pipeline.most_tokens = flags.tokens;
@@ -145,7 +152,8 @@ void bench_caption(const BenchFlags& flags, BenchReport& report) {
 void bench_video(const BenchFlags& flags, BenchReport& report) {
   VideoBenchOptions options;
   options.pipeline.model = flags.model;
-  options.pipeline.device = "cpu";
+  options.pipeline.device = flags.device;
+  options.pipeline.cuda = flags.cuda();
   options.pipeline.threads = static_cast<int>(flags.threads);
   options.methods = methods_of(flags);
   if (!flags.guidance.empty()) options.sampling.guidance = flags.guidance.front();
@@ -157,7 +165,8 @@ void bench_video(const BenchFlags& flags, BenchReport& report) {
   run_video_bench(options, report);
   ClipInputBenchOptions input;
   input.captioner.model = flags.captioner;
-  input.captioner.device = "cpu";
+  input.captioner.device = flags.device;
+  input.captioner.cuda = flags.cuda();
   input.captioner.threads = options.pipeline.threads;
   input.captioner.most_tokens = flags.tokens;
   for (const std::int64_t seconds : flags.input_seconds) {
@@ -170,7 +179,8 @@ void bench_video(const BenchFlags& flags, BenchReport& report) {
 void bench_batch(const BenchFlags& flags, BenchReport& report) {
   BatchBenchOptions options;
   options.pipeline.model = flags.model;
-  options.pipeline.device = "cpu";
+  options.pipeline.device = flags.device;
+  options.pipeline.cuda = flags.cuda();
   options.pipeline.threads = static_cast<int>(flags.threads);
   options.pipeline.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
   if (flags.methods.size() == 1) options.pipeline.method = decode_method(flags.methods.front());
@@ -187,13 +197,27 @@ CpuOptions::Isa isa_of(const std::string& name) {
   return CpuOptions::Isa::kAuto;
 }
 
+// Shares of a rate that the host's memory reaches say nothing of another device.
+void check_device(const BenchFlags& flags) {
+  const bool ceilings = flags.what == "ops" || flags.what == "image";
+  if (!ceilings || flags.device == "cpu" || flags.device == "auto") return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_FLAG_CONFLICT",
+               .where = "--device",
+               .expected = "cpu for " + flags.what,
+               .found = flags.device,
+               .hint = "tessera-gpu-check measures a CUDA device beside its own ceilings"});
+}
+
 int run_bench(const BenchFlags& flags) {
   BenchOptions options;
   options.threads = static_cast<int>(flags.threads);
   options.isa = isa_of(flags.isa);
   options.min_reps = static_cast<int>(flags.reps);
   options.only = flags.only;
-  const auto backend = make_backend("cpu", {.threads = options.threads, .isa = options.isa});
+  check_device(flags);
+  const auto backend =
+      make_backend(flags.device, {.threads = options.threads, .isa = options.isa}, flags.cuda());
   BenchReport report(options, *backend,
                      [](const nlohmann::ordered_json& object) { print_json_line(object); });
   if (flags.what == "ops") {
@@ -235,6 +259,9 @@ void add_bench(CLI::App& root, Session& session) {
               {"ops", "image", "decode", "batch", "prune", "caption", "video"}, "what to measure")
       ->required();
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");
+  text_flag(*app, "--device", flags.device, "cpu, cuda[:i] or auto; ops and image: cpu alone");
+  app->add_flag("--deterministic", flags.deterministic, "cuda: one order of sums");
+  app->add_flag("--tf32", flags.tf32, "cuda: products of f32 weights may round to tf32");
   choice_flag(*app, "--isa", flags.isa, {"auto", "reference", "avx2", "avx512"},
               "instruction set of the kernels");
   integer_flag(*app, "--reps", flags.reps, 1, 100000, "ops: repetitions at least")->group("Ops");

@@ -72,6 +72,7 @@ CaptionOptions pipeline_options(const CaptionFlags& flags, std::int64_t batch, s
   CaptionOptions options;
   options.model = flags.model.value_or("");
   options.device = flags.device.device;
+  options.cuda = cuda_choice(flags.device);
   options.threads = static_cast<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = batch;

@@ -3,9 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/cli/doctor_devices.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
-#include "engine/backend/backend.h"
+#include "apps/pipeline/memory.h"
 
 namespace tessera {
 
@@ -15,11 +16,16 @@ std::optional<DType> storage_choice(const DeviceFlags& flags) {
   return std::nullopt;
 }
 
+CudaOptions cuda_choice(const DeviceFlags& flags) {
+  return {.deterministic = flags.deterministic, .tf32 = flags.tf32};
+}
+
 PipelineOptions painting_options(const std::optional<std::string>& model, const DeviceFlags& device,
                                  const SizeFlags& size, std::int64_t batch_size) {
   PipelineOptions options;
   options.model = model.value_or("");
   options.device = device.device;
+  options.cuda = cuda_choice(device);
   options.threads = static_cast<int>(device.threads);
   options.storage = storage_choice(device);
   options.batch_size = batch_size;
@@ -29,15 +35,25 @@ PipelineOptions painting_options(const std::optional<std::string>& model, const 
 }
 
 int print_devices(const Session& session) {
-  for (const DeviceInfo& device : list_devices()) {
+  for (const auto& [device, memory, failure] : device_reports()) {
+    const bool usable = device.usable && failure.empty();
+    const std::string& why_not = device.usable ? failure : device.why_not;
     if (session.json) {
-      print_json_line({{"device", device.name},
-                       {"description", device.description},
-                       {"usable", device.usable},
-                       {"why_not", device.why_not}});
+      nlohmann::ordered_json line = {{"device", device.name},
+                                     {"description", device.description},
+                                     {"usable", usable},
+                                     {"why_not", why_not}};
+      if (memory) {
+        line["memory_free"] = memory->free;
+        line["memory_total"] = memory->total;
+      }
+      print_json_line(line);
     } else {
-      print_line(device.name + "  " + device.description +
-                 (device.usable ? "" : "  (not usable: " + device.why_not + ")"));
+      print_line(
+          device.name + "  " + device.description +
+          (memory ? "; " + format_bytes(memory->free) + " free of " + format_bytes(memory->total)
+                  : "") +
+          (usable ? "" : "  (not usable: " + why_not + ")"));
     }
   }
   return 0;

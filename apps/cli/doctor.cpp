@@ -8,12 +8,12 @@
 #include <thread>
 
 #include "apps/cli/commands.h"
+#include "apps/cli/doctor_devices.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
 #include "apps/pipeline/facts.h"
 #include "apps/pipeline/memory.h"
 #include "apps/pipeline/model_catalog.h"
-#include "engine/backend/backend.h"
 #include "engine/core/io.h"
 #include "video/frame_writer.h"
 #include "vision/image/picture_reader.h"
@@ -23,13 +23,6 @@ extern char** environ;
 namespace tessera {
 
 namespace {
-
-enum class Health : std::uint8_t { kGood, kNote, kMissing };
-
-struct Finding {
-  Health health = Health::kGood;
-  std::string subject, text, fix;
-};
 
 std::string_view health_name(Health health) {
   switch (health) {
@@ -57,10 +50,9 @@ void examine_machine(std::vector<Finding>& out) {
 }
 
 void examine_devices(std::vector<Finding>& out) {
-  for (const DeviceInfo& device : list_devices()) {
-    out.push_back({device.usable ? Health::kGood : Health::kNote, "device " + device.name,
-                   device.usable ? device.description : device.description + "; " + device.why_not,
-                   ""});
+  const int built_with = cuda_version_of(TESSERA_CUDA_BUILT_WITH);
+  for (Finding& finding : device_findings(device_reports(), find_cuda_driver(), built_with)) {
+    out.push_back(std::move(finding));
   }
 }
 
@@ -190,10 +182,14 @@ int run_doctor(const Session& session, const CLI::App& root) {
   for (const Finding& finding : findings) {
     missing = missing || finding.health == Health::kMissing;
     if (session.json) {
-      print_json_line({{"state", health_name(finding.health)},
-                       {"subject", finding.subject},
-                       {"text", finding.text},
-                       {"fix", finding.fix}});
+      nlohmann::ordered_json line = {{"state", health_name(finding.health)},
+                                     {"subject", finding.subject},
+                                     {"text", finding.text},
+                                     {"fix", finding.fix}};
+      for (const auto& [name, value] : finding.more) {
+        std::visit([&](const auto& field) { line[name] = field; }, value);
+      }
+      print_json_line(line);
     } else {
       print_line(escape_for_terminal(std::string(health_name(finding.health)) + "  " +
                                      finding.subject + ": " + finding.text +

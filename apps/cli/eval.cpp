@@ -54,6 +54,7 @@ PipelineOptions pipeline_of(const EvalFlags& flags) {
   PipelineOptions options;
   options.model = flags.model;
   options.device = flags.device.device;
+  options.cuda = cuda_choice(flags.device);
   options.threads = static_cast<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = flags.batch_size;

@@ -296,6 +296,11 @@ void add_device_flags(CLI::App& app, DeviceFlags& flags) {
   choice_flag(app, "--dtype", flags.dtype, {"auto", "f32", "bf16"},
               "how weights are stored; auto: as the checkpoint stores them")
       ->group("Device");
+  app.add_flag("--deterministic", flags.deterministic,
+               "cuda: one order of sums for every number of rows; the CPU has no other")
+      ->group("Device");
+  app.add_flag("--tf32", flags.tf32, "cuda: products of f32 weights may round to tf32")
+      ->group("Device");
 }
 
 void add_size_flags(CLI::App& app, SizeFlags& flags) {

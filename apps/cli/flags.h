@@ -39,6 +39,7 @@ struct DeviceFlags {
   std::string device = "auto";
   std::int64_t threads = 0;    // 0 = one per core
   std::string dtype = "auto";  // auto, f32, bf16: how weights are stored
+  bool deterministic = false, tf32 = false;
 };
 void add_device_flags(CLI::App& app, DeviceFlags& flags);
 

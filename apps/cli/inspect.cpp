@@ -109,26 +109,45 @@ MemoryPlan plan_of(const GeneratePipeline& pipeline, const InspectFlags& flags) 
       std::vector<PreparedRequest>(static_cast<std::size_t>(flags.batch_size), request));
 }
 
-Json plan_json(const MemoryPlan& plan) {
+// What of the plan stands where: on the device that was asked for, or would on any other.
+Json device_json(const MemoryPlan& plan) {
+  Json out = {{"name", plan.device.empty() ? "any, as planned" : plan.device},
+              {"device_bytes", plan.device_bytes()},
+              {"host_bytes", plan.host_bytes()},
+              {"laws", plan.laws},
+              {"staging", plan.staging},
+              {"libraries", plan.libraries}};
+  if (!plan.device.empty()) {
+    out["free"] = plan.device_free;
+    out["fits"] = plan.device_bytes() <= plan.device_free;
+    out["would_fit"] = plan.advice;
+  }
+  return out;
+}
+
+Json plan_json(const GeneratePipeline& pipeline, const MemoryPlan& plan, std::int64_t batch) {
+  const MemoryRequest request{.images = batch, .window = pipeline.method().window};
   return {{"weights", plan.weights},
           {"kv", plan.kv},
           {"activations", plan.activations},
           {"vq_weights", plan.vq_weights},
           {"vq_scratch", plan.vq_scratch},
           {"process", plan.process},
-          {"total", plan.total()}};
+          {"total", plan.total()},
+          {"device",
+           device_json(plan.on_device ? plan : placed_on_device(plan, pipeline.spec(), request))}};
 }
 
 // "name: value" lines; of objects, one a field. Fields of "memory" are bytes.
 void print_fields(const Json& fields, const std::string& prefix, bool bytes) {
   for (const auto& [name, value] : fields.items()) {
     if (value.is_object()) {
-      print_fields(value, prefix + name + ".", name == "memory");
+      print_fields(value, prefix + name + ".", bytes || name == "memory");
       continue;
     }
     std::string line =
         prefix + name + ": " + (value.is_string() ? value.get<std::string>() : value.dump());
-    if (bytes) line += " (" + format_bytes(value.get<std::uint64_t>()) + ")";
+    if (bytes && value.is_number()) line += " (" + format_bytes(value.get<std::uint64_t>()) + ")";
     print_line(escape_for_terminal(line));
   }
 }
@@ -141,7 +160,9 @@ bool inspect_painter(const InspectFlags& flags, Json& out,
   try {
     const GeneratePipeline pipeline(options);
     out = config_json(pipeline);
-    if (flags.memory) out["memory"] = plan_json(plan_of(pipeline, flags));
+    if (flags.memory) {
+      out["memory"] = plan_json(pipeline, plan_of(pipeline, flags), flags.batch_size);
+    }
     tensors = {pipeline.spec().tensors, pipeline.spec().vq_tensors};
     return true;
   } catch (const Error& error) {  // no family that paints may be one that describes

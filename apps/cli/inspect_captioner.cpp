@@ -23,6 +23,7 @@ CaptionPipeline open_pipeline(const CaptionerQuestion& question) {
   CaptionOptions options;
   options.model = question.model;
   options.device = question.device.device;
+  options.cuda = cuda_choice(question.device);
   options.threads = static_cast<int>(question.device.threads);
   options.storage = storage_choice(question.device);
   options.batch_size = question.batch_size;
@@ -42,9 +43,20 @@ Json memory_json(const CaptionPipeline& pipeline, const PreprocessPlan& picture,
                        .kv = pipeline.storage(),
                        .laws = keeps_laws(pipeline.method())},
                       picture);
-  return {{"language", plan.language}, {"tower", plan.tower},       {"texts", plan.texts},
-          {"encoding", plan.encoding}, {"pictures", plan.pictures}, {"process", plan.process},
-          {"total", plan.total()}};
+  Json out = {{"language", plan.language}, {"tower", plan.tower},       {"texts", plan.texts},
+              {"encoding", plan.encoding}, {"pictures", plan.pictures}, {"process", plan.process},
+              {"total", plan.total()}};
+  const CaptionMemoryPlan placed = placed_on_device(plan);
+  out["device"] = {{"name", plan.on_device ? pipeline.backend().name() : "any, as planned"},
+                   {"device_bytes", placed.device_bytes()},
+                   {"host_bytes", placed.host_bytes()},
+                   {"staging", placed.staging},
+                   {"libraries", placed.libraries}};
+  if (const auto memory = pipeline.backend().memory()) {
+    out["device"]["free"] = memory->free;
+    out["device"]["fits"] = placed.device_bytes() <= memory->free;
+  }
+  return out;
 }
 
 }  // namespace

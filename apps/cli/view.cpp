@@ -37,6 +37,8 @@ int run_view(const ViewFlags& flags) {
   options.captioner = flags.captioner.value_or("");
   options.output_dir = flags.output_dir;
   options.device = flags.device.device;
+  options.deterministic = flags.device.deterministic;
+  options.tf32 = flags.device.tf32;
   options.threads = flags.device.threads;
   options.dtype = flags.device.dtype;
   options.listen = flags.listen;

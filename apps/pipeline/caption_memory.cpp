@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "apps/pipeline/memory.h"
 #include "vision/encoder/vision_encoder.h"
 
 namespace tessera {
@@ -59,7 +60,45 @@ CaptionMemoryPlan plan_captioning(const CaptionSpec& spec, const Backend& backen
   plan.pictures = floats(ahead * picture.views * 3 * picture.view_width * picture.view_height) +
                   static_cast<std::size_t>(2 * 3 * picture.width * picture.height);
   plan.process = kProgramBytes;
+  return backend.device().kind == DeviceKind::kCpu ? plan : placed_on_device(plan);
+}
+
+CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan) {
+  plan.on_device = true;
+  plan.staging = kDeviceStagingBytes;
+  plan.libraries = kDeviceLibraryBytes;
   return plan;
+}
+
+void check_caption_memory(const CaptionSpec& spec, const Backend& backend, DType storage,
+                          TextLimits limits, const std::string& model_name) {
+  const std::optional<DeviceMemory> memory = backend.memory();
+  if (!memory) return;
+  // A small picture and its prompt: larger ones are refused one by one.
+  const PreprocessPlan picture = plan_preprocess(spec.policy, 64, 64);
+  constexpr std::int64_t kShortPrompt = 32;
+  limits.items = 1;
+  limits.prompt_rows = std::max(limits.prompt_rows, picture.tokens + kShortPrompt);
+  const auto bytes_as = [&](DType dtype) {
+    limits.kv = dtype;
+    return plan_captioning(spec, backend, dtype, limits, picture);
+  };
+  const CaptionMemoryPlan plan = bytes_as(storage);
+  if (plan.device_bytes() <= memory->free) return;
+  const bool narrower =
+      storage == DType::kF32 && bytes_as(DType::kBF16).device_bytes() <= memory->free;
+  throw Error(
+      {.kind = ErrorKind::kMemory,
+       .code = "E_MEMORY_PLAN",
+       .file = model_name,
+       .where = "memory of " + backend.name() + ", one text at a time",
+       .expected = format_bytes(plan.device_bytes()) + " (weights " +
+                   format_bytes(plan.language + plan.tower) + ", texts " +
+                   format_bytes(plan.texts) + ", pictures " + format_bytes(plan.encoding) +
+                   ", libraries and staging " + format_bytes(plan.libraries + plan.staging) + ")",
+       .found = format_bytes(memory->free) + " free",
+       .hint = narrower ? "would fit: --dtype bf16"
+                        : "no smaller run of this model fits either: choose another device"});
 }
 
 }  // namespace tessera

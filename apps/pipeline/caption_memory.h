@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "apps/pipeline/caption_spec.h"
 #include "engine/backend/backend.h"
@@ -16,12 +17,31 @@ struct CaptionMemoryPlan {
   std::size_t encoding = 0;  // of one picture
   std::size_t pictures = 0;  // prepared ahead of their turn
   std::size_t process = 0;   // program, libraries, tokenizer: an allowance
-  std::size_t total() const { return language + tower + texts + encoding + pictures + process; }
+  // On a device with memory of its own: arguments on their way, and the vendor's libraries.
+  std::size_t staging = 0, libraries = 0;
+  bool on_device = false;
+
+  std::size_t device_bytes() const {
+    return on_device ? language + tower + texts + encoding + staging + libraries : 0;
+  }
+  std::size_t host_bytes() const {
+    return on_device ? pictures + process + staging
+                     : language + tower + texts + encoding + pictures + process;
+  }
+  std::size_t total() const { return device_bytes() + host_bytes(); }
 };
 
 // `limits` as the loop will have them; `picture`: one like all others.
 CaptionMemoryPlan plan_captioning(const CaptionSpec& spec, const Backend& backend, DType storage,
                                   const TextLimits& limits, const PreprocessPlan& picture);
+
+// The same run on a device with memory of its own.
+CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan);
+
+// Error kMemory (exit 5) when not even one text at a time fits the backend's device, before weights
+// are read. Nothing where the backend computes in the host's memory.
+void check_caption_memory(const CaptionSpec& spec, const Backend& backend, DType storage,
+                          TextLimits limits, const std::string& model_name);
 
 // Places in the rotary table: not all that was trained, but what prompts and texts here may need.
 std::int64_t rotary_places(const CaptionSpec& spec);

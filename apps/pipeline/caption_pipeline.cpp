@@ -8,6 +8,7 @@
 #include <map>
 #include <new>
 
+#include "apps/pipeline/caption_memory.h"
 #include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/memory_attempt.h"
 #include "apps/pipeline/model_catalog.h"
@@ -146,6 +147,7 @@ struct CaptionPipeline::State final : TextListener {
   std::int64_t batch = 1;      // texts at once: as asked for, or what memory lasts for
   TextTimes past;              // of loops that were replaced
   std::uint64_t arrivals = 0;  // in the run so far
+  bool planned = false;        // whether the device has room for the model
   std::deque<Arrival> arrived;
   std::map<std::size_t, std::unique_ptr<Work>> at_work;
   std::deque<std::unique_ptr<Work>> waiting;  // encoded, but the loop has no room for their rows
@@ -156,7 +158,7 @@ CaptionPipeline::State::State(const CaptionOptions& given, const ModelReference&
     : options(given),
       name(reference.shown_name),
       model(CaptionModel::open(reference.open_name)),
-      backend(make_backend(given.device, {.threads = given.threads})),
+      backend(make_backend(given.device, {.threads = given.threads}, given.cuda)),
       storage(given.storage.value_or(model->stored())) {
   expects(options.batch_size >= 1 && options.most_tokens >= 1, "texts at once, tokens of a text");
   const auto vocab = static_cast<std::size_t>(model->spec().text.model.vocab);
@@ -512,6 +514,15 @@ std::string CaptionPipeline::window_report() const {
 }
 
 void CaptionPipeline::load() {
+  if (!std::exchange(state_->planned, true)) {
+    check_caption_memory(model().spec(), backend(), storage(),
+                         {.prompt_rows = state_->options.prompt_rows,
+                          .tokens = state_->options.most_tokens,
+                          .window = method().window,
+                          .kv = storage(),
+                          .laws = keeps_laws(method())},
+                         model_name());
+  }
   state_->model->load(*state_->backend, state_->storage);
   if (state_->draft) state_->draft->load(*state_->backend, state_->options.storage);
 }

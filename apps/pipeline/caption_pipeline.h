@@ -24,6 +24,7 @@ namespace tessera {
 struct CaptionOptions {
   std::string model;  // as resolve_model() takes it; empty = the bundled default
   std::string device = "auto";
+  CudaOptions cuda;
   int threads = 0;               // 0 = one per core
   std::optional<DType> storage;  // empty = as the checkpoint stores it
   std::int64_t batch_size = 1;   // texts at once; fewer where memory does not last

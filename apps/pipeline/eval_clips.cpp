@@ -134,9 +134,11 @@ ClipEvaluation::ClipEvaluation(const EvalClipsRequest& request, const EvalClipsL
     : request_(request),
       listener_(listener),
       pipeline_(request.options),
-      judge_(SceneReader::open(
-          request.judge, {.device = request.options.device, .threads = request.options.threads})),
-      backend_(make_backend(request.options.device, {.threads = request.options.threads})),
+      judge_(SceneReader::open(request.judge, {.device = request.options.device,
+                                               .cuda = request.options.cuda,
+                                               .threads = request.options.threads})),
+      backend_(make_backend(request.options.device, {.threads = request.options.threads},
+                            request.options.cuda)),
       pool_(request.options.threads) {
   report_.model = pipeline_.model_name();
   report_.judge = judge_->name();

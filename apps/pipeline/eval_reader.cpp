@@ -19,7 +19,7 @@ class NetworkReader final : public SceneReader {
  public:
   NetworkReader(std::string name, const fs::path& folder, const ReaderOptions& options)
       : name_(std::move(name)),
-        backend_(make_backend(options.device, {.threads = options.threads})),
+        backend_(make_backend(options.device, {.threads = options.threads}, options.cuda)),
         judge_(Judge::open(*backend_, folder)) {}
 
   const std::string& name() const override { return name_; }
@@ -86,6 +86,7 @@ std::unique_ptr<SceneReader> SceneReader::open(const std::string& name,
   CaptionOptions captioner;
   captioner.model = name;
   captioner.device = options.device;
+  captioner.cuda = options.cuda;
   captioner.threads = options.threads;
   captioner.batch_size = kAtOnce;
   captioner.most_tokens = kMostTokens;

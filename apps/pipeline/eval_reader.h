@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/backend/backend.h"
 #include "vision/image/image.h"
 #include "vision/judge/attributes.h"
 
@@ -15,6 +16,7 @@ namespace tessera {
 
 struct ReaderOptions {
   std::string device = "auto";
+  CudaOptions cuda;
   int threads = 0;  // 0 = one per core
 };
 

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "apps/pipeline/draft_model.h"
-#include "engine/families/random_weights.h"
 #include "apps/pipeline/visual_model.h"
+#include "engine/families/random_weights.h"
 #include "vision/scene/caption.h"
 #include "vision/scene/render.h"
 
@@ -66,8 +66,10 @@ class Evaluation {
   Evaluation(const EvalScenesRequest& request, const EvalListener& listener)
       : request_(request),
         listener_(listener),
-        backend_(make_backend(request.options.device, {.threads = request.options.threads})),
+        backend_(make_backend(request.options.device, {.threads = request.options.threads},
+                              request.options.cuda)),
         judge_(SceneReader::open(request.judge, {.device = request.options.device,
+                                                 .cuda = request.options.cuda,
                                                  .threads = request.options.threads})) {
     report_.judge = judge_->name();
   }

@@ -88,7 +88,7 @@ struct GeneratePipeline::State {
       : options(given),
         name(std::move(shown)),
         opened(std::move(opened_model)),
-        backend(make_backend(given.device, {.threads = given.threads})),
+        backend(make_backend(given.device, {.threads = given.threads}, given.cuda)),
         storage(given.storage.value_or(stored_dtype(opened))),
         vq_storage(stored_vq_dtype(opened)),
         prompts(opened, name) {
@@ -428,18 +428,24 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
   return out;
 }
 
-MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> requests) const {
+MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> requests,
+                                         std::size_t beside) const {
   const DecodeLimits limits = state_->limits_for(requests);
-  MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(),
-                                    {.storage = storage(),
-                                     .images = limits.items,
-                                     .guidance = limits.guided,
-                                     .prompt_tokens = limits.prompt_tokens,
-                                     .window = limits.window,
-                                     .laws = limits.laws},
-                                    limits.shape);
-  plan.activations += aids_bytes(state_->options.method, state_->aids, limits.items);
-  if (state_->draft) plan.draft = state_->draft->bytes(state_->draft_limits(requests));
+  const MemoryRequest asked{.storage = storage(),
+                            .images = limits.items,
+                            .guidance = limits.guided,
+                            .prompt_tokens = limits.prompt_tokens,
+                            .window = limits.window,
+                            .laws = limits.laws};
+  const auto plan_of = [&](const MemoryRequest& request) {
+    MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(), request, limits.shape);
+    plan.activations += aids_bytes(state_->options.method, state_->aids, request.images);
+    if (state_->draft) plan.draft = state_->draft->bytes(state_->draft_limits(requests));
+    (plan.on_device ? plan.captioner : plan.process) += beside;
+    return plan;
+  };
+  MemoryPlan plan = plan_of(asked);
+  plan_device(plan, backend(), asked, plan_of);
   return plan;
 }
 
@@ -448,7 +454,8 @@ void GeneratePipeline::load() {
   if (state.model) return;
   OpenedModel& opened = state.opened;
   if (state.backend->memory()) {
-    state.pixel_backend = make_backend(state.options.device, {.threads = state.options.threads});
+    state.pixel_backend =
+        make_backend(state.options.device, {.threads = state.options.threads}, state.options.cuda);
   }
   Backend& pixels = state.pixel_backend != nullptr ? *state.pixel_backend : *state.backend;
   state.vq = make_visual_tokenizer(pixels, opened, state.vq_storage, TokenizerHalves::kDecoder);

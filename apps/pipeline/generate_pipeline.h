@@ -39,6 +39,7 @@ LawSettings settle_sampling(const SamplingChoice& choice, const SamplingDefaults
 struct PipelineOptions {
   std::string model;  // as resolve_model() takes it; empty = the bundled default
   std::string device = "auto";
+  CudaOptions cuda;
   int threads = 0;                     // 0 = one per core
   std::optional<DType> storage;        // empty = as the checkpoint stores it
   std::int64_t batch_size = 1;         // pictures at once
@@ -144,8 +145,8 @@ class GeneratePipeline {
   // not UTF-8, no class of the model (E_CLASS), a negative prompt where there is none.
   PreparedRequest prepare(const GenerateRequest& request) const;
 
-  // What run() will hold for these requests.
-  MemoryPlan memory_plan(std::span<const PreparedRequest> requests) const;
+  // What run() will hold for these requests; `beside`: bytes that a model beside it takes.
+  MemoryPlan memory_plan(std::span<const PreparedRequest> requests, std::size_t beside = 0) const;
 
   // Reads the weights (once; run() calls it if need be). Error kModel, kMemory.
   void load();
@@ -160,7 +161,8 @@ class GeneratePipeline {
   // stopped it.
   bool run(std::span<const PreparedRequest> requests, GenerateListener& listener);
 
-  // Gives back what the last run held beside weights: cache and buffers. The next one makes its own.
+  // Gives back what the last run held beside weights: cache and buffers. The next one makes its
+  // own.
   void give_back();
 
   // Code rows and columns to pixels, for instance of a picture decoded elsewhere. Needs load().

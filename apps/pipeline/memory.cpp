@@ -96,11 +96,25 @@ MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backe
   }
   if (spec.draft || (spec.blocks && !spec.movq)) {
     plan.vq_weights = plan.vq_scratch = 0;
-    return plan;
+  } else {
+    plan.vq_weights = visual_weight_bytes(spec, backend, vq_storage);
+    plan.vq_scratch = visual_scratch_bytes(spec, backend);
   }
-  plan.vq_weights = visual_weight_bytes(spec, backend, vq_storage);
-  plan.vq_scratch = visual_scratch_bytes(spec, backend);
-  return plan;
+  const bool own_memory = backend.device().kind != DeviceKind::kCpu;
+  return own_memory ? placed_on_device(std::move(plan), spec, request) : plan;
+}
+
+void plan_device(MemoryPlan& plan, const Backend& backend, const MemoryRequest& asked,
+                 FunctionRef<MemoryPlan(const MemoryRequest&)> plan_of) {
+  const std::optional<DeviceMemory> memory = backend.memory();
+  if (!plan.on_device || !memory) return;
+  plan.device = backend.name();
+  plan.device_free = memory->free;
+  if (plan.device_bytes() <= memory->free) return;
+  plan.would_fit = what_fits(asked, memory->free, [&](const MemoryRequest& request) {
+    return plan_of(request).device_bytes();
+  });
+  plan.advice = fit_advice(asked, plan.would_fit);
 }
 
 std::optional<std::uint64_t> available_memory() {
@@ -123,18 +137,46 @@ std::optional<std::uint64_t> available_memory() {
   return least;
 }
 
+namespace {
+
+void check_device_memory(const MemoryPlan& plan, const std::string& model_name) {
+  if (plan.device.empty() || plan.device_bytes() <= plan.device_free) return;
+  const auto part = [](const char* name, std::size_t bytes) {
+    return std::string(name) + " " + format_bytes(bytes);
+  };
+  throw Error(
+      {.kind = ErrorKind::kMemory,
+       .code = "E_MEMORY_PLAN",
+       .file = model_name,
+       .where = "memory of " + plan.device,
+       .expected = format_bytes(plan.device_bytes()) + " (" +
+                   part("weights", plan.weights + plan.vq_weights + plan.draft + plan.captioner) +
+                   ", " + part("cache", plan.kv) + ", " +
+                   part("passes", plan.activations + plan.laws + plan.vq_scratch) + ", " +
+                   part("libraries and staging", plan.libraries + plan.staging) + ")",
+       .found = format_bytes(plan.device_free) + " free",
+       .hint = plan.advice.empty()
+                   ? "no smaller run of this model fits either: choose another device"
+                   : "would fit: " + plan.advice});
+}
+
+}  // namespace
+
 void check_memory(const MemoryPlan& plan, const std::string& model_name) {
+  check_device_memory(plan, model_name);
   const auto room = available_memory();
-  if (!room || plan.total() <= *room) return;
-  throw Error({.kind = ErrorKind::kMemory,
-               .code = "E_MEMORY_PLAN",
-               .file = model_name,
-               .where = "memory",
-               .expected = format_bytes(plan.total()) + " (weights " +
-                           format_bytes(plan.weights + plan.vq_weights) + ", cache " +
-                           format_bytes(plan.kv) + ")",
-               .found = format_bytes(*room) + " available",
-               .hint = "try --dtype bf16 or a smaller --batch-size"});
+  if (!room || plan.host_bytes() <= *room) return;
+  throw Error(
+      {.kind = ErrorKind::kMemory,
+       .code = "E_MEMORY_PLAN",
+       .file = model_name,
+       .where = "memory",
+       .expected = format_bytes(plan.host_bytes()) +
+                   (plan.on_device ? " in the host's memory, beside the device's"
+                                   : " (weights " + format_bytes(plan.weights + plan.vq_weights) +
+                                         ", cache " + format_bytes(plan.kv) + ")"),
+       .found = format_bytes(*room) + " available",
+       .hint = "try --dtype bf16 or a smaller --batch-size"});
 }
 
 std::string format_bytes(std::uint64_t bytes) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "engine/core/function_ref.h"
 #include "engine/decoding/pass_shape.h"
 #include "engine/families/memory_plan.h"
 #include "engine/families/open_model.h"
@@ -16,7 +17,8 @@ DType stored_dtype(const OpenedModel& model);
 // The same for the VQ decoder.
 DType stored_vq_dtype(const OpenedModel& model);
 
-// plan_memory() of the family library with the VQ decoder's part filled in.
+// plan_memory() of the family library with the VQ decoder's part filled in; placed on the backend's
+// device where that has memory of its own.
 MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backend& backend,
                            const MemoryRequest& request, PassShape shape = PassShape::kLine);
 MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
@@ -26,7 +28,12 @@ MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
 // address-space limit. Empty if the system tells none.
 std::optional<std::uint64_t> available_memory();
 
-// Error kMemory (exit 5) with the plan when it does not fit.
+// A plan for the backend's device, if that has memory of its own: what is free there, and where
+// that is not enough, what would be. `plan_of` plans another request in the same way.
+void plan_device(MemoryPlan& plan, const Backend& backend, const MemoryRequest& asked,
+                 FunctionRef<MemoryPlan(const MemoryRequest&)> plan_of);
+
+// Error kMemory (exit 5) with the plan when it does not fit, on the device or in the host's memory.
 void check_memory(const MemoryPlan& plan, const std::string& model_name);
 
 // "13.9 MiB".

@@ -100,7 +100,7 @@ struct VideoPipeline::State {
       : options(given),
         name(std::move(shown)),
         opened(std::move(opened_model)),
-        backend(make_backend(given.device, {.threads = given.threads})),
+        backend(make_backend(given.device, {.threads = given.threads}, given.cuda)),
         storage(given.storage.value_or(stored_dtype(opened))),
         vq_storage(stored_vq_dtype(opened)),
         prompts(opened, name) {
@@ -359,22 +359,29 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
 
 MemoryPlan VideoPipeline::memory_plan(const PreparedClip& clip) const {
   const DecodeLimits limits = state_->limits_for(clip);
-  MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(),
-                                    {.storage = storage(),
-                                     .images = 1,
-                                     .guidance = limits.guided,
-                                     .prompt_tokens = limits.prompt_tokens,
-                                     .window = limits.window,
-                                     .laws = limits.laws},
-                                    limits.shape);
-  if (!spec().blocks) {
-    plan.activations = DecodeLoop::activation_bytes(spec().model, backend(), limits) +
-                       aids_bytes(method(), state_->aids, 1);
-  }
-  if (!clip.first_frames.empty()) {
-    plan.vq_weights = visual_weight_bytes(spec(), backend(), state_->vq_storage, VqHalves::kBoth);
-    plan.vq_scratch *= 2;
-  }
+  const MemoryRequest asked{.storage = storage(),
+                            .images = 1,
+                            .guidance = limits.guided,
+                            .prompt_tokens = limits.prompt_tokens,
+                            .window = limits.window,
+                            .laws = limits.laws};
+  const auto plan_of = [&](const MemoryRequest& request) {
+    MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(), request, limits.shape);
+    if (!spec().blocks) {
+      DecodeLimits own = limits;
+      own.window = request.window;
+      own.kv = request.storage;
+      plan.activations = DecodeLoop::activation_bytes(spec().model, backend(), own) +
+                         aids_bytes(method(), state_->aids, 1);
+    }
+    if (!clip.first_frames.empty()) {
+      plan.vq_weights = visual_weight_bytes(spec(), backend(), state_->vq_storage, VqHalves::kBoth);
+      plan.vq_scratch *= 2;
+    }
+    return plan;
+  };
+  MemoryPlan plan = plan_of(asked);
+  plan_device(plan, backend(), asked, plan_of);
   return plan;
 }
 

@@ -141,6 +141,7 @@ void CaptionWorker::run(const Setup& setup) {
     CaptionOptions options;
     options.model = setup.model;
     options.device = options_.device;
+    options.cuda = options_.cuda;
     options.threads = options_.threads;
     options.storage = options_.storage;
     options.most_tokens = kMostTokens;

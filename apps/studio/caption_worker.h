@@ -20,6 +20,7 @@ namespace tessera {
 struct CaptionerOptions {
   std::string model;  // where a command names none
   std::string device = "auto";
+  CudaOptions cuda;
   int threads = 0;
   std::optional<DType> storage;
   std::filesystem::path helper;

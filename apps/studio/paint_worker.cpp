@@ -12,6 +12,7 @@ PipelineOptions pipeline_options(const PainterOptions& options, const PaintSetti
   PipelineOptions out;
   out.model = settings.model.empty() ? options.model : settings.model;
   out.device = options.device;
+  out.cuda = options.cuda;
   out.threads = options.threads;
   out.storage = settings.storage ? settings.storage : options.storage;
   out.width = settings.width;

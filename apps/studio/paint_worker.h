@@ -20,6 +20,7 @@ namespace tessera {
 struct PainterOptions {
   std::string model;  // where settings name none
   std::string device = "auto";
+  CudaOptions cuda;
   int threads = 0;
   std::optional<DType> storage;
 };

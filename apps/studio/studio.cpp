@@ -26,11 +26,12 @@ constexpr std::size_t kCaptionsAhead = 16;
 constexpr auto kMaxSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 PainterOptions painter_options(const StudioOptions& options) {
-  return {options.model, options.device, options.threads, options.storage};
+  return {options.model, options.device, options.cuda, options.threads, options.storage};
 }
 
 CaptionerOptions captioner_options(const StudioOptions& options) {
-  return {options.captioner, options.device, options.threads, std::nullopt, options.helper};
+  return {options.captioner, options.device, options.cuda,
+          options.threads,   std::nullopt,   options.helper};
 }
 
 }  // namespace

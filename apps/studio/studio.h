@@ -17,6 +17,7 @@ struct StudioOptions {
   std::string model;  // painted with unless settings name another; empty = the bundled default
   std::string captioner;
   std::string device = "auto";
+  CudaOptions cuda;
   int threads = 0;  // 0 = one per core
   std::optional<DType> storage;
   std::filesystem::path folder = "out";  // made when the first picture is saved

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kThemes = {"dark", "light"};
 constexpr std::array<std::string_view, 3> kTypes = {"auto", "f32", "bf16"};
-constexpr std::array<std::string_view, 12> kFields = {
-    "model",  "captioner", "output_dir", "device", "threads", "dtype",
-    "listen", "selftest",  "theme",      "scale",  "files",   "file_bytes"};
+constexpr std::array<std::string_view, 14> kFields = {
+    "model",    "captioner", "output_dir", "device", "threads",    "dtype",         "listen",
+    "selftest", "theme",     "scale",      "files",  "file_bytes", "deterministic", "tf32"};
 constexpr std::size_t kMaxFiles = 1000;
 
 constexpr std::string_view kDigits = "0123456789abcdef";
@@ -63,6 +63,8 @@ std::string to_json(const ViewerOptions& options) {
               {"captioner", options.captioner},
               {"output_dir", options.output_dir},
               {"device", options.device},
+              {"deterministic", options.deterministic},
+              {"tf32", options.tf32},
               {"threads", options.threads},
               {"dtype", options.dtype},
               {"selftest", options.selftest},
@@ -87,6 +89,8 @@ ViewerOptions parse_viewer_options(std::string_view json) {
   out.captioner = reader.string_or("captioner", "");
   out.output_dir = reader.string_or("output_dir", out.output_dir);
   out.device = reader.string_or("device", out.device);
+  out.deterministic = reader.boolean_or("deterministic", false);
+  out.tf32 = reader.boolean_or("tf32", false);
   out.threads = reader.integer_or("threads", 0, 0, 1024);
   if (reader.has("dtype")) out.dtype = reader.choice("dtype", kTypes);
   if (reader.has("listen")) out.listen = reader.integer("listen", 0, 65535);
@@ -110,6 +114,7 @@ StudioOptions studio_options(const ViewerOptions& options) {
   out.model = options.model;
   out.captioner = options.captioner;
   out.device = options.device;
+  out.cuda = {.deterministic = options.deterministic, .tf32 = options.tf32};
   out.threads = static_cast<int>(options.threads);
   if (options.dtype == "f32") out.storage = DType::kF32;
   if (options.dtype == "bf16") out.storage = DType::kBF16;

@@ -96,4 +96,88 @@ MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
   return plan;
 }
 
+MemoryPlan placed_on_device(MemoryPlan plan, const FamilySpec& spec, const MemoryRequest& request) {
+  const auto row = static_cast<std::size_t>(spec.model.image_vocabulary()) * sizeof(float);
+  const auto rows = static_cast<std::size_t>(request.images * request.window);
+  plan.on_device = true;
+  plan.staging = kDeviceStagingBytes;
+  plan.libraries = kDeviceLibraryBytes;
+  // Rows under judgement and their order; with laws, those of the pass before as well.
+  plan.laws = rows * row * (request.laws ? 3 : 2);
+  plan.sampling = rows * row * (request.laws ? 2 : 1);
+  return plan;
+}
+
+namespace {
+
+// The largest number of pictures, less than asked for, that fits; 0 = not even one.
+std::int64_t images_that_fit(MemoryRequest request, std::size_t free,
+                             FunctionRef<std::size_t(const MemoryRequest&)> bytes_of) {
+  std::int64_t fits = 0, beyond = request.images;
+  while (beyond - fits > 1) {
+    request.images = fits + (beyond - fits) / 2;
+    (bytes_of(request) <= free ? fits : beyond) = request.images;
+  }
+  return fits;
+}
+
+// The widest of half, a quarter and so on of the window that fits; 0 = none.
+std::int64_t window_that_fits(MemoryRequest request, std::size_t free,
+                              FunctionRef<std::size_t(const MemoryRequest&)> bytes_of) {
+  while (request.window > 1) {
+    request.window /= 2;
+    if (bytes_of(request) <= free) return request.window;
+  }
+  return 0;
+}
+
+// Every single change that is enough.
+void add_single_changes(const MemoryRequest& asked, std::size_t free,
+                        FunctionRef<std::size_t(const MemoryRequest&)> bytes_of,
+                        std::vector<MemoryRequest>& out) {
+  if (const std::int64_t images = images_that_fit(asked, free, bytes_of); images > 0) {
+    out.push_back(asked);
+    out.back().images = images;
+  }
+  if (const std::int64_t window = window_that_fits(asked, free, bytes_of); window > 0) {
+    out.push_back(asked);
+    out.back().window = window;
+  }
+}
+
+}  // namespace
+
+std::vector<MemoryRequest> what_fits(const MemoryRequest& asked, std::size_t free,
+                                     FunctionRef<std::size_t(const MemoryRequest&)> bytes_of) {
+  std::vector<MemoryRequest> out;
+  add_single_changes(asked, free, bytes_of, out);
+  MemoryRequest narrow = asked;
+  narrow.storage = DType::kBF16;
+  const bool narrower = asked.storage != DType::kBF16;
+  if (narrower && bytes_of(narrow) <= free) out.push_back(narrow);
+  if (!out.empty()) return out;
+  if (narrower) add_single_changes(narrow, free, bytes_of, out);
+  if (!out.empty()) return out;
+  for (MemoryRequest least : {asked, narrow}) {
+    least.images = least.window = 1;
+    if (out.empty() && bytes_of(least) <= free) out.push_back(least);
+  }
+  return out;
+}
+
+std::string fit_advice(const MemoryRequest& asked, const std::vector<MemoryRequest>& would_fit) {
+  std::string text;
+  for (const MemoryRequest& fit : would_fit) {
+    std::string flags;
+    const auto add = [&](bool changed, const std::string& flag) {
+      if (changed) flags += (flags.empty() ? "" : " ") + flag;
+    };
+    add(fit.storage != asked.storage, "--dtype bf16");
+    add(fit.images != asked.images, "--batch-size " + std::to_string(fit.images));
+    add(fit.window != asked.window, "--window " + std::to_string(fit.window));
+    text += (text.empty() ? "" : ", or ") + flags;
+  }
+  return text;
+}
+
 }  // namespace tessera

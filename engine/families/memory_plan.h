@@ -3,11 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/core/function_ref.h"
 #include "engine/families/family_spec.h"
 
 namespace tessera {
+
+// Of a device: at most 48 recorded passes with 1 MiB of arguments each, and 4 MiB beside them.
+inline constexpr std::size_t kDeviceStagingBytes = std::size_t{52} << 20;
+// Code and workspaces of cuBLASLt and cuDNN, kernels, recorded passes: an allowance, not measured.
+inline constexpr std::size_t kDeviceLibraryBytes = std::size_t{256} << 20;
 
 struct MemoryRequest {
   DType storage = DType::kF32;
@@ -27,9 +35,29 @@ struct MemoryPlan {
   std::size_t vq_scratch = 0;   // decoding one picture
   std::size_t draft = 0;        // a draft model with its cache and buffers
   std::size_t process = 0;      // program, libraries, tokenizer: an allowance, see the .cpp
-  std::size_t total() const {
-    return weights + kv + activations + vq_weights + vq_scratch + draft + process;
+
+  // The rest is 0 where the host computes.
+  std::size_t captioner = 0;  // a model that describes, beside the one that paints
+  std::size_t laws = 0;       // rows that a device judges
+  std::size_t staging = 0;  // arguments on their way, as much on the device as in the host's memory
+  std::size_t libraries = 0;  // the vendor's libraries and recorded passes: an allowance
+  std::size_t sampling = 0;   // logits and laws in the host's memory
+  bool on_device = false;
+  std::string device;                    // its name
+  std::size_t device_free = 0;           // bytes of it when the plan was made
+  std::vector<MemoryRequest> would_fit;  // where this plan does not
+  std::string advice;                    // the same as flags
+
+  std::size_t device_bytes() const {
+    return !on_device ? 0
+                      : weights + kv + activations + vq_weights + vq_scratch + draft + captioner +
+                            laws + staging + libraries;
   }
+  std::size_t host_bytes() const {
+    return on_device ? process + staging + sampling
+                     : weights + kv + activations + vq_weights + vq_scratch + draft + process;
+  }
+  std::size_t total() const { return device_bytes() + host_bytes(); }
 };
 
 // Bytes of the picture tokenizer, and of decoding one picture or one grid with it.
@@ -39,5 +67,16 @@ std::size_t visual_scratch_bytes(const FamilySpec& spec, const Backend& backend)
 
 MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
                        const MemoryRequest& request);
+
+// The same run on a device with memory of its own.
+MemoryPlan placed_on_device(MemoryPlan plan, const FamilySpec& spec, const MemoryRequest& request);
+
+// Requests that need at most `free` bytes, each as near to what was asked for as it can be: fewer
+// pictures at once, a narrower window, bf16 in the place of f32, each alone; if none of them is
+// enough, several together. Empty: nothing fits. `bytes_of` grows with images and window.
+std::vector<MemoryRequest> what_fits(const MemoryRequest& asked, std::size_t free,
+                                     FunctionRef<std::size_t(const MemoryRequest&)> bytes_of);
+// "--batch-size 5, or --dtype bf16": what would_fit changes of what was asked for.
+std::string fit_advice(const MemoryRequest& asked, const std::vector<MemoryRequest>& would_fit);
 
 }  // namespace tessera

@@ -386,6 +386,8 @@ TEST(ViewerOptions, SurviveJson) {
   options.captioner = "c";
   options.output_dir = "söme where";
   options.device = "cpu";
+  options.deterministic = true;
+  options.tf32 = true;
   options.threads = 3;
   options.dtype = "bf16";
   options.listen = 0;
@@ -401,6 +403,8 @@ TEST(ViewerOptions, SurviveJson) {
   const StudioOptions studio = studio_options(back);
   EXPECT_EQ(studio.model, options.model);
   EXPECT_EQ(studio.threads, 3);
+  EXPECT_TRUE(studio.cuda.deterministic);
+  EXPECT_TRUE(studio.cuda.tf32);
   EXPECT_EQ(studio.storage, DType::kBF16);
   EXPECT_EQ(studio.folder, "söme where");
   EXPECT_EQ(studio.listen, 0);
