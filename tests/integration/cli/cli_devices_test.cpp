@@ -51,6 +51,25 @@ TEST_F(CliDevices, CeilingsOfTheHostAreNoMeasureOfADevice) {
   EXPECT_NE(ops.err.find("tessera-gpu-check"), std::string::npos) << ops.err;
 }
 
+TEST_F(CliDevices, InspectSplitsThePlanBetweenDeviceAndHost) {
+  const ProgramResult result =
+      run({"inspect", "-m", "test:tiny", "--memory", "--json", "--batch-size", "3"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto memory = result.json_lines().at(0).at("memory");
+  const auto field = [](const nlohmann::ordered_json& of, const char* name) {
+    return of.at(name).get<std::uint64_t>();
+  };
+  const auto device = memory.at("device");
+  EXPECT_EQ(field(device, "device_bytes"),
+            field(memory, "weights") + field(memory, "kv") + field(memory, "activations") +
+                field(memory, "vq_weights") + field(memory, "vq_scratch") + field(device, "laws") +
+                field(device, "staging") + field(device, "libraries"));
+  EXPECT_GE(field(device, "host_bytes"), field(memory, "process") + field(device, "staging"));
+  EXPECT_GT(field(device, "laws"), 0u);
+  EXPECT_NE(run({"inspect", "-m", "test:tiny", "--memory"}).out.find("memory.device.libraries: "),
+            std::string::npos);
+}
+
 TEST_F(CliDevices, DoctorSaysWhyThereIsNoCudaAndEndsWell) {
   const ProgramResult result = run({"doctor", "--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -70,7 +70,7 @@ class DeviceMemoryOf : public DeviceMemoryTable {
   }
 };
 
-// 1.5 G parameters: 5.7 GiB of f32, 2.9 of bf16; 0.24 GiB of bf16 keys and values a picture.
+// 1.5 G parameters without the text head: 5.6 GiB of f32, 2.8 of bf16; 0.24 GiB of bf16 keys and values a picture.
 TEST_F(DeviceMemoryOf, JanusPro1B) {
   expect(open_model("random:janus-pro:1B").spec,
          {{kF32, 1, {"fits", "fits", "fits", "fits"}},
@@ -82,7 +82,7 @@ TEST_F(DeviceMemoryOf, JanusPro1B) {
           {kBF16, 256, {"--batch-size 17", "--batch-size 84", "fits", "fits"}}});
 }
 
-// 6.9 G parameters: 25.4 GiB of f32, 12.7 of bf16; 0.6 GiB of bf16 keys and values a picture.
+// 6.6 G parameters without the text head: 24.6 GiB of f32, 12.3 of bf16; 0.6 GiB of bf16 keys and values a picture.
 TEST_F(DeviceMemoryOf, JanusPro7B) {
   expect(open_model("random:janus-pro:7B").spec,
          {{kF32, 1, {"nothing", "--dtype bf16", "fits", "fits"}},
@@ -112,7 +112,7 @@ TEST_F(DeviceMemoryTable, PlanIsCountedFromShapes) {
   const MemoryPlan plan = placed_on_device(plan_memory(spec, *backend_, one), spec, one);
   EXPECT_EQ(plan.kv,
             2u * 30 * 4096 * 2 * (64 + 575) * 2);  // k and v, layers, width, bf16, branches
-  EXPECT_NEAR(static_cast<double>(plan.weights), 2 * 6.87e9, 0.1e9);
+  EXPECT_NEAR(static_cast<double>(plan.weights), 2 * 6.59e9, 0.02e9);
   EXPECT_EQ(plan.laws, 8u * 16384 * 4 * 2);
   EXPECT_EQ(plan.total(), plan.device_bytes() + plan.host_bytes());
   EXPECT_EQ(plan.host_bytes(), plan.process + plan.staging + plan.sampling);
@@ -131,14 +131,15 @@ std::size_t made_up_bytes(const MemoryRequest& request) {
 }
 
 std::string advice(const MemoryRequest& asked, std::size_t free) {
-  return fit_advice(asked, what_fits(asked, free, made_up_bytes));
+  const auto bytes_of = [](const MemoryRequest& request) { return made_up_bytes(request); };
+  return fit_advice(asked, what_fits(asked, free, bytes_of));
 }
 
 TEST(WhatFits, NearestToWhatWasAskedFor) {
   const MemoryRequest asked{.storage = kF32, .images = 4, .window = 8};  // 109
   EXPECT_EQ(advice(asked, 108), "--batch-size 3, or --window 4, or --dtype bf16");
   EXPECT_EQ(advice(asked, 83), "--batch-size 3, or --window 4, or --dtype bf16");
-  EXPECT_EQ(advice(asked, 76), "--batch-size 2, or --window 4, or --dtype bf16");
+  EXPECT_EQ(advice(asked, 77), "--batch-size 2, or --window 4, or --dtype bf16");
   EXPECT_EQ(advice(asked, 60), "--batch-size 2, or --window 1, or --dtype bf16");
   EXPECT_EQ(advice(asked, 52), "--batch-size 1");
   EXPECT_EQ(advice(asked, 30), "--dtype bf16 --batch-size 1, or --dtype bf16 --window 1");
