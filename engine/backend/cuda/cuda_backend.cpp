@@ -37,7 +37,7 @@ RowJudgeMaker* CudaBackend::row_judges() { return judges_.get(); }
 Tensor CudaBackend::allocate(DType dtype, Shape shape) {
   const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
   select_device(device_.index);
-  return Tensor(dtype, shape, allocate_device(bytes), device_);
+  return Tensor(dtype, shape, pool_of_memory_->take(bytes), device_);
 }
 
 void CudaBackend::upload(ConstTensorView host, TensorView out) {
@@ -73,6 +73,7 @@ std::optional<DeviceMemory> CudaBackend::memory() const {
   DeviceMemory out;
   select_device(device_.index);
   check(cudaMemGetInfo(&out.free, &out.total), "asking for the device's memory");
+  out.free += pool_of_memory_->unused_bytes();
   return out;
 }
 
