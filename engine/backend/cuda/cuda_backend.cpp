@@ -2,6 +2,7 @@
 #include "engine/backend/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "engine/backend/factories.h"
 
@@ -79,7 +80,10 @@ std::optional<DeviceMemory> CudaBackend::memory() const {
 
 void CudaBackend::begin_recorded(std::uint64_t key) { recorder_.begin(key, stream()); }
 
-void CudaBackend::end_recorded() { recorder_.end(); }
+void CudaBackend::end_recorded() {
+  if (std::uncaught_exceptions() > 0) return recorder_.abandon();
+  recorder_.end();
+}
 
 void CudaBackend::reserve_scratch(std::size_t bytes) {
   if (bytes <= scratch_bytes_) return;
