@@ -72,7 +72,8 @@ __device__ void put_forced(int forced, RowRecord& record) {
   record.above = record.mean = record.spread = 0;
 }
 
-__global__ __launch_bounds__(kJudgeLanes) void judge_rows(PassArrays pass, JudgeNumbers numbers) {
+__global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
+                                                             JudgeNumbers numbers) {
   __shared__ JudgeScratch s;
   const int number = static_cast<int>(blockIdx.x);
   const JudgedRow& row = pass.rows[number];
@@ -109,7 +110,8 @@ __device__ int first_place(bool holds, int place, int none, JudgeScratch& s) {
   return found == 0 ? none : id_of(found);
 }
 
-__global__ __launch_bounds__(kJudgeLanes) void settle_rows(PassArrays pass, JudgeNumbers numbers) {
+__global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
+                                                              JudgeNumbers numbers) {
   __shared__ JudgeScratch s;
   const int number = static_cast<int>(blockIdx.x);
   const JudgedRow& row = pass.rows[number];
