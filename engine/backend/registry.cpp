@@ -24,7 +24,7 @@ std::vector<DeviceOffer> devices_here() {
                      [](const CpuOptions& options, const CudaOptions&) {
                        return make_cpu_backend(options);
                      }});
-#if TESSERA_WITH_CUDA
+#ifdef TESSERA_WITH_CUDA
   for (const DeviceInfo& info : list_cuda_devices()) {
     devices.push_back({info, [name = info.name](const CpuOptions& cpu, const CudaOptions& cuda) {
                          return make_cuda_backend(name, cpu, cuda);

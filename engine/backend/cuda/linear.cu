@@ -29,31 +29,39 @@ const T* padded_activations(CudaBackend& backend, const float* x, std::int64_t r
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
-template <int Tiles, int ColumnTiles, typename X>
+template <int Tiles, int ColumnTiles, int Teams, typename X>
 void launch_bf16(CudaBackend& backend, const LinearWeight& w, const X* x, int splits,
                  const Output& o) {
+  constexpr std::int64_t kRows = Tiles * kTileRows * Teams;
   const std::int64_t chunks = divide_up(o.rows, ColumnTiles * kEight);
-  const std::int64_t tiles =
-      o.up == 0 ? divide_up(o.n, Tiles * kTileRows) : divide_up(o.up, Tiles * kTileRows / 2);
-  const std::size_t shared = sizeof(uint4) * kSlices * stages(Tiles) * 4 * Tiles * kWarp;
-  launch(
-      backend, "linear: bf16 weights",
-      {.blocks = tiles * chunks, .threads = kSlices * kWarp, .blocks_y = splits, .shared = shared},
-      bf16_product<Tiles, ColumnTiles, X>, static_cast<const std::uint16_t*>(w.packed.view().data),
-      x, padded_inputs(w.k), padded_rows(w.n) - 1, static_cast<int>(chunks), splits, o);
+  const std::int64_t tiles = o.up == 0 ? divide_up(o.n, kRows) : divide_up(o.up, kRows / 2);
+  launch(backend, "linear: bf16 weights",
+         {.blocks = tiles * chunks,
+          .threads = kTeam * Teams,
+          .blocks_y = splits,
+          .shared = queue_bytes(Tiles) * Teams},
+         bf16_product<Tiles, ColumnTiles, Teams, X>,
+         static_cast<const std::uint16_t*>(w.packed.view().data), x, padded_inputs(w.k),
+         padded_rows(w.n) - 1, static_cast<int>(chunks), splits, o);
 }
 
-// A block takes 32 rows of weights where that leaves no multiprocessor idle: activations are read
-// half as often.
+// The more rows of weights a block takes, the fewer times activations are read; it takes as many as
+// leave no, or with 32 hardly a, multiprocessor idle.
 template <int ColumnTiles, typename X>
 void launch_bf16_columns(CudaBackend& backend, const LinearWeight& w, const X* x, int splits,
                          const Output& o) {
-  const std::int64_t blocks =
-      divide_up(w.n, 2 * kTileRows) * divide_up(o.rows, ColumnTiles * kEight);
-  if (blocks >= backend.multiprocessors()) {
-    launch_bf16<2, ColumnTiles>(backend, w, x, splits, o);
+  const auto blocks = [&](std::int64_t rows) {
+    return divide_up(w.n, rows) * divide_up(o.rows, ColumnTiles * kEight) * splits;
+  };
+  if constexpr (ColumnTiles >= 4) {
+    if (blocks(4 * kTileRows) >= backend.multiprocessors()) {
+      return launch_bf16<2, ColumnTiles, 2>(backend, w, x, splits, o);
+    }
+  }
+  if (4 * blocks(2 * kTileRows) >= 3 * backend.multiprocessors()) {
+    launch_bf16<2, ColumnTiles, 1>(backend, w, x, splits, o);
   } else {
-    launch_bf16<1, ColumnTiles>(backend, w, x, splits, o);
+    launch_bf16<1, ColumnTiles, 1>(backend, w, x, splits, o);
   }
 }
 
@@ -195,7 +203,7 @@ std::int64_t input_splits(std::int64_t n, std::int64_t k, int multiprocessors) {
   const std::int64_t steps = padded_inputs(k) / kStep;
   if (tiles == 0 || 2 * tiles > multiprocessors) return 1;
   return std::clamp<std::int64_t>(multiprocessors / tiles, 1,
-                                  std::clamp<std::int64_t>(steps / kSlices, 1, 8));
+                                  std::clamp<std::int64_t>(steps / (2 * kSlices), 1, 8));
 }
 
 std::size_t linear_scratch_bytes(std::int64_t n, std::int64_t k, DType storage, int multiprocessors,

@@ -55,10 +55,10 @@ constexpr int share_pitch(int local_rows) { return local_rows + 4; }
 // shares [Slices][Columns][share_pitch(LocalRows)]: what each slice of the inputs gives. A row of
 // the weights lies in thread after thread, as it does in `out`.
 template <int Slices, int LocalRows, int Columns, int Threads>
-__device__ inline void write_tile(const Output& o, const float* shares, std::int64_t tile,
-                                  int first_column, int split) {
+__device__ inline void write_tile(const Output& o, const float* shares, int thread,
+                                  std::int64_t tile, int first_column, int split) {
   constexpr int kPitch = share_pitch(LocalRows), kHalf = LocalRows / 2;
-  for (int i = static_cast<int>(threadIdx.x); i < LocalRows * Columns; i += Threads) {
+  for (int i = thread; i < LocalRows * Columns; i += Threads) {
     const int local = i % LocalRows, column = first_column + i / LocalRows;
     const std::int64_t row = weight_row<LocalRows>(o, tile, local);
     const bool there = o.up == 0 ? row < o.n : tile * kHalf + local % kHalf < o.up;

@@ -11,7 +11,8 @@ namespace tessera::cuda {
 
 constexpr int kEight = 8;  // columns of a tensor core's tile, bf16 of 16 bytes
 
-constexpr int kSlices = 8;  // warps of a block of bf16 products, each with its share of the inputs
+constexpr int kSlices = 4;  // warps of a team of bf16 products, each with its share of the inputs
+constexpr int kTeam = kSlices * kWarp;
 constexpr int kStep = static_cast<int>(kInputMultiple);  // inputs a warp takes at once
 constexpr int kTileRows = 16;
 
@@ -21,8 +22,17 @@ constexpr int kFloatRows = 4;    // and rows of weights of a warp
 constexpr int kFloatLocal = kFloatGroups * kFloatRows;
 constexpr int kFloatThreads = kFloatSlices * kFloatGroups * kWarp;
 
-// Steps of weights that a warp has under way: about 64 KB a multiprocessor cover its latency.
-constexpr int stages(int tiles) { return tiles == 1 ? 4 : 3; }
+// Steps of weights that a warp has under way, so that a team keeps about 40 KB of them coming.
+constexpr int stages(int tiles) { return tiles == 1 ? 6 : 3; }
+// Of a team's queue.
+constexpr std::size_t queue_bytes(int tiles) {
+  return sizeof(uint4) * static_cast<std::size_t>(kTeam * stages(tiles) * 4 * tiles);
+}
+
+// Teams that a multiprocessor holds, of its 65536 registers.
+constexpr int teams_at_least(int column_tiles) {
+  return column_tiles < 4 ? 4 : column_tiles < 8 ? 3 : 2;
+}
 
 __device__ inline uint4 eight_bf16(const std::uint16_t* from) {
   return *reinterpret_cast<const uint4*>(from);
@@ -48,17 +58,19 @@ __device__ inline void fetch_step(uint4* place, const std::uint16_t* const (&row
 
 // x [rows][k] against w [padded n][k], k padded. Thread t of a group holds inputs 8t .. 8t + 7 of
 // both factors and gives them out as slots 2t, 2t + 1, 2t + 8 and 2t + 9 of two products: a sum may
-// take its inputs in any order as long as both factors do.
-template <int Tiles, int ColumnTiles, typename X>
-__global__ void __launch_bounds__(kSlices* kWarp, ColumnTiles < 8 ? 2 : 1)
+// take its inputs in any order as long as both factors do. Teams of a block have their own rows of
+// weights and find the activations in the first-level cache, where one of them left them.
+template <int Tiles, int ColumnTiles, int Teams, typename X>
+__global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Teams)
     bf16_product(const std::uint16_t* w, const X* x, std::int64_t k, std::int64_t last_row,
                  int chunks, int splits, Output o) {
   constexpr int kStages = stages(Tiles), kLocal = Tiles * kTileRows;
   constexpr int kPlaces = 4 * Tiles * kWarp;  // of one step: two rows a tile, two halves a row
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int slice = static_cast<int>(threadIdx.x) / kWarp;
+  const int team = static_cast<int>(threadIdx.x) / kTeam;
+  const int slice = static_cast<int>(threadIdx.x) % kTeam / kWarp;
   const int group = lane / 4, t = lane % 4, split = static_cast<int>(blockIdx.y);
-  const std::int64_t tile = blockIdx.x / static_cast<unsigned>(chunks);
+  const std::int64_t tile = blockIdx.x / static_cast<unsigned>(chunks) * Teams + team;
   const int first_column =
       static_cast<int>(blockIdx.x % static_cast<unsigned>(chunks)) * ColumnTiles * kEight;
   const int steps = static_cast<int>(k / kStep);
@@ -79,7 +91,7 @@ __global__ void __launch_bounds__(kSlices* kWarp, ColumnTiles < 8 ? 2 : 1)
   }
   float sums[ColumnTiles][Tiles][4] = {};
 
-  uint4* queue = dynamic_shared<uint4>() + slice * kStages * kPlaces + lane;
+  uint4* queue = dynamic_shared<uint4>() + (team * kSlices + slice) * kStages * kPlaces + lane;
   int step = steps * split / splits + slice;
 #pragma unroll
   for (int i = 0; i < kStages - 1; ++i) {
@@ -128,7 +140,7 @@ __global__ void __launch_bounds__(kSlices* kWarp, ColumnTiles < 8 ? 2 : 1)
 
   // The queue is empty; its memory takes the warps' shares, a few tiles at once.
   constexpr int kAtOnce = ColumnTiles < 4 ? ColumnTiles : 4, kPitch = share_pitch(kLocal);
-  float* shares = dynamic_shared<float>();
+  float* shares = dynamic_shared<float>() + team * (queue_bytes(Tiles) / sizeof(float));
 #pragma unroll
   for (int c = 0; c < ColumnTiles; c += kAtOnce) {
     __syncthreads();
@@ -145,8 +157,8 @@ __global__ void __launch_bounds__(kSlices* kWarp, ColumnTiles < 8 ? 2 : 1)
       }
     }
     __syncthreads();
-    write_tile<kSlices, kLocal, kAtOnce * kEight, kSlices * kWarp>(
-        o, shares, tile, first_column + c * kEight, split);
+    write_tile<kSlices, kLocal, kAtOnce * kEight, kTeam>(
+        o, shares, static_cast<int>(threadIdx.x) % kTeam, tile, first_column + c * kEight, split);
   }
 }
 
@@ -236,7 +248,8 @@ __global__ void __launch_bounds__(kFloatThreads)
     shares[(slice * Columns + column) * share_pitch(kFloatLocal) + local] = sums[0];
   }
   __syncthreads();
-  write_tile<kFloatSlices, kFloatLocal, Columns, kFloatThreads>(o, shares, tile, first_column, 0);
+  write_tile<kFloatSlices, kFloatLocal, Columns, kFloatThreads>(
+      o, shares, static_cast<int>(threadIdx.x), tile, first_column, 0);
 }
 
 // Adds what the blocks of one row have, in the order of their inputs.

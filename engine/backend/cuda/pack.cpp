@@ -102,7 +102,7 @@ LinearWeight CudaBackend::pack_linear(std::span<const ConstTensorView> stacked, 
               if (part == stacked.size()) return;
               convert(stacked[part], row * weight.k, 1, weight.k, storage, out);
             });
-  // Now, since a recorded pass cannot make room for itself.
+  // Now, so that no pass makes room while it runs and what was recorded stays valid.
   const bool library = !options_.deterministic && libraries().without_cublaslt().empty();
   reserve_scratch(linear_scratch_bytes(weight.n, weight.k, storage, multiprocessors_, library));
   return weight;

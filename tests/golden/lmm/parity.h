@@ -9,6 +9,7 @@
 
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/text_loop.h"
+#include "tests/support/device_values.h"
 #include "tests/support/tiny_lmm.h"
 
 namespace tessera {
@@ -43,10 +44,6 @@ inline void expect_same_pixels(const std::vector<float>& got, const std::vector<
   EXPECT_EQ(off, 0u) << "of " << want.size() << " numbers are off by more than one float";
 }
 
-inline std::vector<float> values(const Tensor& tensor) {
-  return {tensor.view().f32(), tensor.view().f32() + tensor.shape().elements()};
-}
-
 inline std::vector<std::int32_t> greedy(const TinyLmm& tiny, PromptRows rows, std::size_t count) {
   struct Keep final : TextListener {
     std::vector<std::int32_t> tokens;
@@ -69,7 +66,9 @@ inline std::vector<std::int32_t> greedy(const TinyLmm& tiny, PromptRows rows, st
 // `at`: in front of the recorded names.
 inline void expect_rows_parity(const TinyLmm& tiny, PromptRows rows, const std::string& at) {
   if (tiny.has(at + "embeds")) {
-    EXPECT_LT(worst_relative(values(rows.rows), tiny.floats(at + "embeds")), 1e-5);
+    EXPECT_LT(
+        worst_relative(from_device(*tiny.backend, rows.rows.view()), tiny.floats(at + "embeds")),
+        1e-5);
   }
   const std::vector<std::int32_t> ids = tiny.ints(at + "position_ids");
   const std::size_t count = rows.places.size();
@@ -87,8 +86,8 @@ inline void expect_rows_parity(const TinyLmm& tiny, PromptRows rows, const std::
   const ModelConfig& config = tiny.spec.text.model.transformer;
   const auto total = static_cast<std::int64_t>(count);
   KvCache cache(*tiny.backend, {config.layers, config.kv_heads, config.head_dim, total, 1});
-  Arena arena(tiny.text->scratch_bytes(total) + 4096);
-  Tensor hidden = Tensor::host(DType::kF32, rows.rows.shape());
+  Arena arena = make_arena(*tiny.backend, tiny.text->scratch_bytes(total) + 4096);
+  Tensor hidden = tiny.backend->allocate(DType::kF32, rows.rows.shape());
   std::vector<std::int64_t> positions;
   for (const auto& place : rows.places) positions.push_back(place[0]);
   const std::vector<std::int32_t> sequences(count, 0);
@@ -97,14 +96,15 @@ inline void expect_rows_parity(const TinyLmm& tiny, PromptRows rows, const std::
                                     .positions = positions,
                                     .places = rows.places},
                                    cache, arena, hidden.view());
-  const std::vector<float> all = values(hidden);
+  const std::vector<float> all = from_device(*tiny.backend, hidden.view());
   EXPECT_LT(worst_relative({all.end() - config.width, all.end()}, tiny.floats(at + "hidden")),
             1e-5);
-  Tensor logits = Tensor::host(DType::kF32, Shape{4, tiny.spec.text.model.vocab});
+  Tensor logits = tiny.backend->allocate(DType::kF32, Shape{4, tiny.spec.text.model.vocab});
   tiny.text->logits({DType::kF32, Shape{4, config.width},
-                     hidden.view().f32() + (total - 4) * config.width, Device{}},
+                     hidden.view().f32() + (total - 4) * config.width, tiny.backend->device()},
                     arena, logits.view());
-  EXPECT_LT(worst_relative(values(logits), tiny.floats(at + "logits")), 1e-5);
+  EXPECT_LT(worst_relative(from_device(*tiny.backend, logits.view()), tiny.floats(at + "logits")),
+            1e-5);
   const std::vector<std::int32_t> want = tiny.ints(at + "greedy");
   EXPECT_EQ(greedy(tiny, std::move(rows), want.size()), want);
 }

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "apps/pipeline/eval_clips.h"
 #include "apps/pipeline/video_pipeline.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/support/guarded_backend.h"
@@ -88,6 +90,32 @@ INSTANTIATE_TEST_SUITE_P(
                     Clip{.model = "test:nbp"}, Clip{.model = "test:nbp-frames", .first_frames = 4},
                     Clip{.model = "test:cosmos", .first_frames = 1},
                     Clip{.model = "test:cosmos-text", .first_frames = 1, .text = true}));
+
+// The whole of `eval clips`, short: paints, reconstructs, measures.
+std::string evaluation(const char* device) {
+  EvalClipsRequest request;
+  request.options.model = "tabletop-video";
+  request.options.device = device;
+  request.options.threads = 1;
+  request.options.method = decode_method("frames");
+  request.splits = {SceneSplit::kVal};
+  request.clips = 1;
+  request.frames = 8;
+  request.first_frames = 4;
+  const EvalClipsReport report = eval_clips(request, {});
+  EXPECT_EQ(report.failed, 0);
+  std::string out;
+  for (const ClipRow& row : report.rows) out += row_json(row).dump();
+  for (const ClipSample& sample : report.samples) {
+    for (const Image& frame : sample.frames) out.append(frame.rgb.begin(), frame.rgb.end());
+  }
+  return out;
+}
+
+TEST(DeviceEvalClips, MeasuresWhatTheCpuMeasures) {
+  offer_guarded_devices();
+  EXPECT_TRUE(evaluation("guarded:0") == evaluation("cpu"));
+}
 
 }  // namespace
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "engine/ops/host_access.h"
 #include "engine/ops/ops.h"
 #include "tests/support/guarded_backend.h"
 #include "tests/support/guarded_memory.h"
@@ -58,6 +59,21 @@ TEST_F(Guarded, DroppedMemoryStaysUntilItsOpsRan) {
   }
   EXPECT_EQ(downloaded(sum), (std::vector<float>{2, 4}));
   EXPECT_EQ(GuardedMemory::instance().blocks(), before);
+}
+
+TEST_F(Guarded, HostViewsAndDraftsAreCopiesHereAndTheTensorItselfOnTheCpu) {
+  const auto cpu = make_backend("cpu", {.threads = 1});
+  for (Backend* backend : {static_cast<Backend*>(&backend_), cpu.get()}) {
+    Tensor tensor = backend->allocate(DType::kF32, {3});
+    HostDraft draft(*backend, tensor.view());
+    for (int i = 0; i < 3; ++i) draft.f32()[i] = static_cast<float>(i);
+    draft.send();
+    Tensor twice = backend->allocate(DType::kF32, {3});
+    ops::add(*backend, tensor.view(), tensor.view(), twice.view());
+    const HostView view(*backend, twice.view());
+    EXPECT_EQ(std::vector<float>(view.f32(), view.f32() + 3), (std::vector<float>{0, 2, 4}));
+    EXPECT_EQ(view.view().data == twice.view().data, backend == cpu.get());
+  }
 }
 
 TEST_F(GuardedDeathTest, TheHostCannotReadOrWrite) {

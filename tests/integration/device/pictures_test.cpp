@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "apps/pipeline/eval_scenes.h"
 #include "apps/pipeline/generate_pipeline.h"
 #include "apps/pipeline/visual_model.h"
 #include "engine/families/test_models.h"
@@ -153,6 +155,49 @@ TEST(DeviceJudge, ReadsAsTheCpu) {
     EXPECT_EQ(there.logits(image), here.logits(image));
     EXPECT_TRUE(there.read(image) == here.read(image));
   }
+}
+
+// The whole of `eval scenes`, short: paints, renders, reconstructs, reads back.
+std::string evaluation(const char* device) {
+  EvalScenesRequest request;
+  request.options.model = "tabletop-janus";
+  request.options.device = device;
+  request.options.threads = 1;
+  request.options.method = decode_method("gumbel");
+  request.judge = "tabletop-judge";
+  request.splits = {SceneSplit::kVal};
+  request.prompts = 1;
+  request.ceiling = 2;
+  request.reconstructions = 1;
+  request.floor = 0;
+  const EvalScenesReport report = eval_scenes(request, {});
+  std::string out = interval_json(report.psnr_db).dump();
+  for (const EvalRow& row : report.rows) out += row_json(row).dump();
+  for (const EvalSample& sample : report.samples) {
+    out.append(sample.image.rgb.begin(), sample.image.rgb.end());
+  }
+  EXPECT_FALSE(report.samples.empty());
+  return out;
+}
+
+TEST(DeviceEval, MarksWhatTheCpuMarks) {
+  offer_guarded_devices();
+  EXPECT_EQ(evaluation("guarded:0"), evaluation("cpu"));
+}
+
+TEST(DeviceEval, ACaptionerReadsWhatItReadsOnTheCpu) {
+  offer_guarded_devices();
+  std::vector<Image> pictures;
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    ScenePicture scene = render_scene(sample_scene(5, SceneSplit::kVal, i), 96);
+    pictures.emplace_back(96, 96, std::move(scene.rgb));
+  }
+  const auto read = [&](const char* device) {
+    return SceneReader::open("tabletop-llava", {.device = device, .threads = 1})->read(pictures);
+  };
+  const auto want = read("cpu");
+  EXPECT_TRUE(want[0].has_value());
+  EXPECT_TRUE(read("guarded:0") == want);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/text_loop.h"
+#include "tests/support/device_values.h"
 #include "tests/support/tiny_lmm.h"
 
 namespace tessera {
@@ -83,8 +84,8 @@ Written write(const TinyLmm& tiny, Pruned pruned, const std::string& drafter, st
   return out;
 }
 
-std::vector<float> values(const Tensor& tensor) {
-  return {tensor.view().f32(), tensor.view().f32() + tensor.shape().elements()};
+std::vector<float> values(const TinyLmm& tiny, const Pruned& pruned) {
+  return from_device(*tiny.backend, pruned.rows.rows.view());
 }
 
 // Layers that a model of two or three layers has.
@@ -145,7 +146,7 @@ TEST_P(PrunedPrompt, EverythingKeptIsTheModelAsItIs) {
     return;
   }
   Pruned whole = prune(*tiny_, nullptr, {}), kept = prune(*tiny_, pruner_.get(), {});
-  EXPECT_EQ(values(kept.rows.rows), values(whole.rows.rows));
+  EXPECT_EQ(values(*tiny_, kept), values(*tiny_, whole));
   EXPECT_EQ(kept.rows.places, whole.rows.places);
   EXPECT_EQ(kept.rows.next_place, whole.rows.next_place);
   EXPECT_EQ(write(*tiny_, std::move(kept), "none", 1).tokens,
@@ -210,7 +211,7 @@ TEST(VisionZipOrder, DominantTokensComeFirstWhenAsked) {
   const Pruned a = prune(tiny, raster.get(), half), b = prune(tiny, ordered.get(), half);
   ASSERT_EQ(a.rows.rows.shape(), b.rows.rows.shape());
   EXPECT_EQ(a.rows.places, b.rows.places);  // one after the other in both
-  const std::vector<float> rows_a = values(a.rows.rows), rows_b = values(b.rows.rows);
+  const std::vector<float> rows_a = values(tiny, a), rows_b = values(tiny, b);
   const auto width = static_cast<std::size_t>(tiny.text->width());
   const auto row = [&](const std::vector<float>& rows, std::size_t at) {
     return std::vector<float>(rows.begin() + static_cast<std::ptrdiff_t>(at * width),
@@ -249,7 +250,7 @@ TEST(PicturesOfOnePrompt, ArePrunedInFrontOfTheirNewlines) {
     SCOPED_TRACE(method);
     if (method == "sparsevlm") continue;  // three cuts need four layers
     const auto pruner = make_pruner(method, options_for(method));
-    EXPECT_EQ(values(prune(tiny, pruner.get(), {}, true).rows.rows), values(whole.rows.rows));
+    EXPECT_EQ(values(tiny, prune(tiny, pruner.get(), {}, true)), values(tiny, whole));
     Pruned pruned = prune(tiny, pruner.get(), half, true);
     const bool inside = pruned.rows.cuts != nullptr;
     EXPECT_LT(write(tiny, std::move(pruned), "none", 1).left, 10);

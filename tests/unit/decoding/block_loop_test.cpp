@@ -67,9 +67,10 @@ std::vector<float> logits_of(const BlockModel& model, const Tokens& ids,
   const BlockModelConfig& config = model.config();
   const auto rows = static_cast<std::int64_t>(ids.size());
   KvCache cache(model.backend(), model.cache_shape(rows, DType::kF32));
-  Arena arena(BlockModel::scratch_bytes(config, rows));
-  Tensor hidden = Tensor::host(DType::kF32, Shape{rows, config.width});
-  Tensor out = Tensor::host(DType::kF32, Shape{rows, config.codes});
+  Backend& backend = model.backend();
+  Arena arena = make_arena(backend, BlockModel::scratch_bytes(config, rows));
+  Tensor hidden = backend.allocate(DType::kF32, Shape{rows, config.width});
+  Tensor out = backend.allocate(DType::kF32, Shape{rows, config.codes});
   std::int64_t begin = 0;
   for (std::size_t at = 0; at < spans.size(); at += parts) {
     const auto part = std::span(spans).subspan(at, std::min(parts, spans.size() - at));
@@ -77,11 +78,12 @@ std::vector<float> logits_of(const BlockModel& model, const Tokens& ids,
     model.forward(
         std::span(ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
         part, cache, arena,
-        {DType::kF32, Shape{count, config.width}, hidden.f32() + begin * config.width, Device{}});
+        {DType::kF32, Shape{count, config.width}, hidden.f32() + begin * config.width,
+         backend.device()});
     begin += count;
   }
   model.logits(hidden.view(), out.view());
-  return floats_of(out.view());
+  return from_device(backend, out.view());
 }
 
 TEST_F(BlockParity, LogitsOfAWholeSequenceAndOfItsSpans) {

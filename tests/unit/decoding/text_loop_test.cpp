@@ -201,21 +201,23 @@ TEST(TextLoop, PlacesOfThreeAxesAreFollowed) {
   const auto count = static_cast<std::int64_t>(all.size());
   const ModelConfig& config = small.model.transformer().config();
   KvCache cache(small.model.backend(), {config.layers, config.kv_heads, config.head_dim, count, 1});
-  Arena arena(small.model.scratch_bytes(count) + 4096);
+  Backend& backend = small.model.backend();
+  Arena arena = make_arena(backend, small.model.scratch_bytes(count) + 4096);
   const Tensor rows = embedded(small.model, all);
-  Tensor hidden = Tensor::host(DType::kF32, rows.shape());
+  Tensor hidden = backend.allocate(DType::kF32, rows.shape());
   const std::vector<std::int64_t> positions(all.size(), 0);
   const std::vector<std::int32_t> sequences(all.size(), 0);
   small.model.transformer().forward(
       {.rows = rows.view(), .sequences = sequences, .positions = positions, .places = own}, cache,
       arena, hidden.view());
-  Tensor logits = Tensor::host(DType::kF32, Shape{count, small.model.config().vocab});
-  small.model.logits(hidden.view(), arena, logits.view());
+  Tensor device_logits = backend.allocate(DType::kF32, Shape{count, small.model.config().vocab});
+  small.model.logits(hidden.view(), arena, device_logits.view());
+  const std::vector<float> logits = from_device(backend, device_logits.view());
   LawPipeline<float> law(q.law, small.model.config().vocab);
   KeyedRandom random(5, 0);
   for (std::size_t i = 0; i < got.size(); ++i) {
     const auto row = static_cast<std::int64_t>(q.prompt.size() + i) - 1;
-    law.process({logits.view().f32() + row * small.model.config().vocab,
+    law.process({logits.data() + row * small.model.config().vocab,
                  static_cast<std::size_t>(small.model.config().vocab)},
                 {});
     EXPECT_EQ(got[i], random.race(static_cast<std::uint32_t>(i),

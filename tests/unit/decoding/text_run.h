@@ -9,6 +9,7 @@
 
 #include "engine/decoding/prompt_cuts.h"
 #include "engine/decoding/text_loop.h"
+#include "tests/support/device_values.h"
 #include "tests/support/text_models.h"
 
 namespace tessera {
@@ -58,9 +59,10 @@ inline std::vector<float> logits_behind(const TextModel& model, const Tokens& id
   const auto count = static_cast<std::int64_t>(ids.size());
   const ModelConfig& config = model.transformer().config();
   KvCache cache(model.backend(), {config.layers, config.kv_heads, config.head_dim, count, 1});
-  Arena arena(model.scratch_bytes(count) + 4096);
+  Backend& backend = model.backend();
+  Arena arena = make_arena(backend, model.scratch_bytes(count) + 4096);
   const Tensor rows = embedded(model, ids);
-  Tensor hidden = Tensor::host(DType::kF32, rows.shape());
+  Tensor hidden = backend.allocate(DType::kF32, rows.shape());
   std::vector<std::int64_t> positions(ids.size());
   std::iota(positions.begin(), positions.end(), 0);
   const std::vector<std::int32_t> sequences(ids.size(), 0);
@@ -68,11 +70,11 @@ inline std::vector<float> logits_behind(const TextModel& model, const Tokens& id
   model.transformer().forward(
       {.rows = rows.view(), .sequences = sequences, .positions = positions, .places = places},
       cache, arena, hidden.view());
-  Tensor logits = Tensor::host(DType::kF32, Shape{1, model.config().vocab});
+  Tensor logits = backend.allocate(DType::kF32, Shape{1, model.config().vocab});
   model.logits({DType::kF32, Shape{1, model.width()},
-                hidden.view().f32() + (count - 1) * model.width(), Device{}},
+                hidden.view().f32() + (count - 1) * model.width(), backend.device()},
                arena, logits.view());
-  return {logits.view().f32(), logits.view().f32() + model.config().vocab};
+  return from_device(backend, logits.view());
 }
 
 inline std::vector<TextItem> items_of(const TextModel& model, const std::vector<Question>& list) {

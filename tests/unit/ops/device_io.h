@@ -1,35 +1,17 @@
-// Where the tests of ops run: every instruction set of the CPU, the simulated device, and a GPU
-// where there is one; and the way of numbers there and back.
+// The way of numbers to a device and back, and fixtures of tests that run at every place.
 #pragma once
 
 #include <deque>
-#include <optional>
 #include <utility>
 
-#include "tests/support/devices.h"
-#include "tests/unit/ops/ops_testing.h"
+#include "tests/unit/ops/places.h"
 
 namespace tessera::testing {
 
-struct OpsTarget {
-  TestDevice device;
-  std::optional<Isa> isa;  // of the CPU
-
-  bool on_cpu() const { return isa.has_value(); }
-  // Null where this machine has no such device.
-  std::unique_ptr<Backend> open(int threads = 2) const {
-    return on_cpu() ? backend_of(*isa, threads) : device.open(threads);
-  }
-  std::string name() const { return on_cpu() ? isa_name(*isa) : device.name; }
-  friend std::ostream& operator<<(std::ostream& out, const OpsTarget& target) {
-    return out << target.name();
-  }
-};
-
-inline std::vector<OpsTarget> ops_targets() {
-  std::vector<OpsTarget> out;
-  for (const Isa isa : isas_here()) out.push_back({{"cpu"}, isa});
-  for (const TestDevice& device : cuda_devices()) out.push_back({device, std::nullopt});
+// Of ops that are the same with and without the vendor's libraries.
+inline std::vector<Place> places_of_kernels() {
+  std::vector<Place> out = cpu_places();
+  for (const TestDevice& device : cuda_devices()) out.push_back({.device = device});
   return out;
 }
 
@@ -66,7 +48,7 @@ class DeviceIo {
 };
 
 // A fixture with `backend_`, which skips where there is no such device.
-class OnOpsTarget : public ::testing::TestWithParam<OpsTarget> {
+class AtPlaceAlone : public ::testing::TestWithParam<Place> {
  protected:
   void SetUp() override {
     backend_ = GetParam().open();
@@ -75,29 +57,25 @@ class OnOpsTarget : public ::testing::TestWithParam<OpsTarget> {
   std::unique_ptr<Backend> backend_;
 };
 
-inline std::string target_name(const ::testing::TestParamInfo<OpsTarget>& info) {
+inline std::string name_of_place(const ::testing::TestParamInfo<Place>& info) {
   return info.param.name();
 }
 
-class OnOpsTargetAndStorage : public ::testing::TestWithParam<std::tuple<OpsTarget, DType>> {
+class AtPlaceWithStorage : public ::testing::TestWithParam<std::tuple<Place, DType>> {
  protected:
   void SetUp() override {
-    const OpsTarget& target = std::get<0>(GetParam());
-    backend_ = target.open();
-    if (backend_ == nullptr) GTEST_SKIP() << "no usable " << target << " device here";
+    const Place& place = std::get<0>(GetParam());
+    backend_ = place.open();
+    if (backend_ == nullptr) GTEST_SKIP() << "no usable " << place << " device here";
   }
+  bool on_cpu() const { return std::get<0>(GetParam()).is_cpu(); }
   // Threads of the host change nothing that a device computes.
   std::vector<int> thread_counts(std::vector<int> of_cpu) const {
-    return std::get<0>(GetParam()).on_cpu() ? of_cpu : std::vector<int>{2};
+    return on_cpu() ? of_cpu : std::vector<int>{2};
   }
   std::unique_ptr<Backend> open(int threads) const { return std::get<0>(GetParam()).open(threads); }
   DType storage() const { return std::get<1>(GetParam()); }
   std::unique_ptr<Backend> backend_;
 };
-
-inline std::string target_and_storage(
-    const ::testing::TestParamInfo<std::tuple<OpsTarget, DType>>& info) {
-  return std::get<0>(info.param).name() + "_" + std::string(dtype_name(std::get<1>(info.param)));
-}
 
 }  // namespace tessera::testing

@@ -7,7 +7,7 @@
 namespace tessera::testing {
 namespace {
 
-class Elementwise : public OnOpsTarget {};
+class Elementwise : public AtPlaceAlone {};
 
 TEST_P(Elementwise, RmsNorm) {
   for (const std::int64_t width : {1, 7, 16, 100, 2048}) {
@@ -264,7 +264,8 @@ TEST_P(Elementwise, L2Normalize) {
   for (std::size_t i = 18; i < 27; ++i) EXPECT_TRUE(std::isnan(out[i]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Elementwise, ::testing::ValuesIn(ops_targets()), target_name);
+INSTANTIATE_TEST_SUITE_P(Devices, Elementwise, ::testing::ValuesIn(places_of_kernels()),
+                         name_of_place);
 
 TEST(ElementwiseIsas, AgreeBitForBit) {
   const std::vector<float> x = grid();

@@ -9,7 +9,7 @@
 namespace tessera::testing {
 namespace {
 
-class FusedOps : public OnOpsTarget {};
+class FusedOps : public AtPlaceAlone {};
 
 struct Heads {
   std::int64_t heads, kv_heads, dim;
@@ -189,7 +189,8 @@ TEST_P(FusedOps, Modulate) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, FusedOps, ::testing::ValuesIn(ops_targets()), target_name);
+INSTANTIATE_TEST_SUITE_P(Devices, FusedOps, ::testing::ValuesIn(places_of_kernels()),
+                         name_of_place);
 
 }  // namespace
 }  // namespace tessera::testing

@@ -120,6 +120,31 @@ TEST_P(LinearRows, MayBeginAnywhereInMemory) {
   }
 }
 
+// Larger than the pieces in which weights are sent: every number is where it belongs.
+TEST_P(LinearRows, LargeMatricesArriveWhole) {
+  const std::int64_t n = 3001, k = 1500;
+  std::vector<float> w(static_cast<std::size_t>(n * k));
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i * 7919 % 251);
+  const ConstTensorView matrix = view_of(w, {n, k});
+  const LinearWeight packed = backend->pack_linear({&matrix, 1}, storage());
+  std::vector<float> ones(static_cast<std::size_t>(2 * k));
+  const std::int64_t taken[] = {3, 1499};
+  for (std::int64_t row = 0; row < 2; ++row) {
+    ones[static_cast<std::size_t>(row * k + taken[row])] = 1.0f;
+  }
+  const Tensor x = send(*backend, ones, {2, k});
+  Tensor out = backend->allocate(DType::kF32, {2, n});
+  ops::linear(*backend, x.view(), packed, {}, out.view());
+  const std::vector<float> got = fetch(*backend, out.view());
+  for (std::int64_t row = 0; row < 2; ++row) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      ASSERT_EQ(got[static_cast<std::size_t>(row * n + j)],
+                w[static_cast<std::size_t>(j * k + taken[row])])
+          << "row " << j << ", input " << taken[row];
+    }
+  }
+}
+
 // In doubles, with the rounding of a product carried through what is done to it.
 TEST_P(LinearAfter, EqualsDoublePrecision) {
   for (const std::int64_t n : {1, 17, 50}) {

@@ -102,7 +102,7 @@ std::vector<float> queries(const Layout& layout, std::int64_t rows, std::uint64_
   return normal(static_cast<std::size_t>(rows * layout.heads * layout.dim), stream);
 }
 
-class ListedAttention : public OnOpsTargetAndStorage {};
+class ListedAttention : public AtPlaceWithStorage {};
 
 // Lists from the first key on, inside of blocks, at their borders, and of the asking rows alone.
 TEST_P(ListedAttention, EqualsKeysInOrder) {
@@ -182,10 +182,7 @@ TEST_P(ListedAttention, TheOrderOfTheListIsTheOrderOfTheSums) {
   EXPECT_GT(most, 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, ListedAttention,
-                         ::testing::Combine(::testing::ValuesIn(ops_targets()),
-                                            ::testing::Values(DType::kF32, DType::kBF16)),
-                         target_and_storage);
+INSTANTIATE_TEST_SUITE_P(Devices, ListedAttention, with_storage(places_of_kernels()), place_name);
 
 TEST(ListedAttentionIsas, AgreeBitForBit) {
   for (const DType storage : {DType::kF32, DType::kBF16}) {

@@ -87,7 +87,7 @@ struct Attended {
   }
 };
 
-class RowAttention : public OnOpsTarget {};
+class RowAttention : public AtPlaceAlone {};
 
 void expect_attention(const Dense& dense, const Attended& run, std::vector<std::int64_t> ends) {
   std::int64_t begin = 0;
@@ -244,7 +244,8 @@ TEST_P(RowAttention, HiddenKeysCountForNothing) {
   for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], hidden.out[i], 2e-6) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, RowAttention, ::testing::ValuesIn(ops_targets()), target_name);
+INSTANTIATE_TEST_SUITE_P(Devices, RowAttention, ::testing::ValuesIn(places_of_kernels()),
+                         name_of_place);
 
 // One row, one result: neither threads, nor instruction set, nor how rows were blocked together.
 TEST(RowAttentionBits, ThreadsAndIsasAgree) {

@@ -8,7 +8,7 @@
 namespace tessera::testing {
 namespace {
 
-class RowOps : public OnOpsTarget {};
+class RowOps : public AtPlaceAlone {};
 
 std::vector<float> dense_grid() {
   std::vector<float> x;
@@ -135,7 +135,7 @@ TEST_P(RowOps, CombineRows) {
     EXPECT_EQ(out[3 + c], 0.0f);
     EXPECT_EQ(out[9 + c], 0.0f);
   }
-  if (!GetParam().on_cpu()) return;  // the check stands in front of every device
+  if (!GetParam().is_cpu()) return;  // the check stands in front of every device
   const std::int32_t beyond[] = {2, 0, 4, 0, 2};
   const auto alone = GetParam().open(1);  // no threads where a death test forks
   backend_.reset();
@@ -143,7 +143,7 @@ TEST_P(RowOps, CombineRows) {
                "destination");
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, RowOps, ::testing::ValuesIn(ops_targets()), target_name);
+INSTANTIATE_TEST_SUITE_P(Devices, RowOps, ::testing::ValuesIn(places_of_kernels()), name_of_place);
 
 TEST(RowOpsIsas, AgreeBitForBit) {
   const std::vector<float> x = normal(3 * 1001, 1, 3.0f);

@@ -1,0 +1,116 @@
+// The decode loop where its device judges, against the same loop on the same device with the rows
+// brought to the host: the same tokens, passes, meters, traces and failures, to the bit.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/devices.h"
+#include "tests/unit/decoding/tiny_run.h"
+
+namespace tessera::testing {
+namespace {
+
+// A rule that devices do not know.
+class HostsRule final : public AcceptanceRule<float, KeyedRandom> {
+ public:
+  explicit HostsRule(const AcceptanceRule<float, KeyedRandom>& rule) : rule_(rule) {}
+  std::string_view name() const override { return rule_.name(); }
+  Promise promise() const override { return rule_.promise(); }
+  bool needs_laws() const override { return rule_.needs_laws(); }
+  Judgement<float> judge(const DraftTest<float>& test, KeyedRandom& random,
+                         std::span<float> scratch) const override {
+    return rule_.judge(test, random, scratch);
+  }
+
+ private:
+  const AcceptanceRule<float, KeyedRandom>& rule_;
+};
+
+std::vector<DecodeResult> run_on(const ImageModel& model, const std::vector<DecodeItem>& items,
+                                 const DecodeMethod& method, bool on_host) {
+  const OwnedParts<float, KeyedRandom> owned(method, aids_for(model.config().grammar()));
+  LoopParts parts = owned.parts();
+  HostsRule rule(*parts.rule);
+  if (on_host) parts.rule = &rule;
+  DecodeLoop loop(model, {.items = static_cast<std::int64_t>(items.size()),
+                          .prompt_tokens = 8,
+                          .window = method.window,
+                          .laws = keeps_laws(method)});
+  return loop.run(items, parts, [](const PassEvent&) { return Flow::kContinue; });
+}
+
+void expect_same(const DecodeResult& a, const DecodeResult& b, const std::string& what) {
+  EXPECT_EQ(a.status, b.status) << what;
+  EXPECT_EQ(a.tokens, b.tokens) << what;
+  EXPECT_EQ(a.passes, b.passes) << what;
+  EXPECT_EQ(a.meters.tested, b.meters.tested) << what;
+  EXPECT_EQ(a.meters.accepted, b.meters.accepted) << what;
+  EXPECT_EQ(a.meters.transforms, b.meters.transforms) << what;
+  EXPECT_EQ(a.meters.strict_chance, b.meters.strict_chance) << what;
+  EXPECT_EQ(a.meters.surprise, b.meters.surprise) << what;
+  EXPECT_EQ(a.meters.variance, b.meters.variance) << what;
+  EXPECT_EQ(a.trace.committed, b.trace.committed) << what;
+  EXPECT_EQ(a.error.code, b.error.code) << what;
+  EXPECT_EQ(a.error.where, b.error.where) << what;
+  EXPECT_EQ(a.error.found, b.error.found) << what;
+}
+
+class JudgedLoop : public OnDevice {};
+
+TEST_P(JudgedLoop, PaintsThePicturesOfTheHost) {
+  const TinyRun tiny(std::move(backend), DType::kBF16);
+  std::vector<DecodeItem> items = first_items(tiny, 2);
+  items[1].traced = true;
+  for (const DecodeMethod& method :
+       {combine("uniform", "maximal", "exact", 12), combine("above", "resample", "grouped", 5)}) {
+    const auto here = run_on(tiny.model, items, method, true);
+    const auto there = run_on(tiny.model, items, method, false);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      EXPECT_EQ(here[i].status, DecodeStatus::kDone);
+      EXPECT_GT(here[i].meters.acceptance(), 0) << method.drafter;
+      expect_same(there[i], here[i], method.drafter + " item " + std::to_string(i));
+    }
+  }
+}
+
+// One code has a logit beyond reason from the first pass on.
+OpenedModel open_broken_model() {
+  OpenedModel opened = open_model("test:tiny");
+  std::map<std::string, Tensor> tensors;
+  for (const auto& [name, view] : opened.weights->tensors()) {
+    Tensor copy = Tensor::host(view.dtype, view.shape);
+    std::memcpy(copy.view().data, view.data, view.bytes());
+    if (name == opened.spec.names.head_out + ".bias") {
+      copy.f32()[3] = 1e38f;
+    }
+    tensors.emplace(name, std::move(copy));
+  }
+  opened.weights =
+      std::make_shared<const Checkpoint>(Checkpoint::from_tensors("broken", std::move(tensors)));
+  opened.source = source_of(opened.weights);
+  return opened;
+}
+
+TEST_P(JudgedLoop, FailsAsTheHostDoes) {
+  OpenedModel opened = open_broken_model();
+  const ImageModel model = load_image_model(opened, *backend, DType::kBF16);
+  DecodeItem item;
+  item.prompt = {20, 30, 40};
+  item.unconditional = unconditional_prompt(model.config(), item.prompt, 2);
+  item.law.guidance = 3;
+  const DecodeMethod method = combine("uniform", "maximal", "exact", 4);
+  const auto here = run_on(model, {item}, method, true);
+  const auto there = run_on(model, {item}, method, false);
+  EXPECT_EQ(there[0].status, DecodeStatus::kFailed);
+  EXPECT_NE(there[0].error.where.find("image token 0, code 3"), std::string::npos)
+      << there[0].error.where;
+  expect_same(there[0], here[0], "broken");
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, JudgedLoop, ::testing::ValuesIn(cuda_devices()), device_name);
+
+}  // namespace
+}  // namespace tessera::testing
