@@ -90,7 +90,7 @@ struct RowRecord {
   double probability = 0, above = 0, mean = 0, spread = 0;
 };
 
-struct ItemRecord {
+struct JudgedCount {
   std::int32_t sound = 0;   // rows before the first unsound one
   std::int32_t tested = 0;  // drafts
   std::int32_t right = 0;   // of them
@@ -103,7 +103,7 @@ class RowJudge {
   virtual void judge(const JudgedPass& pass) = 0;
   // Waits for it. Both live until the next pass.
   virtual std::span<const RowRecord> rows() = 0;
-  virtual std::span<const ItemRecord> items() = 0;
+  virtual std::span<const JudgedCount> items() = 0;
 };
 
 struct JudgeLimits {

@@ -332,7 +332,7 @@ void DecodeLoop::State::judge_on_device(const std::vector<DecodeResult>& results
 }
 
 void DecodeLoop::State::take_records(Slot& slot, DecodeResult& result) {
-  const ItemRecord& item = device_judge->item(slot.judged_number);
+  const JudgedCount& item = device_judge->item(slot.judged_number);
   const std::span<const RowRecord> rows = device_judge->rows(slot.judged_number);
   if (item.sound == 0) return fail(result, rows[0].unsound, rows[0].unsound_logit);
   slot.judged->take(rows, item);

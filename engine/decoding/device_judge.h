@@ -33,7 +33,7 @@ class DeviceJudge {
   std::size_t add(JudgedChain& chain, std::int64_t cond, std::int64_t uncond);
   // Judges the pass by the logits [any, codes] on the device; waits.
   void run(ConstTensorView logits);
-  const ItemRecord& item(std::size_t number) const { return item_records_[number]; }
+  const JudgedCount& item(std::size_t number) const { return item_records_[number]; }
   std::span<const RowRecord> rows(std::size_t number) const;
 
  private:
@@ -42,7 +42,7 @@ class DeviceJudge {
   std::unique_ptr<RowJudge> judge_;
   std::vector<JudgedItem> items_;
   std::vector<JudgedRow> rows_;
-  std::span<const ItemRecord> item_records_;
+  std::span<const JudgedCount> item_records_;
   std::span<const RowRecord> row_records_;
 };
 

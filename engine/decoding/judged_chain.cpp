@@ -72,7 +72,7 @@ void JudgedChain::describe(std::int32_t cond, std::int32_t uncond, std::vector<J
   }
 }
 
-void JudgedChain::take(std::span<const RowRecord> records, const ItemRecord& item) {
+void JudgedChain::take(std::span<const RowRecord> records, const JudgedCount& item) {
   settle(Records{*this, records}, static_cast<std::size_t>(item.sound));
 }
 

@@ -23,7 +23,7 @@ class JudgedChain final : public ChainBase<float, KeyedRandom> {
   void describe(std::int32_t cond, std::int32_t uncond, std::vector<JudgedItem>& items,
                 std::vector<JudgedRow>& rows);
   // Its records, of which the first item.sound count, at least one.
-  void take(std::span<const RowRecord> records, const ItemRecord& item);
+  void take(std::span<const RowRecord> records, const JudgedCount& item);
 
   void judge(RawRows<float>, std::size_t) override {
     expects(false, "a chain that a device judges has no rows on the host");

@@ -193,14 +193,14 @@ class HostJudge {
 
   struct Records {
     std::vector<RowRecord> rows;
-    std::vector<ItemRecord> items;
+    std::vector<JudgedCount> items;
   };
   Records judge(const DrawnPass& pass, JudgeFault fault = JudgeFault::kNone) {
     old_laws_ = std::move(laws_);
     laws_.assign(pass.rows.size() * codes_, 0.0f);
     law_rows_.clear();
     Records out{std::vector<RowRecord>(pass.rows.size()),
-                std::vector<ItemRecord>(pass.items.size())};
+                std::vector<JudgedCount>(pass.items.size())};
     for (std::size_t i = 0; i < pass.items.size(); ++i) judge_item(pass, i, fault, out);
     return out;
   }
@@ -304,7 +304,7 @@ inline void HostJudge::judge_item(const DrawnPass& pass, std::size_t number, Jud
   Random random(item.key);
   random.begin_pass(item.pass + (fault == JudgeFault::kAcceptance ? 1 : 0));
   const auto parts = owned_->parts();
-  ItemRecord& of_item = out.items[number];
+  JudgedCount& of_item = out.items[number];
   const auto logits_of = [&](std::int32_t row) {
     return std::span(pass.logits).subspan(static_cast<std::size_t>(row) * codes_, codes_);
   };
@@ -380,11 +380,11 @@ inline void HostJudge::judge_item(const DrawnPass& pass, std::size_t number, Jud
 
 // The first difference between two passes of records in what is promised of them; empty if none.
 inline std::string difference(const HostJudge::Records& want, std::span<const RowRecord> rows,
-                              std::span<const ItemRecord> items, const DrawnPass& pass,
+                              std::span<const JudgedCount> items, const DrawnPass& pass,
                               bool redrafts) {
   const auto bits = [](double x) { return std::bit_cast<std::uint64_t>(x); };
   for (std::size_t i = 0; i < pass.items.size(); ++i) {
-    const ItemRecord &a = want.items[i], &b = items[i];
+    const JudgedCount &a = want.items[i], &b = items[i];
     const std::string item = "item " + std::to_string(i);
     if (a.sound != b.sound) return item + ": sound " + std::to_string(b.sound);
     if (a.tested != b.tested || a.right != b.right) {

@@ -21,7 +21,7 @@ struct PassArrays {
   const std::int64_t* sides;  // where in `laws` this pass writes, and where the last one wrote
   float *processed, *laws;    // [rows, codes], [sides, rows, codes]
   RowRecord* records;
-  ItemRecord* item_records;
+  JudgedCount* item_records;
   int codes;
 };
 
@@ -129,7 +129,7 @@ __global__ __launch_bounds__(kJudgeLanes) void settle_rows(PassArrays pass, Judg
   const int drafts = sound - 1;
   const bool right = refused >= drafts;
   if (place == 0 && judge_thread() == 0) {
-    ItemRecord out;
+    JudgedCount out;
     out.sound = sound;
     out.right = sound == 0 ? 0 : (right ? drafts : refused);
     out.tested = sound == 0 ? 0 : (right ? drafts : refused + 1);
@@ -168,7 +168,7 @@ __global__ __launch_bounds__(kJudgeLanes) void settle_rows(PassArrays pass, Judg
 
 std::size_t bytes_of_records(const JudgeLimits& limits) {
   return static_cast<std::size_t>(limits.rows) * sizeof(RowRecord) +
-         static_cast<std::size_t>(limits.items) * sizeof(ItemRecord);
+         static_cast<std::size_t>(limits.items) * sizeof(JudgedCount);
 }
 
 class CudaRowJudge final : public RowJudge {
@@ -226,7 +226,7 @@ class CudaRowJudge final : public RowJudge {
         .processed = static_cast<float*>(processed_.get()),
         .laws = static_cast<float*>(laws_.get()),
         .records = records,
-        .item_records = reinterpret_cast<ItemRecord*>(records + limits_.rows),
+        .item_records = reinterpret_cast<JudgedCount*>(records + limits_.rows),
         .codes = static_cast<int>(limits_.codes)};
     const auto lanes = std::bit_ceil(static_cast<std::uint64_t>(limits_.codes));
     const Launch shape{
@@ -245,9 +245,9 @@ class CudaRowJudge final : public RowJudge {
     wait();
     return {host_rows(), row_count_};
   }
-  std::span<const ItemRecord> items() override {
+  std::span<const JudgedCount> items() override {
     wait();
-    return {reinterpret_cast<const ItemRecord*>(host_rows() + limits_.rows), item_count_};
+    return {reinterpret_cast<const JudgedCount*>(host_rows() + limits_.rows), item_count_};
   }
 
  private:

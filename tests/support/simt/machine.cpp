@@ -53,10 +53,17 @@ constexpr std::size_t kMostShared = 227 << 10;
   std::abort();
 }
 
+struct Copy {
+  void* to;
+  const void* from;
+};
+
 struct Fiber {
   void* stack_pointer = nullptr;
   uint3 index = {};
   bool done = false;
+  std::vector<Copy> copies;         // not waited for, oldest first
+  std::vector<std::size_t> groups;  // where each committed group of them ends
 };
 
 struct WarpState {
@@ -114,7 +121,12 @@ void fiber_main() {
 void Machine::leave() { simt_switch(&fibers[current].stack_pointer, home); }
 
 void Machine::start(unsigned threads) {
-  fibers.assign(threads, {});
+  fibers.resize(threads);
+  for (Fiber& fiber : fibers) {
+    fiber.done = false;
+    fiber.copies.clear();
+    fiber.groups.clear();
+  }
   warps.assign((threads + 31) / 32, {});
   at_warp.resize(warps.size());
   runnable.clear();
@@ -158,6 +170,37 @@ void set_seed(std::uint64_t seed) { machine().lot = seed * 2 + 1; }
 int lane() { return static_cast<int>(machine().current % 32); }
 
 unsigned char* dynamic_shared() { return machine().shared; }
+
+void begin_copy(void* to, const void* from) {
+  if (reinterpret_cast<std::uintptr_t>(to) % 16 != 0 ||
+      reinterpret_cast<std::uintptr_t>(from) % 16 != 0) {
+    broken("a copy of 16 bytes that is not aligned to them");
+  }
+  Machine& m = machine();
+  m.fibers[m.current].copies.push_back({to, from});
+}
+
+void commit_copies() {
+  Machine& m = machine();
+  Fiber& fiber = m.fibers[m.current];
+  fiber.groups.push_back(fiber.copies.size());
+}
+
+void wait_copies(int groups) {
+  Machine& m = machine();
+  Fiber& fiber = m.fibers[m.current];
+  const auto left = static_cast<std::size_t>(groups);
+  if (fiber.groups.size() <= left) return;
+  const std::size_t done = fiber.groups.size() - left;
+  const std::size_t end = fiber.groups[done - 1];
+  for (std::size_t i = 0; i < end; ++i) {
+    std::memcpy(fiber.copies[i].to, fiber.copies[i].from, 16);
+  }
+  fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + static_cast<std::ptrdiff_t>(end));
+  fiber.groups.erase(fiber.groups.begin(),
+                     fiber.groups.begin() + static_cast<std::ptrdiff_t>(done));
+  for (std::size_t& group : fiber.groups) group -= end;
+}
 
 void block_barrier() {
   Machine& m = machine();

@@ -171,6 +171,29 @@ TEST(Simt, MultipliesBf16Tiles) {
   }
 }
 
+__global__ void copy_late(const int* in, int* out, int waits) {
+  __shared__ alignas(16) int tile[4 * 32];
+  int* own = tile + 4 * threadIdx.x;
+  own[0] = -1;
+  cuda::copy_async(own, in + 4 * threadIdx.x);
+  cuda::copy_async_commit();
+  if (waits == 0) cuda::copy_async_wait<0>();
+  if (waits == 1) cuda::copy_async_wait<1>();
+  out[threadIdx.x] = own[0];
+}
+
+TEST(Simt, CopiesHappenWhenTheyAreWaitedFor) {
+  Device device;
+  std::vector<int> in(128);
+  std::iota(in.begin(), in.end(), 0);
+  Memory<int> from(128), to(32);
+  cudaMemcpyAsync(from.at, in.data(), 512, cudaMemcpyHostToDevice, device.stream);
+  device.run(1, 32, copy_late, from.at, to.at, 0);
+  EXPECT_EQ(to.read(device, 32)[5], 20);
+  device.run(1, 32, copy_late, from.at, to.at, 1);
+  EXPECT_EQ(to.read(device, 32)[5], -1) << "a wait for too few copies shows";
+}
+
 TEST(Simt, WorkRunsWhenSomethingWaits) {
   Device device;
   void* pinned = nullptr;

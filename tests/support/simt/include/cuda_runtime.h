@@ -59,6 +59,10 @@ int block_vote(int predicate, int kind);
 const std::uint64_t* exchange(unsigned mask, std::uint64_t bits);
 int lane();
 unsigned char* dynamic_shared();
+// Copies of 16 bytes that a thread began and has not waited for: they happen when it waits.
+void begin_copy(void* to, const void* from);
+void commit_copies();
+void wait_copies(int groups);
 
 template <typename T>
 T shuffle(unsigned mask, T value, int from) {

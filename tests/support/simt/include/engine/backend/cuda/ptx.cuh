@@ -54,12 +54,12 @@ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint
 }
 
 inline uint4 load_once(const void* from) { return *static_cast<const uint4*>(from); }
-inline void copy_async(void* shared, const void* global) {
-  *static_cast<uint4*>(shared) = *static_cast<const uint4*>(global);
-}
-inline void copy_async_commit() {}
+inline void copy_async(void* shared, const void* global) { simt::begin_copy(shared, global); }
+inline void copy_async_commit() { simt::commit_copies(); }
 template <int N>
-inline void copy_async_wait() {}
+inline void copy_async_wait() {
+  simt::wait_copies(N);
+}
 inline void wait_for_inputs() {}
 inline void let_next_begin() {}
 
