@@ -28,6 +28,9 @@ Json device_json(const std::string& name, const DeviceLibraries* libraries) {
   return out;
 }
 
+// Few and short: they stand beside every figure.
+const BenchOptions kProbe{.min_reps = 5, .min_seconds = 0};
+
 Timing scaled(Timing timing, int calls) {
   for (double& seconds : timing.seconds) seconds /= calls;
   timing.cpu_seconds /= calls;
@@ -57,13 +60,16 @@ double DeviceBench::read_rate() {
   if (read_probe() == "copy") return copy_rate();
   const std::int64_t count = probe_from_.shape().elements();
   backend_->synchronize();
-  const Timing timing = time_library(1, [&](int) { libraries_->read(probe_from_.f32(), count); });
+  const Timing timing =
+      measure(kProbe, [&] { libraries_->read(std::as_const(probe_from_).f32(), count); });
   return static_cast<double>(probe_from_.bytes()) / timing.median() * 1e-9;
 }
 
 double DeviceBench::copy_rate() {
-  const Timing timing =
-      time_calls(2, [&](int) { backend_->copy(probe_from_.view(), probe_to_.view()); });
+  const Timing timing = measure(kProbe, [&] {
+    backend_->copy(std::as_const(probe_from_).view(), probe_to_.view());
+    backend_->synchronize();
+  });
   return 2 * static_cast<double>(probe_from_.bytes()) / timing.median() * 1e-9;
 }
 
@@ -83,6 +89,7 @@ std::optional<double> DeviceBench::product_rate() {
 
 Timing DeviceBench::time_calls(int calls, FunctionRef<void(int)> call) {
   const std::uint64_t key = next_key_++;
+  if (options_.quick) calls = std::min(calls, 2);
   const Timing timing = measure(bench_, [&] {
     {
       const RecordedPass pass(*backend_, key);
@@ -104,7 +111,7 @@ Timing DeviceBench::time_library(int calls, FunctionRef<void(int)> call) {
 Tensor DeviceBench::noise(Shape shape, std::uint64_t seed, float scale) {
   // Drawn once for the first rows and repeated: bandwidth cannot tell, and drawing takes long.
   const std::int64_t count = shape.elements();
-  const std::int64_t drawn = std::min<std::int64_t>(count, std::int64_t{1} << 22);
+  const std::int64_t drawn = std::min<std::int64_t>(count, std::int64_t{1} << 20);
   const Tensor few = random_weight("noise", {1, drawn}, {.seed = seed, .matrix_std = scale});
   Tensor host = Tensor::host(DType::kF32, shape);
   for (std::int64_t at = 0; at < count; at += drawn) {

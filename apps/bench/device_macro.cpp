@@ -142,7 +142,7 @@ struct Sweep {
 void sweep_model(DeviceBench& bench, const std::string& name, const DeviceRates& rates) {
   OpenedModel opened = open_model(name);
   const bool quick = bench.options().quick;
-  const std::int64_t widest = quick ? 4 : 128;
+  const std::int64_t widest = quick ? 2 : 128;
   const MemoryRequest asked{
       .storage = DType::kBF16, .prompt_tokens = 32, .window = widest, .laws = true};
   const auto plan_of = [&](const MemoryRequest& request) {
