@@ -25,6 +25,15 @@ struct CheckFlags {
   std::vector<std::string> models = {"random:janus-pro:1B", "random:janus-pro:7B"};
 };
 
+// What the list of devices says of one, or of its whole kind: "cuda" where there is no "cuda:0".
+std::string why_not(const std::string& device) {
+  for (const DeviceInfo& info : list_devices()) {
+    const bool own = info.name == device || info.name == device.substr(0, device.find(':'));
+    if (own && !info.usable) return info.description + "; " + info.why_not;
+  }
+  return "there is no such device";
+}
+
 // Whether the device can be used; says why not.
 bool usable(const std::string& device) {
   try {
@@ -33,7 +42,7 @@ bool usable(const std::string& device) {
   } catch (const Error& error) {
     if (error.info().code != "E_DEVICE") throw;
     std::fprintf(stderr, "no device: nothing was measured (%s: %s)\n", device.c_str(),
-                 error.info().found.c_str());
+                 why_not(device).c_str());
     return false;
   }
 }
