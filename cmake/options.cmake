@@ -39,4 +39,6 @@ if(TESSERA_MOLD)
   add_link_options(-fuse-ld=mold)
 endif()
 
+# Programs find the libraries of their own build tree, wherever it was moved.
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)

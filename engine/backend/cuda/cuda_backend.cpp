@@ -2,6 +2,7 @@
 #include "engine/backend/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "engine/backend/factories.h"
 
@@ -37,7 +38,7 @@ RowJudgeMaker* CudaBackend::row_judges() { return judges_.get(); }
 Tensor CudaBackend::allocate(DType dtype, Shape shape) {
   const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
   select_device(device_.index);
-  return Tensor(dtype, shape, allocate_device(bytes), device_);
+  return Tensor(dtype, shape, pool_of_memory_->take(bytes), device_);
 }
 
 void CudaBackend::upload(ConstTensorView host, TensorView out) {
@@ -73,12 +74,16 @@ std::optional<DeviceMemory> CudaBackend::memory() const {
   DeviceMemory out;
   select_device(device_.index);
   check(cudaMemGetInfo(&out.free, &out.total), "asking for the device's memory");
+  out.free += pool_of_memory_->unused_bytes();
   return out;
 }
 
 void CudaBackend::begin_recorded(std::uint64_t key) { recorder_.begin(key, stream()); }
 
-void CudaBackend::end_recorded() { recorder_.end(); }
+void CudaBackend::end_recorded() {
+  if (std::uncaught_exceptions() > 0) return recorder_.abandon();
+  recorder_.end();
+}
 
 void CudaBackend::reserve_scratch(std::size_t bytes) {
   if (bytes <= scratch_bytes_) return;

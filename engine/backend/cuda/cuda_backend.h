@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/backend/backend.h"
+#include "engine/backend/cuda/device_pool.h"
 #include "engine/backend/cuda/recorder.h"
 #include "engine/backend/cuda/runtime.h"
 
@@ -111,6 +112,7 @@ class CudaBackend final : public Backend {
   int multiprocessors_ = 1;
   ThreadPool pool_;
   Stream stream_;
+  std::shared_ptr<DevicePool> pool_of_memory_ = std::make_shared<DevicePool>();
   Recorder recorder_;
   Buffer scratch_{nullptr, +[](void*) {}};
   std::size_t scratch_bytes_ = 0;

@@ -57,6 +57,15 @@ void Recorder::forget() {
   for (const auto& pass : passes_) pass->graph = GraphExec();
 }
 
+void Recorder::abandon() {
+  current_ = nullptr;
+  const State state = std::exchange(state_, State::kPlain);
+  if (state != State::kCaptures) return;
+  cudaGraph_t captured = nullptr;
+  cudaStreamEndCapture(stream_, &captured);  // an error on top of the one that is being told
+  const Graph dropped(captured);
+}
+
 void Recorder::end() {
   expects(current_ != nullptr, "a recorded pass was begun");
   Pass& pass = *current_;

@@ -28,6 +28,8 @@ class Recorder {
 
   void begin(std::uint64_t key, cudaStream_t stream);
   void end();
+  // In place of end() where the pass broke off: what was captured of it is dropped.
+  void abandon();
   bool enqueues() const { return state_ != State::kRepeats; }
   // While a pass is captured or repeated, memory that kernels know must stay where it is.
   bool frozen() const { return state_ != State::kPlain; }

@@ -172,7 +172,7 @@ TEST(Simt, MultipliesBf16Tiles) {
 }
 
 __global__ void copy_late(const int* in, int* out, int waits) {
-  __shared__ alignas(16) int tile[4 * 32];
+  alignas(16) __shared__ int tile[4 * 32];
   int* own = tile + 4 * threadIdx.x;
   own[0] = -1;
   cuda::copy_async(own, in + 4 * threadIdx.x);

@@ -151,6 +151,17 @@ TEST_F(RecorderTest, APassWithTooManyArraysIsEnqueuedEveryTime) {
   EXPECT_EQ(recorder.counts().captured, 0);
 }
 
+TEST_F(RecorderTest, APassThatBrokeOffIsRecordedAnew) {
+  pass(1, 2, 3);
+  recorder.begin(1, stream.get());
+  enqueue(stage(7), in.get(), between.get());
+  recorder.abandon();
+  EXPECT_EQ(result(), want(6)) << "nothing of it ran";
+  pass(1, 3, 3);
+  EXPECT_EQ(result(), want(9));
+  EXPECT_EQ(recorder.counts().captured, 1);
+}
+
 TEST_F(RecorderTest, APassThatChangedItsShapeIsNotRepeated) {
   for (int run = 0; run < 3; ++run) pass(1, 1, 1);
   EXPECT_DEATH(

@@ -1,0 +1,85 @@
+#include "engine/backend/cuda/device_pool.h"
+
+#include <unordered_map>
+
+namespace tessera::cuda {
+
+namespace {
+
+// A Buffer's deleter knows the address alone: which pool a block in use belongs to stands here.
+struct Owner {
+  std::shared_ptr<DevicePool> pool;
+  std::size_t bytes = 0;
+};
+struct Owners {
+  std::mutex mutex;
+  std::unordered_map<void*, Owner> of;
+};
+Owners& owners() {
+  static Owners* const all = new Owners;  // tensors may outlive statics
+  return *all;
+}
+
+}  // namespace
+
+Buffer DevicePool::take(std::size_t bytes) {
+  if (bytes < kLeastBlock) return allocate_device(bytes);
+  constexpr std::size_t kUnit = std::size_t{32} << 10;
+  std::size_t whole = (bytes + kUnit - 1) / kUnit * kUnit;
+  void* block = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = unused_.lower_bound(whole);
+    if (found != unused_.end() && found->first / 4 * 3 <= whole) {
+      whole = found->first;
+      block = found->second;
+      unused_.erase(found);
+    }
+  }
+  if (block == nullptr) {
+    try {
+      block = allocate_device(whole).release();
+    } catch (const Error&) {
+      if (unused_bytes() == 0) throw;
+      release();
+      block = allocate_device(whole).release();
+    }
+  }
+  const std::lock_guard lock(owners().mutex);
+  owners().of[block] = {shared_from_this(), whole};
+  return Buffer(block, &DevicePool::drop);
+}
+
+void DevicePool::drop(void* block) {
+  Owner owner;
+  {
+    const std::lock_guard lock(owners().mutex);
+    const auto found = owners().of.find(block);
+    owner = std::move(found->second);
+    owners().of.erase(found);
+  }
+  owner.pool->give_back(block, owner.bytes);
+}
+
+void DevicePool::give_back(void* block, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  unused_.emplace(bytes, block);
+}
+
+void DevicePool::release() {
+  std::multimap<std::size_t, void*> blocks;
+  {
+    const std::lock_guard lock(mutex_);
+    blocks.swap(unused_);
+  }
+  for (const auto& [bytes, block] : blocks) cudaFree(block);
+}
+
+std::size_t DevicePool::unused_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t sum = 0;
+  for (const auto& [bytes, block] : unused_) sum += bytes;
+  return sum;
+}
+
+}  // namespace tessera::cuda

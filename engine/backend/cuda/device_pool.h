@@ -1,0 +1,37 @@
+// Device memory that is used again by the stream that used it before. Giving memory back to the
+// driver waits for the device; tokenizers of pictures take and drop a tensor a map. Blocks of one
+// backend are enqueued on one stream, so that a block may be handed out again at once: what is
+// enqueued later runs later.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "engine/backend/cuda/runtime.h"
+
+namespace tessera::cuda {
+
+class DevicePool : public std::enable_shared_from_this<DevicePool> {
+ public:
+  // Smaller blocks are the driver's own; a block serves what needs at least three quarters of it.
+  static constexpr std::size_t kLeastBlock = std::size_t{64} << 10;
+
+  ~DevicePool() { release(); }
+
+  // Error kMemory, after all unused blocks were given back.
+  Buffer take(std::size_t bytes);
+  // Gives unused blocks back to the driver.
+  void release();
+  std::size_t unused_bytes() const;
+
+ private:
+  void give_back(void* block, std::size_t bytes);
+  static void drop(void* block);
+
+  mutable std::mutex mutex_;
+  std::multimap<std::size_t, void*> unused_;
+};
+
+}  // namespace tessera::cuda
