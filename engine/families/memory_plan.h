@@ -12,7 +12,8 @@
 
 namespace tessera {
 
-// Of a device: at most 48 recorded passes with 1 MiB of arguments each, and 4 MiB beside them.
+// Of a device: 48 recorded passes with 1 MiB of arguments each, which most stay far below, and 4 MiB
+// beside them.
 inline constexpr std::size_t kDeviceStagingBytes = std::size_t{52} << 20;
 // Code and workspaces of cuBLASLt and cuDNN, kernels, recorded passes: an allowance, not measured.
 inline constexpr std::size_t kDeviceLibraryBytes = std::size_t{256} << 20;

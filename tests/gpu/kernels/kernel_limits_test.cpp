@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "engine/backend/cuda/recorder.h"
+#include "engine/families/memory_plan.h"
 #include "tests/gpu/kernels/kernel_use.h"
 #include "tests/support/temp_folder.h"
 
@@ -92,6 +94,12 @@ TEST(KernelLimits, NamesAreWithoutNamespacesAndParameters) {
   EXPECT_THROW(parse_limits("attend 1 2 3\n"), std::runtime_error);
   EXPECT_THROW(parse_ptxas("ptxas info    : Compiling entry function 'x' for 'sm_90a'\n"),
                std::runtime_error);
+}
+
+// The plan of memory allows as many recorded passes as are kept 1 MiB of arguments each.
+TEST(StagingBytes, AreThoseOfTheRecorder) {
+  const cuda::RecorderLimits limits;
+  EXPECT_EQ(kDeviceStagingBytes, (limits.passes << 20) + limits.loose_bytes);
 }
 
 std::string output_of(const std::string& command) {

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Checks and measures a CUDA device in one go: ./gpu-check.sh [--out FILE] [--device NAME] [--git COMMIT]
+# [--tests FOLDER] [--bin FOLDER] [--slow N] [--quick]
+#
+# Beside this script, or in --bin FOLDER: tessera-gpu-check, and gpu_peers.py. --tests FOLDER holds
+# test programs that ran on the CPU already; they run here on the device, and where one fails nothing
+# is measured: figures of wrong code are none. Every phase has its own time and appends JSON lines to
+# FILE; what a time limit cuts off costs that phase alone. The settings of the card are left alone.
+# Exit: 0 measured, 1 a test failed or a phase broke off, 2 wrong usage, 3 no device.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+bin=$here out=gpu-check.jsonl device=cuda:0 git='' tests='' scale=1
+more=()
+
+say() { printf '%s\n' "$*"; }
+usage() { say "usage: gpu-check.sh [--bin FOLDER] [--out FILE] [--device NAME] [--git COMMIT] [--tests FOLDER] [--slow N] [--quick]" >&2; exit 2; }
+
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --quick) more+=(--quick --models test:tiny); shift; continue ;;
+    --bin | --out | --device | --git | --tests | --slow) [ $# -ge 2 ] || usage ;;
+    *) usage ;;
+  esac
+  case "$1" in
+    --bin) bin=$2 ;;
+    --out) out=$2 ;;
+    --device) device=$2 ;;
+    --git) git=$2 ;;
+    --tests) tests=$2 ;;
+    --slow) scale=$2 ;;  # every time limit, that many times
+  esac
+  shift 2
+done
+check=$bin/tessera-gpu-check
+[ -x "$check" ] || { say "no $check" >&2; exit 2; }
+[ -n "$git" ] && more+=(--git "$git")
+
+broken=0
+# phase NAME SECONDS COMMAND...: says how it ended; what broke off does not stop the next one.
+phase() {
+  local name=$1 limit=$(($2 * scale)) began=$SECONDS status=0
+  shift 2
+  say "--- $name"
+  timeout --kill-after=5 "$limit" "$@" || status=$?
+  case $status in
+    0) say "--- $name: done in $((SECONDS - began)) s" ;;
+    124 | 137) say "--- $name: cut off after $limit s"; broken=1 ;;
+    *) say "--- $name: exit $status"; broken=1 ;;
+  esac
+  return "$status"
+}
+measure() { phase "$1" "$2" "$check" "$1" --device "$device" --out "$out" "${more[@]}"; }
+
+timeout 60 "$check" device --device "$device"
+status=$?
+[ "$status" -eq 0 ] || exit "$status"
+
+measure probe 20
+say "--- build"
+if command -v nvcc >/dev/null; then nvcc --version | tail -n 2; else say "no nvcc here: what was carried is measured"; fi
+
+if [ -n "$tests" ]; then
+  for program in "$tests"/*_test; do
+    [ -x "$program" ] || continue
+    if ! phase "parity: $(basename "$program")" 90 "$program" --gtest_brief=1; then
+      say "a test failed on this device: nothing is measured"
+      exit 1
+    fi
+  done
+else
+  say "--- parity: no tests were carried"
+fi
+
+measure micro 100
+measure macro 120
+
+say "--- peers"
+if command -v python3 >/dev/null && [ -f "$here/gpu_peers.py" ]; then
+  phase peers 90 python3 "$here/gpu_peers.py" --out "$out" --device "$device"
+else
+  say "no python3 or no gpu_peers.py: no peers"
+fi
+
+if command -v compute-sanitizer >/dev/null && [ -n "$tests" ]; then
+  for program in "$tests"/*_test; do
+    phase "sanitizer: $(basename "$program")" 120 compute-sanitizer --error-exitcode 1 "$program" --gtest_brief=1
+  done
+else
+  say "--- sanitizer: no compute-sanitizer or no tests"
+fi
+
+say "--- table"
+"$check" table --out "$out"
+exit "$broken"

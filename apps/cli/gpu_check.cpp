@@ -1,0 +1,123 @@
+// `tessera-gpu-check PHASE`: what a CUDA device reaches, phase by phase, as JSON lines that are
+// appended to a file, and a table of what was found. gpu-check.sh runs the phases, each within its
+// time. Exit 3 where there is no device: nothing was measured.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/device_bench.h"
+#include "engine/core/io.h"
+#include "engine/core/json.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr int kNothingMeasured = 3;
+constexpr std::size_t kMostLines = 30;
+constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+
+struct CheckFlags {
+  std::string phase, out = "gpu-check.jsonl";
+  DeviceBenchOptions bench;
+  std::vector<std::string> models = {"random:janus-pro:1B", "random:janus-pro:7B"};
+};
+
+// What the list of devices says of one, or of its whole kind: "cuda" where there is no "cuda:0".
+std::string why_not(const std::string& device) {
+  for (const DeviceInfo& info : list_devices()) {
+    const bool own = info.name == device || info.name == device.substr(0, device.find(':'));
+    if (own && !info.usable) return info.description + "; " + info.why_not;
+  }
+  return "there is no such device";
+}
+
+// Whether the device can be used; says why not.
+bool usable(const std::string& device) {
+  try {
+    make_backend(device, {.threads = 1});
+    return true;
+  } catch (const Error& error) {
+    if (error.info().code != "E_DEVICE") throw;
+    std::fprintf(stderr, "no device: nothing was measured (%s: %s)\n", device.c_str(),
+                 why_not(device).c_str());
+    return false;
+  }
+}
+
+// The summaries of all phases, in the order in which they were found.
+int print_table(const std::string& file) {
+  if (!file_exists(file)) {
+    std::puts("nothing was measured");
+    return kNothingMeasured;
+  }
+  std::istringstream lines(read_file(file, kMostBytes, ErrorKind::kUsage));
+  std::size_t shown = 0, measured = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const Json object = Json::parse(line, nullptr, false);
+    if (!object.is_object()) continue;  // cut off by a time limit
+    ++measured;
+    if (!object.contains("summary") || !object["summary"].is_string() || shown == kMostLines)
+      continue;
+    ++shown;
+    std::puts(object["summary"].get<std::string>().c_str());
+  }
+  if (measured > 0) return 0;
+  std::puts("nothing was measured");
+  return kNothingMeasured;
+}
+
+int run_phase(const CheckFlags& flags) {
+  if (flags.phase == "table") return print_table(flags.out);
+  if (!usable(flags.bench.device)) return kNothingMeasured;
+  if (flags.phase == "device") return 0;
+  std::ofstream out(flags.out, std::ios::app);
+  DeviceBench bench(flags.bench, [&](const nlohmann::ordered_json& object) {
+    out << object.dump() << '\n' << std::flush;
+    if (object.contains("summary")) std::puts(object["summary"].get<std::string>().c_str());
+    std::fflush(stdout);
+    if (!out) {
+      throw Error({.kind = ErrorKind::kStorage,
+                   .code = "E_IO_WRITE",
+                   .file = flags.out,
+                   .expected = "a file that can be written",
+                   .found = "an error"});
+    }
+  });
+  if (flags.phase == "probe") run_device_probe(bench);
+  if (flags.phase == "micro") run_device_micro(bench);
+  if (flags.phase == "macro") run_device_macro(bench, flags.models);
+  return 0;
+}
+
+}  // namespace
+
+int check_main(int argc, char** argv) {
+  CheckFlags flags;
+  CLI::App app("measures a CUDA device beside its own ceilings");
+  app.add_option("phase", flags.phase, "device: only whether there is one")
+      ->required()
+      ->check(CLI::IsMember({"device", "probe", "micro", "macro", "table"}));
+  app.add_option("--out", flags.out, "file that JSON lines are appended to");
+  app.add_option("--device", flags.bench.device, "as --device of tessera");
+  app.add_flag("--deterministic", flags.bench.cuda.deterministic, "one order of sums");
+  app.add_flag("--tf32", flags.bench.cuda.tf32, "products of f32 weights may round to tf32");
+  app.add_flag("--quick", flags.bench.quick, "tiny shapes, whose figures mean nothing");
+  app.add_option("--git", flags.bench.git, "the commit that was built");
+  app.add_flag("--dirty", flags.bench.dirty, "with changes");
+  app.add_option("--models", flags.models, "macro: random:FAMILY:SIZE or test models")
+      ->delimiter(',');
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return run_phase(flags);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "tessera-gpu-check: %s\n", format_error(error.info()).c_str());
+    return error.exit_code();
+  }
+}
+
+}  // namespace tessera
+
+int main(int argc, char** argv) { return tessera::check_main(argc, argv); }

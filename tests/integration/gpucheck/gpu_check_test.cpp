@@ -1,0 +1,148 @@
+// The check of a GPU where there is none: it measures nothing and says so. On the processor, with
+// tiny shapes, every phase runs to its end and its objects have the fields of a measurement.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/support/temp_folder.h"
+
+namespace tessera {
+namespace {
+
+struct Said {
+  int exit_code = -1;
+  std::string text;
+};
+
+Said run(const std::string& command) {
+  Said out;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return out;
+  std::array<char, 4096> part;
+  while (const std::size_t got = std::fread(part.data(), 1, part.size(), pipe)) {
+    out.text.append(part.data(), got);
+  }
+  const int status = pclose(pipe);
+  out.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return out;
+}
+
+class GpuCheck : public testing::Test {
+ protected:
+  std::string out() const { return (folder_ / "check.jsonl").string(); }
+  Said phase(const std::string& name, const std::string& device) const {
+    return run(std::string(TESSERA_GPU_CHECK) + " " + name +
+               " --quick --models test:tiny --device " + device + " --out " + out() +
+               " --git abc123");
+  }
+  Said script(const std::string& device, const std::string& more = "") const {
+    const std::filesystem::path program = TESSERA_GPU_CHECK;
+    return run("bash " TESSERA_SOURCE_DIR "/apps/bench/gpu-check.sh --quick --bin " +
+               program.parent_path().string() + " --out " + out() + " --device " + device + more);
+  }
+  std::vector<nlohmann::json> lines() const {
+    std::vector<nlohmann::json> objects;
+    std::istringstream in(get_file(out()));
+    for (std::string line; std::getline(in, line);) objects.push_back(nlohmann::json::parse(line));
+    return objects;
+  }
+  void test_program(const std::string& text) const {
+    std::filesystem::create_directories(folder_ / "tests");
+    put_file(folder_ / "tests/carried_test", "#!/bin/sh\n" + text);
+    std::filesystem::permissions(folder_ / "tests/carried_test", std::filesystem::perms::owner_all);
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(GpuCheck, WithoutADeviceNothingIsMeasured) {
+  if (phase("device", "cuda:0").exit_code == 0) GTEST_SKIP() << "there is a device";
+  for (const char* name : {"device", "probe", "micro", "macro"}) {
+    const Said said = phase(name, "cuda:0");
+    EXPECT_EQ(said.exit_code, 3) << name << ": " << said.text;
+    EXPECT_NE(said.text.find("no device: nothing was measured (cuda:0: "), std::string::npos)
+        << said.text;
+  }
+  EXPECT_FALSE(std::filesystem::exists(out()));
+  const Said whole = script("cuda:0");
+  EXPECT_EQ(whole.exit_code, 3) << whole.text;
+  EXPECT_EQ(whole.text.find("---"), std::string::npos) << "no phase began: " << whole.text;
+  EXPECT_FALSE(std::filesystem::exists(out()));
+  const Said table = phase("table", "cuda:0");
+  EXPECT_EQ(table.exit_code, 3);
+  EXPECT_EQ(table.text, "nothing was measured\n");
+}
+
+TEST_F(GpuCheck, ObjectsHaveTheFieldsOfAMeasurement) {
+  for (const char* name : {"probe", "micro", "macro"}) {
+    const Said said = phase(name, "cpu");
+    ASSERT_EQ(said.exit_code, 0) << name << ": " << said.text;
+  }
+  std::set<std::string> names;
+  for (const auto& object : lines()) {
+    const std::string name = object.at("name");
+    names.insert(name);
+    for (const char* field :
+         {"schema", "git", "dirty", "date", "host", "device", "build", "impl", "quick"}) {
+      EXPECT_TRUE(object.contains(field)) << name << " lacks " << field;
+    }
+    EXPECT_EQ(object.at("schema"), "tessera.bench/1");
+    EXPECT_EQ(object.at("git"), "abc123");
+    EXPECT_EQ(object.at("quick"), true);
+    const bool timed = name == "linear.skinny" || name == "attn.window" || name == "step.sweep" ||
+                       name.starts_with("fuse.");
+    if (!timed) continue;
+    for (const char* field : {"shape", "warmup", "reps", "bytes", "flops", "probe_gbs", "eff",
+                              "tflops", "floor_us", "share_of_floor"}) {
+      EXPECT_TRUE(object.contains(field)) << name << " lacks " << field;
+    }
+    for (const char* field : {"median", "p10", "p90", "min"}) {
+      EXPECT_GT(object.at("t_us").at(field).get<double>(), 0) << name;
+    }
+    EXPECT_GT(object.at("eff").get<double>(), 0) << name;
+    if (name == "step.sweep") {
+      EXPECT_GT(object.at("predicted_us").get<double>(), 0);
+      EXPECT_GT(object.at("t_over_t1").get<double>(), 0);
+    }
+  }
+  for (const char* name : {"mem.read", "mem.copy", "graph.gap", "linear.skinny", "attn.window",
+                           "fuse.qkv_rope_cache", "fuse.silu_mul", "fuse.addrms", "step.sweep"}) {
+    EXPECT_TRUE(names.contains(name)) << "nothing of " << name;
+  }
+  const Said table = phase("table", "cpu");
+  EXPECT_EQ(table.exit_code, 0);
+  EXPECT_LE(std::count(table.text.begin(), table.text.end(), '\n'), 30);
+  EXPECT_NE(table.text.find("mem.read: "), std::string::npos) << table.text;
+  EXPECT_NE(table.text.find("step.sweep, "), std::string::npos) << table.text;
+}
+
+TEST_F(GpuCheck, AFailedTestEndsTheCheckBeforeFigures) {
+  test_program("exit 1\n");
+  const Said failed = script("cpu", " --tests " + (folder_ / "tests").string());
+  EXPECT_EQ(failed.exit_code, 1) << failed.text;
+  EXPECT_NE(failed.text.find("nothing is measured"), std::string::npos) << failed.text;
+  for (const auto& object : lines()) {
+    const std::string name = object.at("name");
+    EXPECT_TRUE(name == "mem.read" || name == "mem.copy" || name == "gemm.peak") << name;
+  }
+}
+
+TEST_F(GpuCheck, TheScriptGoesThroughAllPhases) {
+  test_program("exit 0\n");
+  const Said said = script("cpu", " --tests " + (folder_ / "tests").string());
+  EXPECT_EQ(said.exit_code, 0) << said.text;
+  std::size_t at = 0;
+  for (const char* phase : {"--- probe: done", "--- build", "--- parity: carried_test: done",
+                            "--- micro: done", "--- macro: done", "--- peers", "--- table"}) {
+    at = said.text.find(phase, at);
+    ASSERT_NE(at, std::string::npos) << "no " << phase << " in its place: " << said.text;
+  }
+  EXPECT_NE(said.text.find("step.sweep", at), std::string::npos) << "the table is last";
+}
+
+}  // namespace
+}  // namespace tessera
