@@ -13,6 +13,7 @@
 #include "engine/cache/kv_cache.h"
 #include "engine/families/open_model.h"
 #include "engine/model/image_model.h"
+#include "tests/support/device_values.h"
 
 namespace tessera {
 
@@ -128,15 +129,11 @@ class ModelRunner {
     return model_.backend().allocate(DType::kF32, Shape{rows, cols});
   }
   Tensor on_device(const std::vector<float>& values, std::int64_t cols) {
-    Tensor out = room(static_cast<std::int64_t>(values.size()) / cols, cols);
-    model_.backend().upload({DType::kF32, out.shape(), values.data(), Device{}}, out.view());
-    return out;
+    const Shape shape{static_cast<std::int64_t>(values.size()) / cols, cols};
+    return tessera::on_device(model_.backend(), values, shape);
   }
   std::vector<float> on_host(const Tensor& tensor) {
-    std::vector<float> out(static_cast<std::size_t>(tensor.shape().elements()));
-    model_.backend().download(tensor.view(), {DType::kF32, tensor.shape(), out.data(), Device{}});
-    model_.backend().synchronize();
-    return out;
+    return from_device(model_.backend(), tensor.view());
   }
 
   const ImageModel& model_;
