@@ -59,14 +59,31 @@ measure probe 20
 say "--- build"
 if command -v nvcc >/dev/null; then nvcc --version | tail -n 2; else say "no nvcc here: what was carried is measured"; fi
 
+# Test programs either have cases of a CUDA device or run as a whole on the one that this names. Of
+# those only what compares with a reference: cases of the CPU's own count its allocations and threads.
+export TESSERA_TEST_DEVICE=cuda
+cases='*cuda*:*Cuda*:*Golden*:*Parity*'
+
+# Whether a program ran a case here; one that skipped everything proves nothing.
+ran_here() {
+  local log=$1
+  grep -q '\[  PASSED  \] [1-9]' "$log"
+}
 if [ -n "$tests" ]; then
+  proved=0
   for program in "$tests"/*_test; do
     [ -x "$program" ] || continue
-    if ! phase "parity: $(basename "$program")" 90 "$program" --gtest_brief=1; then
+    log=$(mktemp)
+    if ! phase "parity: $(basename "$program")" 90 "$program" --gtest_filter="$cases" >"$log"; then
+      cat "$log"
       say "a test failed on this device: nothing is measured"
       exit 1
     fi
+    if ran_here "$log"; then proved=$((proved + 1)); else say "$(basename "$program"): no case of a CUDA device"; fi
+    tail -n 1 "$log"
+    rm -f "$log"
   done
+  if [ "$proved" -eq 0 ]; then say "no test ran on this device: nothing is measured"; exit 1; fi
 else
   say "--- parity: no tests were carried"
 fi
@@ -82,8 +99,11 @@ else
 fi
 
 if command -v compute-sanitizer >/dev/null && [ -n "$tests" ]; then
-  for program in "$tests"/*_test; do
-    phase "sanitizer: $(basename "$program")" 120 compute-sanitizer --error-exitcode 1 "$program" --gtest_brief=1
+  for tool in memcheck racecheck synccheck; do
+    for program in "$tests"/*_test; do
+      phase "$tool: $(basename "$program")" 120 compute-sanitizer --tool "$tool" --error-exitcode 1 \
+        "$program" --gtest_brief=1 --gtest_filter="$cases"
+    done
   done
 else
   say "--- sanitizer: no compute-sanitizer or no tests"

@@ -490,7 +490,9 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
   struct Undo {
     State* state;
     ~Undo() {
-      if (state != nullptr) state->forget_loop();
+      if (state == nullptr) return;
+      state->pending.reset();  // waits for its thread
+      state->forget_loop();
     }
   } undo{&state};
   const auto between = state.between ? state.between(listener, requests) : nullptr;

@@ -57,7 +57,7 @@ std::vector<DeviceInfo> list_devices() {
 
 std::unique_ptr<Backend> make_backend(const std::string& device, const CpuOptions& options,
                                       const CudaOptions& cuda) {
-  if (device == "auto") return make_cpu_backend(options);
+  if (device == "auto" || device == "cpu") return make_cpu_backend(options);
   const std::vector<DeviceOffer> devices = devices_here();
   std::string known = "auto";
   for (const DeviceOffer& offer : devices) {

@@ -116,6 +116,7 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts
   expects(static_cast<std::int64_t>(items.size()) <= limits.items, "items fit the limits");
   expects(limits.laws || limits.window == 1 || !parts.needs_laws(), "laws fit the limits");
   expects(limits.shape == parts.shape(), "the shape of passes fits the limits");
+  device_judge.reset();  // before the new one: both together may not fit
   device_judge =
       DeviceJudge::make(backend(), parts, model.config().grammar(), limits.items, limits.window);
   if (parts.drafter != nullptr) parts.drafter->start(items.size());
@@ -324,9 +325,8 @@ void DecodeLoop::State::judge_on_device(const std::vector<DecodeResult>& results
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (results[i].status != DecodeStatus::kRunning) continue;
     Slot& slot = slots[i];
-    slot.judged_number =
-        device_judge->add(*slot.judged, slot.first_row,
-                          slot.first_row + static_cast<std::int64_t>(slot.window_rows));
+    slot.judged_number = device_judge->add(
+        *slot.judged, slot.first_row, slot.first_row + static_cast<std::int64_t>(slot.window_rows));
   }
   device_judge->run(pass.device_logits());
 }
@@ -452,7 +452,6 @@ std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const B
   const ModelPass::Limits pass = pass_limits(config, limits);
   const std::size_t scratch = ImageModel::scratch_bytes(config, ModelPass::most_rows(pass));
   return ModelPass::buffer_bytes(config.transformer, config.codes, scratch, backend, pass) +
-         DeviceJudge::bytes(backend, config.codes, limits.items * limits.window, limits.laws) +
          static_cast<std::size_t>(limits.items) * sequence;
 }
 

@@ -28,12 +28,6 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
       new DeviceJudge(maker->make(method, limits), items, limits.rows));
 }
 
-std::size_t DeviceJudge::bytes(const Backend& backend, std::int64_t codes, std::int64_t rows,
-                               bool laws) {
-  if (backend.device().kind == DeviceKind::kCpu) return 0;
-  return JudgeLimits{codes, rows, 1}.bytes(laws);
-}
-
 void DeviceJudge::begin() {
   items_.clear();
   rows_.clear();

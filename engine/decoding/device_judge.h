@@ -24,9 +24,6 @@ class DeviceJudge {
   static std::unique_ptr<DeviceJudge> make(Backend& backend, const Parts& parts,
                                            const VocabularyGrammar& grammar, std::int64_t items,
                                            std::int64_t window);
-  // Bytes of the device for that many rows; 0 where `backend` judges on the host.
-  static std::size_t bytes(const Backend& backend, std::int64_t codes, std::int64_t rows,
-                           bool laws);
 
   void begin();
   // The next chain of the pass; returns its number.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/backend/row_judge.h"
 #include "engine/nn/vq_graph.h"
 
 namespace tessera {
@@ -103,7 +104,8 @@ MemoryPlan placed_on_device(MemoryPlan plan, const FamilySpec& spec, const Memor
   plan.staging = kDeviceStagingBytes;
   plan.libraries = kDeviceLibraryBytes;
   // Rows under judgement and their order; with laws, those of the pass before as well.
-  plan.laws = rows * row * (request.laws ? 3 : 2);
+  plan.laws = JudgeLimits{spec.model.codes, request.images * request.window, request.images}.bytes(
+      request.laws);
   plan.sampling = rows * row * (request.laws ? 2 : 1);
   return plan;
 }

@@ -1,10 +1,9 @@
 // Attention with the keys cut into splits of fixed size, counted from key 0. In a split a running
 // maximum and sum (Milakov & Gimelshein 2018) is taken over blocks of 64 keys; splits are merged in
 // ascending order. A score is a sum over 64 dimensions at a time, an output one over the keys in
-// order, each by one thread: a row's result depends on the keys that it sees and on the capacity of
-// their tables (which decides the size of a split from 8192 on), not on the rows beside it nor on
-// how the work is shared out. Where few tiles of rows would leave the device idle, each split has
-// a block of its own and what it summed goes through scratch; otherwise a block takes all splits.
+// order, each by one thread: a row's result depends on the keys that it sees and on nothing else.
+// Where few tiles of rows would leave the device idle, each split has a block of its own and what
+// it summed goes through scratch; otherwise a block takes all splits.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -16,14 +15,12 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr std::int64_t kLeastSplit = 128;  // keys
-constexpr std::int64_t kMostSplits = 64;
+// Keys of a split: the same for every table, so that a row's sum has one order whatever room its
+// sequence was given.
+constexpr std::int64_t kSplitKeys = 128;
+// What a plan reckons with: tables up to 32,768 rows.
+constexpr std::int64_t kPlannedSplits = 256;
 constexpr std::size_t kMostScratch = std::size_t{48} << 20;
-
-std::int64_t split_keys(std::int64_t capacity) {
-  const std::int64_t keys = divide_up(divide_up(capacity, kMostSplits), kBlockKeys) * kBlockKeys;
-  return std::max(keys, kLeastSplit);
-}
 
 template <typename T, int kEntries, int kSliceChunks>
 void launch_chunks(CudaBackend& backend, const Work& work, Launch shape) {
@@ -86,7 +83,7 @@ Cut cut_segments(const AttentionArgs& args, std::int64_t group, int entries) {
               .row_begin = static_cast<std::int32_t>(segment.row_begin),
               .first_visible = static_cast<std::int32_t>(segment.first_visible),
               .causal = segment.causal ? 1 : 0,
-              .split_keys = static_cast<std::int32_t>(split_keys(capacity)),
+              .split_keys = static_cast<std::int32_t>(kSplitKeys),
               .aligned = on_pieces(segment.keys) && on_pieces(segment.values) ? 1 : 0};
     if (!segment.listed.empty()) {
       tile.listed_at = static_cast<std::int64_t>(cut.listed.size());
@@ -99,7 +96,7 @@ Cut cut_segments(const AttentionArgs& args, std::int64_t group, int entries) {
       tile.count = static_cast<std::int32_t>(std::min<std::int64_t>(entries, all - first));
       cut.tiles.push_back(tile);
     }
-    cut.splits = std::max(cut.splits, divide_up(capacity, tile.split_keys));
+    cut.splits = std::max(cut.splits, divide_up(capacity, kSplitKeys));
   }
   return cut;
 }
@@ -113,7 +110,7 @@ std::size_t sums_bytes(std::int64_t entries, std::int64_t splits, std::int64_t d
 
 std::size_t CudaBackend::attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
                                                  std::int64_t head_dim) const {
-  return std::min(sums_bytes(rows * heads, kMostSplits, head_dim), kMostScratch);
+  return std::min(sums_bytes(rows * heads, kPlannedSplits, head_dim), kMostScratch);
 }
 
 void CudaBackend::attention(const AttentionArgs& args) {

@@ -20,6 +20,18 @@ int open_device(int index) {
 
 }  // namespace
 
+void allow_shared(const void* kernel, std::size_t bytes, const char* name) {
+  cudaFuncAttributes has = {};
+  check(cudaFuncGetAttributes(&has, kernel), name);
+  if (static_cast<std::size_t>(has.maxDynamicSharedSizeBytes) >= bytes) return;
+  int device = 0, most = 0;
+  check(cudaGetDevice(&device), name);
+  check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), name);
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             most - static_cast<int>(has.sharedSizeBytes)),
+        name);
+}
+
 CudaBackend::CudaBackend(int index, const CpuOptions& cpu, const CudaOptions& options)
     : device_{DeviceKind::kCuda, index},
       options_(options),
@@ -66,6 +78,7 @@ void CudaBackend::copy(ConstTensorView from, TensorView to) {
 }
 
 void CudaBackend::synchronize() {
+  if (broken_pass_ != nullptr) std::rethrow_exception(std::exchange(broken_pass_, nullptr));
   check(cudaStreamSynchronize(stream()), "waiting for the device");
   recorder_.waited();
 }
@@ -82,7 +95,12 @@ void CudaBackend::begin_recorded(std::uint64_t key) { recorder_.begin(key, strea
 
 void CudaBackend::end_recorded() {
   if (std::uncaught_exceptions() > 0) return recorder_.abandon();
-  recorder_.end();
+  // The end of a scope: what fails here is told by the wait for its results.
+  try {
+    recorder_.end();
+  } catch (const Error&) {
+    broken_pass_ = std::current_exception();
+  }
 }
 
 void CudaBackend::reserve_scratch(std::size_t bytes) {

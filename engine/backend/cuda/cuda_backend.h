@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <span>
@@ -104,7 +105,10 @@ class CudaBackend final : public Backend {
   void* scratch(std::size_t bytes);
   const CudaOptions& options() const { return options_; }
   int multiprocessors() const { return multiprocessors_; }
-  Libraries& libraries() { return *libraries_; }
+  Libraries& libraries() {
+    select_device(device_.index);
+    return *libraries_;
+  }
 
  private:
   Device device_;
@@ -114,6 +118,7 @@ class CudaBackend final : public Backend {
   Stream stream_;
   std::shared_ptr<DevicePool> pool_of_memory_ = std::make_shared<DevicePool>();
   Recorder recorder_;
+  std::exception_ptr broken_pass_;  // what a recorded pass failed with, until somebody waits
   Buffer scratch_{nullptr, +[](void*) {}};
   std::size_t scratch_bytes_ = 0;
   std::shared_ptr<Libraries> libraries_;

@@ -1,6 +1,7 @@
 #include "engine/backend/cuda/device_pool.h"
 
 #include <unordered_map>
+#include <vector>
 
 namespace tessera::cuda {
 
@@ -14,6 +15,7 @@ struct Owner {
 struct Owners {
   std::mutex mutex;
   std::unordered_map<void*, Owner> of;
+  std::vector<DevicePool*> pools;
 };
 Owners& owners() {
   static Owners* const all = new Owners;  // tensors may outlive statics
@@ -21,6 +23,24 @@ Owners& owners() {
 }
 
 }  // namespace
+
+DevicePool::DevicePool() {
+  const std::lock_guard lock(owners().mutex);
+  owners().pools.push_back(this);
+}
+
+DevicePool::~DevicePool() {
+  {
+    const std::lock_guard lock(owners().mutex);
+    std::erase(owners().pools, this);
+  }
+  release();
+}
+
+void release_unused_memory() {
+  const std::lock_guard lock(owners().mutex);
+  for (DevicePool* pool : owners().pools) pool->release();
+}
 
 Buffer DevicePool::take(std::size_t bytes) {
   if (bytes < kLeastBlock) return allocate_device(bytes);
@@ -36,15 +56,7 @@ Buffer DevicePool::take(std::size_t bytes) {
       unused_.erase(found);
     }
   }
-  if (block == nullptr) {
-    try {
-      block = allocate_device(whole).release();
-    } catch (const Error&) {
-      if (unused_bytes() == 0) throw;
-      release();
-      block = allocate_device(whole).release();
-    }
-  }
+  if (block == nullptr) block = allocate_device(whole).release();
   const std::lock_guard lock(owners().mutex);
   owners().of[block] = {shared_from_this(), whole};
   return Buffer(block, &DevicePool::drop);

@@ -18,9 +18,10 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
   // Smaller blocks are the driver's own; a block serves what needs at least three quarters of it.
   static constexpr std::size_t kLeastBlock = std::size_t{64} << 10;
 
-  ~DevicePool() { release(); }
+  DevicePool();
+  ~DevicePool();
 
-  // Error kMemory, after all unused blocks were given back.
+  // Error kMemory, after the unused blocks of all pools were given back.
   Buffer take(std::size_t bytes);
   // Gives unused blocks back to the driver.
   void release();

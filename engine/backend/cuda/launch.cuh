@@ -23,6 +23,13 @@ inline dim3 extent(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1) {
   return dim3(static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z));
 }
 
+// Dynamic shared memory that every kernel may have, whatever it declares beside it.
+constexpr std::size_t kAlwaysThere = 40 * 1024;
+
+// Lets a kernel of the current device have that much of it: as much as there is, once, so that no
+// launch beside this one finds less.
+void allow_shared(const void* kernel, std::size_t bytes, const char* name);
+
 // Enqueues kernel(args...), or nothing where the grid is empty or a recorded pass is repeated.
 // `name` stands in the message of a launch that failed.
 template <typename... Params, typename... Args>
@@ -30,18 +37,14 @@ void launch(CudaBackend& backend, const char* name, const Launch& shape, void (*
             Args&&... args) {
   if (shape.blocks == 0 || shape.blocks_y == 0 || shape.blocks_z == 0 || !backend.enqueues())
     return;
-  constexpr std::size_t kAlwaysThere = 48 * 1024;
-  if (shape.shared > kAlwaysThere) {
-    check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                               cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shape.shared)),
-          name);
-  }
   cudaLaunchConfig_t config = {};
+  config.stream = backend.stream();  // first: it chooses the device of what follows
+  if (shape.shared > kAlwaysThere) {
+    allow_shared(reinterpret_cast<const void*>(kernel), shape.shared, name);
+  }
   config.gridDim = extent(shape.blocks, shape.blocks_y, shape.blocks_z);
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
   config.dynamicSmemBytes = shape.shared;
-  config.stream = backend.stream();
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(std::forward<Args>(args))...),
         name);
 }

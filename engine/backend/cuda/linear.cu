@@ -14,7 +14,7 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr std::int64_t kLibraryRows = 64;  // more than these go to the library
+constexpr std::int64_t kLibraryRows = 128;  // more than these go to the library
 
 template <typename T>
 const T* padded_activations(CudaBackend& backend, const float* x, std::int64_t rows, std::int64_t k,

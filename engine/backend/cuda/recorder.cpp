@@ -31,25 +31,26 @@ Recorder::Pass& Recorder::pass_of(std::uint64_t key) {
 void Recorder::capture_begins(Pass& pass) {
   pass.arguments = std::make_unique<StagingBlock>(pass.bytes);
   pass.sent = make_event();
-  state_ = State::kCaptures;
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a pass");
+  state_ = State::kCaptures;
 }
 
 void Recorder::begin(std::uint64_t key, cudaStream_t stream) {
   expects(current_ == nullptr, "recorded passes do not nest");
   stream_ = stream;
-  current_ = &pass_of(key);
+  Pass& pass = pass_of(key);
   staged_ = 0;
   state_ = State::kPlain;
-  if (current_->graph.get() != nullptr) {
+  if (pass.graph.get() != nullptr) {
     // The copy of the last run's arguments may be under way.
-    check(cudaEventSynchronize(current_->sent.get()), "waiting for a pass");
-    current_->arguments->reset();
+    check(cudaEventSynchronize(pass.sent.get()), "waiting for a pass");
+    pass.arguments->reset();
     state_ = State::kRepeats;
-  } else if (current_->runs >= std::max<std::int64_t>(limits_.plain_runs, 1) &&
-             current_->bytes <= limits_.pass_bytes) {
-    capture_begins(*current_);
+  } else if (pass.runs >= std::max<std::int64_t>(limits_.plain_runs, 1) &&
+             pass.bytes <= limits_.pass_bytes) {
+    capture_begins(pass);
   }
+  current_ = &pass;  // behind all that may fail
 }
 
 void Recorder::forget() {

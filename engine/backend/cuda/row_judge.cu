@@ -177,6 +177,7 @@ class CudaRowJudge final : public RowJudge {
  public:
   CudaRowJudge(CudaBackend& backend, const JudgeMethod& method, const JudgeLimits& limits)
       : backend_(backend),
+        stream_(backend.stream()),  // chooses the device of what follows
         limits_(limits),
         sides_(method.laws ? 2 : 1),
         side_(limits.rows * limits.codes),
@@ -206,7 +207,7 @@ class CudaRowJudge final : public RowJudge {
     numbers_.nearest = keep(method.nearest);
     numbers_.fewest = keep(std::span<const std::uint32_t>(fewest));
     // The tables are the caller's, and the one above goes with this call.
-    check(cudaStreamSynchronize(backend.stream()), "sending tables of a rule to the device");
+    check(cudaStreamSynchronize(stream_), "sending tables of a rule to the device");
   }
 
   void judge(const JudgedPass& pass) override {
@@ -270,6 +271,7 @@ class CudaRowJudge final : public RowJudge {
   }
 
   CudaBackend& backend_;
+  cudaStream_t stream_;
   JudgeLimits limits_;
   std::int64_t sides_, side_;  // laws of a pass and of the one before; numbers of one side
   Buffer processed_, laws_, records_, host_records_;

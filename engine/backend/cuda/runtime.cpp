@@ -12,6 +12,7 @@ std::string megabytes(std::size_t bytes) {
 
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // told here, and not again by a library that asks for the last error
   const bool memory = status == cudaErrorMemoryAllocation;
   throw Error({.kind = memory ? ErrorKind::kMemory : ErrorKind::kGeneral,
                .code = memory ? "E_DEVICE_MEMORY" : "E_CUDA",
@@ -29,9 +30,14 @@ void select_device(int index) {
 
 Buffer allocate_device(std::size_t bytes) {
   void* memory = nullptr;
-  const cudaError_t status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
+  cudaError_t status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // it would be found again by the next launch
+    release_unused_memory();
+    status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
+  }
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
     std::size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
     throw Error({.kind = ErrorKind::kMemory,

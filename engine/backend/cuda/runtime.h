@@ -19,6 +19,10 @@ void check(cudaError_t status, const char* what);
 // Makes a device the one that this thread's calls go to; costs nothing where it is already.
 void select_device(int index);
 
+// Gives the current device's memory that pools hold and nobody uses back to the driver
+// (device_pool.cpp).
+void release_unused_memory();
+
 // Device memory, aligned to 256 bytes. Error kMemory says how much was asked for and how much was
 // free.
 Buffer allocate_device(std::size_t bytes);

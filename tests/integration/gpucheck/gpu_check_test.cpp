@@ -131,8 +131,15 @@ TEST_F(GpuCheck, AFailedTestEndsTheCheckBeforeFigures) {
   }
 }
 
+TEST_F(GpuCheck, TestsThatAllSkipProveNothing) {
+  test_program("echo '[  PASSED  ] 0 tests.'\n");
+  const Said skipped = script("cpu", " --tests " + (folder_ / "tests").string());
+  EXPECT_EQ(skipped.exit_code, 1) << skipped.text;
+  EXPECT_NE(skipped.text.find("no test ran on this device"), std::string::npos) << skipped.text;
+}
+
 TEST_F(GpuCheck, TheScriptGoesThroughAllPhases) {
-  test_program("exit 0\n");
+  test_program("[ \"$TESSERA_TEST_DEVICE\" = cuda ] && echo '[  PASSED  ] 3 tests.'\n");
   const Said said = script("cpu", " --tests " + (folder_ / "tests").string());
   EXPECT_EQ(said.exit_code, 0) << said.text;
   std::size_t at = 0;

@@ -38,6 +38,10 @@ struct Block {
   bool device = false;
 };
 
+// What a kernel declares as shared is not known here: as if it were always this much.
+constexpr int kStaticShared = 4 << 10;
+constexpr int kPlainShared = (48 << 10) - kStaticShared, kMostShared = (227 << 10) - kStaticShared;
+
 struct Runtime {
   std::recursive_mutex mutex;
   std::map<std::uintptr_t, Block> blocks;
@@ -163,8 +167,8 @@ cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, const void* kernel,
   const std::uint64_t threads =
       static_cast<std::uint64_t>(config.blockDim.x) * config.blockDim.y * config.blockDim.z;
   const auto allowed = r.shared_limits.find(kernel);
-  const std::size_t most =
-      allowed == r.shared_limits.end() ? 48u << 10 : static_cast<std::size_t>(allowed->second);
+  const auto most =
+      static_cast<std::size_t>(allowed == r.shared_limits.end() ? kPlainShared : allowed->second);
   // Whole warps: masks of all lanes are then right in every one of them.
   if (threads == 0 || threads > 1024 || threads % 32 != 0 || config.dynamicSmemBytes > most ||
       config.gridDim.x == 0 || config.gridDim.y == 0 || config.gridDim.z == 0 ||
@@ -361,9 +365,21 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     for (const Work& one : *work) one();
   });
 }
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* kernel) {
+  const std::lock_guard lock(runtime().mutex);
+  const auto allowed = runtime().shared_limits.find(kernel);
+  out->sharedSizeBytes = kStaticShared;
+  out->maxDynamicSharedSizeBytes =
+      allowed == runtime().shared_limits.end() ? kPlainShared : allowed->second;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
   const std::lock_guard lock(runtime().mutex);
-  if (value > 227 << 10) return cudaErrorInvalidValue;
+  if (value > kMostShared) return cudaErrorInvalidValue;
   runtime().shared_limits[kernel] = value;
   return cudaSuccess;
 }

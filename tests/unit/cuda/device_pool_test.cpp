@@ -57,6 +57,16 @@ TEST(DevicePool, UnusedBlocksMakeRoom) {
   simt::set_device({});
 }
 
+TEST(DevicePool, AnyAllocationFindsWhatOtherPoolsDoNotUse) {
+  simt::set_device({.memory = 10 * kMiB});
+  const auto pool = std::make_shared<DevicePool>(), other = std::make_shared<DevicePool>();
+  pool->take(6 * kMiB).reset();
+  EXPECT_NO_THROW(other->take(9 * kMiB));
+  pool->take(6 * kMiB).reset();
+  EXPECT_NO_THROW(allocate_device(9 * kMiB));
+  simt::set_device({});
+}
+
 TEST(DevicePool, BlocksMayOutliveTheirBackend) {
   auto pool = std::make_shared<DevicePool>();
   Buffer block = pool->take(kMiB);

@@ -60,7 +60,5 @@ template <int N>
 inline void copy_async_wait() {
   simt::wait_copies(N);
 }
-inline void wait_for_inputs() {}
-inline void let_next_begin() {}
 
 }  // namespace tessera::cuda
