@@ -38,7 +38,8 @@ class DeviceBench {
   // What memory reaches, by reading where cuBLAS is found, else by copying (both ways counted).
   double read_rate();
   double copy_rate();
-  std::string read_probe() const;  // "read" or "copy"
+  std::string read_probe() const { return reads_ ? "read" : "copy"; }  // behind read_rate()
+  bool has_peer() const;                                               // cuBLAS
   // Products of bf16 by cuBLAS, 10^12 operations a second; empty without it.
   std::optional<double> product_rate();
 
@@ -67,7 +68,8 @@ class DeviceBench {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceLibraries> libraries_;
   std::unique_ptr<BenchReport> report_;
-  Tensor probe_from_, probe_to_;
+  Tensor probe_from_, probe_to_, sums_;
+  bool reads_ = false;
   std::uint64_t next_key_ = 1;
 };
 

@@ -70,7 +70,7 @@ void DeviceLibraries::open_cublas() {
     int (*create)(void**) = nullptr, (*version)(void*, int*) = nullptr;
     if (!find(library, "cublasCreate_v2", create) || !find(library, "cublasDestroy_v2", destroy_) ||
         !find(library, "cublasGetVersion_v2", version) || !find(library, "cublasGemmEx", gemm_) ||
-        !find(library, "cublasSasum_v2", magnitudes_) || create(&handle_) != 0) {
+        create(&handle_) != 0) {
       handle_ = nullptr;
       continue;
     }
@@ -93,11 +93,6 @@ void DeviceLibraries::product(std::int64_t m, std::int64_t n, std::int64_t k, co
   succeed(gemm_(handle_, kTranspose, kAsIs, number(n), number(m), number(k), &one, w, kBf16,
                 number(k), x, kBf16, number(k), &zero, out, kF32, number(n), kComputeF32, kAnyWay),
           "a product by cuBLAS");
-}
-
-void DeviceLibraries::read(const float* from, std::int64_t count) const {
-  float sum = 0;
-  succeed(magnitudes_(handle_, static_cast<int>(count), from, 1, &sum), "a sum by cuBLAS");
 }
 
 void DeviceLibraries::wait() const { succeed(synchronize_(), "waiting for the device"); }

@@ -1,5 +1,5 @@
 // NVIDIA's driver and matrix library as yardsticks of a CUDA device, found at run time: facts of
-// the device, products by cuBLAS, a pass that only reads. Nothing of the CUDA toolkit is needed to
+// the device, products by cuBLAS. Nothing of the CUDA toolkit is needed to
 // compile this.
 #pragma once
 
@@ -29,8 +29,6 @@ class DeviceLibraries {
   // out [m, n] f32 = x [m, k] w [n, k]^T, both bf16, all on the device, row-major. Not waited for.
   void product(std::int64_t m, std::int64_t n, std::int64_t k, const void* x, const void* w,
                float* out) const;
-  // Reads `count` floats (a sum of magnitudes), waited for.
-  void read(const float* from, std::int64_t count) const;
   // For everything on the device.
   void wait() const;
 
@@ -44,7 +42,6 @@ class DeviceLibraries {
   int (*synchronize_)() = nullptr;
   int (*gemm_)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int,
                int, const void*, void*, int, int, int, int) = nullptr;
-  int (*magnitudes_)(void*, int, const float*, int, float*) = nullptr;
   int (*destroy_)(void*) = nullptr;
 };
 

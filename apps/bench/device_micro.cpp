@@ -31,6 +31,8 @@ constexpr Product kProducts[] = {
     {"llamagen-b", 4096, 768},    {"llamagen-b", 768, 2048},     {"llamagen-3b", 9600, 3200},
     {"llamagen-3b", 17408, 3200}, {"llamagen-3b", 3200, 8704},
 };
+// So many that the wait behind them, and the first launch, do not count.
+constexpr int kCallsOfATime = 64;
 constexpr std::int64_t kRows[] = {2, 1, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256};
 
 int copies_of(double bytes) {
@@ -115,7 +117,7 @@ class Micro {
     std::vector<LinearWeight> copies;
     for (int i = 0; i < count; ++i) copies.push_back(backend.pack_linear({&view, 1}, DType::kBF16));
     Tensor plain;  // row-major, of cuBLAS; in turn, too
-    const bool peer = bench_.read_probe() == "read";
+    const bool peer = bench_.has_peer();
     if (peer) plain = bench_.random({count, product.n, product.k}, 3, 0.02f, DType::kBF16);
     double own_two = 0;
     for (const std::int64_t rows : kRows) {
@@ -124,7 +126,7 @@ class Micro {
       Tensor out = backend.allocate(DType::kF32, {rows, product.n});
       Timing timing;
       const ProbePair probe = probe_around([&] {
-        timing = bench_.time_calls(std::max(count, 8), [&](int call) {
+        timing = bench_.time_calls(std::max(count, kCallsOfATime), [&](int call) {
           ops::linear(backend, x.view(), copies[static_cast<std::size_t>(call % count)], {},
                       out.view());
         });
@@ -138,7 +140,7 @@ class Micro {
       if (!peer) continue;
       const Tensor narrow = bench_.random({rows, product.k}, 4, 1.0f, DType::kBF16);
       const auto* first = static_cast<const std::uint16_t*>(std::as_const(plain).view().data);
-      const Timing theirs = bench_.time_library(std::max(count, 8), [&](int call) {
+      const Timing theirs = bench_.time_library(std::max(count, kCallsOfATime), [&](int call) {
         bench_.libraries()->product(rows, product.n, product.k, narrow.view().data,
                                     first + call % count * product.n * product.k, out.f32());
       });

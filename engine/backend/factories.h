@@ -19,5 +19,7 @@ std::vector<DeviceInfo> list_cuda_devices();
 // `name` is one of them. Error kGeneral where it cannot be opened, kMemory where it is full.
 std::unique_ptr<Backend> make_cuda_backend(const std::string& name, const CpuOptions& cpu,
                                            const CudaOptions& options);
+// read_probe() on a CUDA device; false for another backend.
+bool cuda_read_probe(Backend& backend, ConstTensorView x, TensorView sums);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "engine/backend/factories.h"
+#include "engine/backend/read_probe.h"
 
 namespace tessera {
 
@@ -47,6 +48,15 @@ std::vector<DeviceOffer> devices_here() {
 void offer_device(DeviceOffer offer) {
   const std::lock_guard lock(offers().mutex);
   offers().list.push_back(std::move(offer));
+}
+
+bool read_probe([[maybe_unused]] Backend& backend, [[maybe_unused]] ConstTensorView x,
+                [[maybe_unused]] TensorView sums) {
+#ifdef TESSERA_WITH_CUDA
+  return cuda_read_probe(backend, x, sums);
+#else
+  return false;
+#endif
 }
 
 std::vector<DeviceInfo> list_devices() {

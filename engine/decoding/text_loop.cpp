@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/decoding/broken_logits.h"
+#include "engine/decoding/device_judge.h"
 #include "engine/decoding/model_pass.h"
 
 namespace tessera {
@@ -32,6 +33,11 @@ ModelPass::Limits pass_limits(const TextLimits& limits) {
           .kv = limits.kv};
 }
 
+VocabularyGrammar grammar_of(const TextModelConfig& config, std::int64_t tokens) {
+  return VocabularyGrammar::line(static_cast<std::size_t>(config.vocab),
+                                 static_cast<std::size_t>(tokens));
+}
+
 }  // namespace
 
 struct TextLoop::State {
@@ -39,6 +45,8 @@ struct TextLoop::State {
   struct Slot {
     TextItem item;
     std::unique_ptr<Sequence> sequence;  // null = free
+    JudgedChain* on_device = nullptr;    // the sequence, where a device judges
+    std::size_t judged_number = 0;       // of the pass
     std::int64_t prompt_done = 0;        // rows of the prompt in the cache
     std::size_t window_rows = 0;
     std::int64_t first_row = 0;  // of its logits
@@ -56,7 +64,10 @@ struct TextLoop::State {
   void add_windows();
   void add_prompts();
   void run();
+  void make_chain(Slot& slot, std::size_t number);
+  void judge_on_device();
   void judge(Slot& slot);
+  void fail(Slot& slot, std::int64_t id, float logit) const;
   void finish(TextListener& listener);
 
   const TextModel& model;
@@ -64,7 +75,8 @@ struct TextLoop::State {
   LoopParts parts;
   WindowController* controller;
   ModelPass pass;
-  Tensor last_row;  // [1, D] of a prompt that ran in parts of the layers
+  std::unique_ptr<DeviceJudge> device_judge;  // null where the host judges
+  Tensor last_row;                            // [1, D] of a prompt that ran in parts of the layers
   std::vector<Slot> slots;
   std::deque<std::size_t> waiting;  // slots whose prompt is not through
   std::vector<DraftJob<float, KeyedRandom>> jobs;
@@ -86,12 +98,28 @@ TextLoop::State::State(const TextModel& text_model, const TextLimits& text_limit
       parts(loop_parts),
       controller(window_controller),
       pass(text_model, pass_limits(text_limits)),
+      device_judge(DeviceJudge::make(text_model.backend(), loop_parts,
+                                     grammar_of(text_model.config(), text_limits.tokens),
+                                     text_limits.items, text_limits.window)),
       last_row(text_model.backend().allocate(DType::kF32, Shape{1, text_model.width()})) {
   expects(parts.shape() == PassShape::kLine, "texts are drafted in a line");
   expects(limits.laws || limits.window == 1 || !parts.needs_laws(), "laws fit the limits");
   slots.resize(static_cast<std::size_t>(limits.items));
   jobs.reserve(slots.size());
   if (parts.drafter != nullptr) parts.drafter->start(slots.size());
+}
+
+void TextLoop::State::make_chain(Slot& slot, std::size_t number) {
+  const VocabularyGrammar grammar = grammar_of(model.config(), slot.item.most_tokens);
+  const auto window = static_cast<std::size_t>(limits.window);
+  const KeyedRandom random(slot.item.seed, slot.item.item);
+  if (device_judge == nullptr) {
+    slot.sequence = make_sequence(slot.item.law, grammar, window, parts, random, number);
+    return;
+  }
+  auto chain = std::make_unique<JudgedChain>(slot.item.law, grammar, window, parts, random, number);
+  slot.on_device = chain.get();
+  slot.sequence = std::move(chain);
 }
 
 void TextLoop::State::draft() {
@@ -161,10 +189,7 @@ void TextLoop::State::add_prompts() {
 void TextLoop::State::run() {
   const std::int64_t token_rows = prompt_row;
   std::int64_t logit_row = token_rows;
-  if (ended.empty() && token_rows == pass.rows()) {
-    pass.run();
-    return pass.fetch_logits();
-  }
+  if (ended.empty() && token_rows == pass.rows()) return pass.run();
   if (pass.rows() > 0) pass.run_layers();
   if (token_rows > 0) pass.run_head(0, token_rows, 0);
   for (const auto& [number, row] : ended) {
@@ -182,12 +207,36 @@ void TextLoop::State::run() {
     }
     slot.cached = pass.cache().length(static_cast<std::int64_t>(number));
   }
-  pass.fetch_logits();
+}
+
+// The texts that have rows in the pass, where these are; the records come to the host.
+void TextLoop::State::judge_on_device() {
+  device_judge->begin();
+  bool any = false;
+  for (Slot& slot : slots) {
+    if (!slot.judged) continue;
+    any = true;
+    slot.judged_number = device_judge->add(*slot.on_device, slot.first_row, slot.first_row);
+  }
+  // A pass of prompts alone leaves the laws of the last one where they are.
+  if (any) device_judge->run(pass.device_logits());
+}
+
+void TextLoop::State::fail(Slot& slot, std::int64_t id, float logit) const {
+  slot.error = unsound_logit(
+      "text token " + std::to_string(slot.sequence->tokens().size()) + ", id " + std::to_string(id),
+      logit);
 }
 
 // A broken row fails the text if it is the first one. Further ones stand behind drafts that may be
 // wrong: they and what follows are left out of the judgement.
 void TextLoop::State::judge(Slot& slot) {
+  if (slot.on_device != nullptr) {
+    const JudgedCount& item = device_judge->item(slot.judged_number);
+    const std::span<const RowRecord> rows = device_judge->rows(slot.judged_number);
+    if (item.sound == 0) return fail(slot, rows[0].unsound, rows[0].unsound_logit);
+    return slot.on_device->take(rows, item);
+  }
   std::size_t sound = 0;
   for (; sound < slot.window_rows; ++sound) {
     const std::span<const float> row =
@@ -195,10 +244,7 @@ void TextLoop::State::judge(Slot& slot) {
     const std::optional<std::int64_t> id = first_unsound(row);
     if (!id) continue;
     if (sound > 0) break;
-    slot.error = unsound_logit("text token " + std::to_string(slot.sequence->tokens().size()) +
-                                   ", id " + std::to_string(*id),
-                               row[static_cast<std::size_t>(*id)]);
-    return;
+    return fail(slot, *id, row[static_cast<std::size_t>(*id)]);
   }
   slot.sequence->judge(
       [&](std::size_t row) {
@@ -267,12 +313,7 @@ std::size_t TextLoop::add(TextItem item) {
   expects(number < state.slots.size(), "there is a free slot");
   State::Slot& slot = state.slots[number];
   slot.item = std::move(item);
-  slot.sequence =
-      make_sequence(slot.item.law,
-                    VocabularyGrammar::line(static_cast<std::size_t>(state.model.config().vocab),
-                                            static_cast<std::size_t>(slot.item.most_tokens)),
-                    static_cast<std::size_t>(state.limits.window), state.parts,
-                    KeyedRandom(slot.item.seed, slot.item.item), number);
+  state.make_chain(slot, number);
   slot.sequence->stop_behind(slot.item.stops);
   slot.sequence->stand_behind(slot.item.before);
   state.pass.cache().truncate(static_cast<std::int64_t>(number), 0);
@@ -299,6 +340,11 @@ void TextLoop::step(TextListener& listener) {
   const bool prompts = state.pass.rows() > state.prompt_row || !state.ended.empty();
   if (state.pass.rows() == 0 && state.ended.empty()) return;
   state.run();
+  if (state.device_judge != nullptr) {
+    state.judge_on_device();
+  } else {
+    state.pass.fetch_logits();
+  }
   const Clock::time_point ran = Clock::now();
   std::int64_t before = 0, after = 0;
   for (State::Slot& slot : state.slots) {
@@ -327,8 +373,11 @@ std::size_t TextLoop::bytes(const TextModelConfig& config, const Backend& backen
                             const TextLimits& limits) {
   const std::size_t sequence = ChainSequence<float, KeyedRandom>::buffer_bytes(
       static_cast<std::size_t>(config.vocab), static_cast<std::size_t>(limits.window), limits.laws);
+  const JudgeLimits judged{config.vocab, limits.items * limits.window, limits.items};
+  const bool on_device = backend.device().kind != DeviceKind::kCpu;
   return ModelPass::bytes(config.transformer, config.vocab, backend, pass_limits(limits)) +
-         static_cast<std::size_t>(limits.items) * sequence;
+         static_cast<std::size_t>(limits.items) * sequence +
+         (on_device ? judged.bytes(limits.laws) : 0);
 }
 
 }  // namespace tessera

@@ -36,8 +36,8 @@ inline TextSpec small_text_spec(std::int64_t vocab = 40, bool three_axes = false
   return spec;
 }
 
-inline SmallText small_text(const TextSpec& spec = small_text_spec(), int threads = 1,
-                            std::uint64_t seed = 11, DType storage = DType::kF32) {
+inline SmallText small_text_on(std::unique_ptr<Backend> backend, const TextSpec& spec,
+                               DType storage = DType::kF32, std::uint64_t seed = 11) {
   std::map<std::string, Tensor> tensors;
   for (const TensorSpec& tensor : spec.tensors()) {
     tensors.emplace(tensor.name,
@@ -46,9 +46,13 @@ inline SmallText small_text(const TextSpec& spec = small_text_spec(), int thread
   const auto checkpoint =
       std::make_shared<const Checkpoint>(Checkpoint::from_tensors("small", std::move(tensors)));
   const auto source = source_of(checkpoint);
-  auto backend = make_backend("cpu", {.threads = threads});
   TextModel model = load_text_model(spec, *source, *backend, storage);
   return {std::move(backend), std::move(model)};
+}
+
+inline SmallText small_text(const TextSpec& spec = small_text_spec(), int threads = 1,
+                            std::uint64_t seed = 11, DType storage = DType::kF32) {
+  return small_text_on(make_backend("cpu", {.threads = threads}), spec, storage, seed);
 }
 
 inline std::vector<std::int32_t> small_prompt(const TextModel& model, std::int64_t length,

@@ -56,7 +56,16 @@ Buffer allocate_device(std::size_t bytes) {
 
 Buffer allocate_pinned(std::size_t bytes) {
   void* memory = nullptr;
-  check(cudaMallocHost(&memory, bytes > 0 ? bytes : 1), "allocating pinned host memory");
+  const cudaError_t status = cudaMallocHost(&memory, bytes > 0 ? bytes : 1);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw Error({.kind = ErrorKind::kMemory,
+                 .code = "E_HOST_MEMORY",
+                 .where = "host memory that a CUDA device reads",
+                 .expected = megabytes(bytes) + " that stay in place",
+                 .found = "the driver refuses them"});
+  }
+  check(status, "allocating pinned host memory");
   return Buffer(
       memory, +[](void* p) { cudaFreeHost(p); });
 }

@@ -33,4 +33,7 @@ TESSERA_SIMT_API void set_order(std::uint64_t seed);
 TESSERA_SIMT_API std::unique_ptr<Backend> make_device(const CpuOptions& cpu = {},
                                                       const CudaOptions& options = {});
 
+// read_probe() on such a device.
+TESSERA_SIMT_API bool read_all(Backend& backend, ConstTensorView x, TensorView sums);
+
 }  // namespace tessera::simt

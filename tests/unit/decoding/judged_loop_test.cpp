@@ -8,26 +8,11 @@
 #include <vector>
 
 #include "tests/support/devices.h"
+#include "tests/unit/decoding/hosts_rule.h"
 #include "tests/unit/decoding/tiny_run.h"
 
 namespace tessera::testing {
 namespace {
-
-// A rule that devices do not know.
-class HostsRule final : public AcceptanceRule<float, KeyedRandom> {
- public:
-  explicit HostsRule(const AcceptanceRule<float, KeyedRandom>& rule) : rule_(rule) {}
-  std::string_view name() const override { return rule_.name(); }
-  Promise promise() const override { return rule_.promise(); }
-  bool needs_laws() const override { return rule_.needs_laws(); }
-  Judgement<float> judge(const DraftTest<float>& test, KeyedRandom& random,
-                         std::span<float> scratch) const override {
-    return rule_.judge(test, random, scratch);
-  }
-
- private:
-  const AcceptanceRule<float, KeyedRandom>& rule_;
-};
 
 std::vector<DecodeResult> run_on(const ImageModel& model, const std::vector<DecodeItem>& items,
                                  const DecodeMethod& method, bool on_host) {

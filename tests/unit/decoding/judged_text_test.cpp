@@ -1,0 +1,92 @@
+// Texts where their device judges, against the same loop on the same device with the rows brought
+// to the host: the same tokens, passes, meters and failures, in batches that come and go.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "engine/decoding/method_parts.h"
+#include "tests/support/devices.h"
+#include "tests/support/made_up_methods.h"
+#include "tests/unit/decoding/hosts_rule.h"
+#include "tests/unit/decoding/text_run.h"
+
+namespace tessera::testing {
+namespace {
+
+struct Way {
+  DecodeMethod method;
+  std::int64_t items = 1, chunk = 256;
+};
+
+std::map<std::uint64_t, TextResult> write(const TextModel& model, const Way& way, bool on_host) {
+  DecodeAids aids;
+  aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.config().vocab), 64);
+  const OwnedParts<float, KeyedRandom> owned(way.method, aids);
+  LoopParts parts = owned.parts();
+  HostsRule rule(*parts.rule);
+  if (on_host) parts.rule = &rule;
+  std::vector<TextItem> items = items_of(model, questions(model, 5));
+  std::int64_t longest = 1;
+  for (const TextItem& item : items) longest = std::max(longest, item.rows.shape()[0]);
+  TextLoop loop(model,
+                {.items = way.items,
+                 .prompt_rows = longest,
+                 .tokens = 64,
+                 .window = way.method.window,
+                 .chunk = way.chunk,
+                 .laws = parts.needs_laws()},
+                parts);
+  Gatherer gatherer;
+  std::size_t next = 0;
+  while (next < items.size() || !loop.idle()) {
+    while (next < items.size() && !loop.full()) {
+      const std::uint64_t number = items[next].item;
+      gatherer.item_of_slot[loop.add(std::move(items[next++]))] = number;
+    }
+    loop.step(gatherer);
+  }
+  return std::move(gatherer.done);
+}
+
+class JudgedText : public OnDevice {};
+
+TEST_P(JudgedText, SaysWhatTheHostSays) {
+  const bool slow = GetParam().name == "simt";
+  const SmallText small = small_text_on(std::move(backend), small_text_spec(), DType::kBF16);
+  std::vector<Way> ways = {{combine("lookup", "drop", "exact", 5), 2, 9},
+                           {combine("none", "drop", "exact", 1), 3, 256}};
+  if (!slow) ways.push_back({combine("lookup", "maximal", "exact", 8), 4, 16});
+  for (const Way& way : ways) {
+    const auto here = write(small.model, way, true), there = write(small.model, way, false);
+    ASSERT_EQ(there.size(), 5u);
+    for (const auto& [number, result] : there) {
+      const TextResult& want = here.at(number);
+      EXPECT_EQ(result.tokens, want.tokens) << way.method.drafter << " " << number;
+      EXPECT_EQ(result.stopped, want.stopped);
+      EXPECT_EQ(result.passes, want.passes);
+      EXPECT_EQ(result.meters.tested, want.meters.tested);
+      EXPECT_EQ(result.meters.accepted, want.meters.accepted);
+      EXPECT_EQ(result.meters.transforms, want.meters.transforms);
+    }
+  }
+}
+
+#ifdef TESSERA_SIMULATED_DEVICE
+TEST_P(JudgedText, BringsNoLogitsToTheHost) {
+  if (GetParam().name != "simt") GTEST_SKIP() << "the simulated device counts";
+  const SmallText small = small_text_on(std::move(backend), small_text_spec(4096), DType::kBF16);
+  const Way way{combine("none", "drop", "exact", 1), 1, 256};
+  const std::size_t before = simt::counts().bytes_down;
+  const auto told = write(small.model, way, false);
+  std::int64_t passes = 0;
+  for (const auto& [number, result] : told) passes += result.passes;
+  const std::size_t down = simt::counts().bytes_down - before;
+  EXPECT_LE(down, static_cast<std::size_t>(passes) * 128);
+  EXPECT_LT(down, static_cast<std::size_t>(passes) * 4096);
+}
+#endif
+
+INSTANTIATE_TEST_SUITE_P(Devices, JudgedText, ::testing::ValuesIn(cuda_devices()), device_name);
+
+}  // namespace
+}  // namespace tessera::testing
