@@ -41,7 +41,7 @@ message(STATUS "CUDA toolkit: ${TESSERA_CUDA_FOUND}; device code: ${TESSERA_CUDA
 set(TESSERA_CUDA_HOST_FLAGS -O2 -ffp-contract=off -fno-math-errno -fstack-protector-strong
                             -fstack-clash-protection -fcf-protection)
 list(JOIN TESSERA_CUDA_HOST_FLAGS "," TESSERA_CUDA_HOST_FLAGS)
-set(TESSERA_CUDA_FLAGS -O3 -lineinfo --expt-relaxed-constexpr -Xptxas=-v
+set(TESSERA_CUDA_FLAGS -O3 -lineinfo --expt-relaxed-constexpr -Xptxas=-v -Xfatbin=-compress-all
                        -Xcompiler=${TESSERA_CUDA_HOST_FLAGS})
 
 # A static library with device code. ptxas says what each kernel takes; that goes to a file

@@ -104,6 +104,9 @@ class CudaBackend final : public Backend {
   // one op. Grows outside recorded passes only (reserve_scratch).
   void* scratch(std::size_t bytes);
   const CudaOptions& options() const { return options_; }
+  // Whether it was made by the same copy of this code: a program may hold two, one of them for a
+  // simulated device.
+  bool of_this_library() const { return library_ == library(); }
   int multiprocessors() const { return multiprocessors_; }
   Libraries& libraries() {
     select_device(device_.index);
@@ -111,6 +114,9 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  static const void* library();
+
+  const void* library_ = library();
   Device device_;
   CudaOptions options_;
   int multiprocessors_ = 1;

@@ -43,7 +43,7 @@ __global__ void read_all(const float4* x, std::int64_t count, float* sums) {
 
 bool cuda_read_probe(Backend& backend, ConstTensorView x, TensorView sums) {
   auto* device = dynamic_cast<cuda::CudaBackend*>(&backend);
-  if (device == nullptr) return false;
+  if (device == nullptr || !device->of_this_library()) return false;
   const std::int64_t count = x.shape.elements();
   expects(count % 4 == 0 && sums.shape.elements() >= kReadProbeSums, "numbers in fours");
   const std::int64_t blocks = std::min<std::int64_t>(
