@@ -14,8 +14,6 @@ namespace tessera::cuda {
 
 namespace {
 
-bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
-
 struct Plan {
   std::int64_t columns = 0;  // of the padded, upsampled input
   std::int64_t out_rows = 0, out_columns = 0, channels = 0;

@@ -27,8 +27,6 @@ const T* padded_activations(CudaBackend& backend, const float* x, std::int64_t r
   return out;
 }
 
-bool is_aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
-
 template <int Tiles, int ColumnTiles, int Teams, typename X>
 void launch_bf16(CudaBackend& backend, const LinearWeight& w, const X* x, int splits,
                  const Output& o) {

@@ -28,6 +28,11 @@ constexpr std::int64_t kOwnRows = 256;
 constexpr std::int64_t kWideRows = 2048;
 constexpr std::size_t kLibraryWorkspace = std::size_t{32} << 20;
 
+// Whether 16 bytes can be read at once from here on.
+inline bool is_aligned(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
+
 // Blocks that share the inputs of one row of bf16 weights. It fixes the order of a row's sum, and
 // so knows nothing of the number of rows: narrow matrices would leave multiprocessors idle.
 std::int64_t input_splits(std::int64_t n, std::int64_t k, int multiprocessors);

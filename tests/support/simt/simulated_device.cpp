@@ -1,11 +1,8 @@
 #include "tests/support/simt/simulated_device.h"
 
 #include "engine/backend/factories.h"
-#include "tests/support/simt/machine.h"
 
 namespace tessera::simt {
-
-void set_order(std::uint64_t seed) { set_seed(seed); }
 
 std::unique_ptr<Backend> make_device(const CpuOptions& cpu, const CudaOptions& options) {
   return make_cuda_backend("cuda:0", cpu, options);

@@ -27,9 +27,6 @@ struct DeviceCounts {
 };
 TESSERA_SIMT_API DeviceCounts counts();
 
-// Order of blocks and threads from now on.
-TESSERA_SIMT_API void set_order(std::uint64_t seed);
-
 TESSERA_SIMT_API std::unique_ptr<Backend> make_device(const CpuOptions& cpu = {},
                                                       const CudaOptions& options = {});
 
