@@ -146,6 +146,8 @@ class Backend {
   virtual ThreadPool& threads() = 0;
 
   virtual Tensor allocate(DType dtype, Shape shape) = 0;
+  // Host memory that the device copies to and from while the host goes on.
+  virtual Tensor allocate_host(DType dtype, Shape shape) { return Tensor::host(dtype, shape); }
   virtual void upload(ConstTensorView host, TensorView out) = 0;    // same dtype and shape
   virtual void download(ConstTensorView in, TensorView host) = 0;
   virtual void copy(ConstTensorView from, TensorView to) = 0;  // both on the device, not overlapping
@@ -159,6 +161,8 @@ class Backend {
   // first time.
   virtual void begin_recorded(std::uint64_t /*key*/) {}
   virtual void end_recorded() {}
+  // Rows that a model sends through its layers together: longer batches go in parts of so many.
+  virtual std::int64_t rows_at_once() const { return 256; }
   // Sampling and acceptance on the device; null where the host does them.
   virtual RowJudgeMaker* row_judges() { return nullptr; }
 
@@ -188,6 +192,19 @@ class Backend {
                             TensorView out) {
     linear(x, gate_up, {}, scratch);
     silu_mul(scratch, out);
+  }
+  // The same products of rms_norm(x, norm, eps); normed [M,k] is scratch.
+  virtual void normed_linear(ConstTensorView x, ConstTensorView norm, float eps,
+                             const LinearWeight& w, ConstTensorView bias, TensorView normed,
+                             TensorView out) {
+    rms_norm(x, norm, eps, normed);
+    linear(normed, w, bias, out);
+  }
+  virtual void normed_gated_linear(ConstTensorView x, ConstTensorView norm, float eps,
+                                   const LinearWeight& gate_up, TensorView normed,
+                                   TensorView scratch, TensorView out) {
+    rms_norm(x, norm, eps, normed);
+    gated_linear(normed, gate_up, scratch, out);
   }
   virtual void embedding(ConstTensorView table, std::span<const std::int32_t> ids,
                          TensorView out) = 0;                                // [V,C] -> [M,C]

@@ -16,19 +16,17 @@ namespace tessera {
 
 namespace {
 
-// Given tokens of a branch that run at once.
-constexpr std::int64_t kGivenRows = 256;
-
 std::int64_t branches_of(const DecodeLimits& limits) { return limits.guided ? 2 : 1; }
 
-ModelPass::Limits pass_limits(const ImageModelConfig& config, const DecodeLimits& limits) {
+ModelPass::Limits pass_limits(const ImageModelConfig& config, const DecodeLimits& limits,
+                              const Backend& backend) {
   const std::int64_t branches = branches_of(limits);
   const bool rows = limits.shape == PassShape::kRows;
   return {.sequences = limits.items * branches,
           .capacity = config.cache_rows(limits.prompt_tokens),
           .logit_rows = limits.items * branches * limits.window,
           .token_rows = branches * std::max(limits.items * limits.window,
-                                            std::min(limits.given_tokens, kGivenRows)),
+                                            std::min(limits.given_tokens, backend.rows_at_once())),
           .prompt_rows = branches * limits.prompt_tokens,
           .branch_rows = DecodeLoop::spare_cache_rows(limits),
           .branch_seen = rows ? config.image_tokens() : limits.window,
@@ -100,7 +98,7 @@ DecodeLoop::State::State(const ImageModel& image_model, const DecodeLimits& deco
     : model(image_model),
       limits(decode_limits),
       branches(branches_of(decode_limits)),
-      pass(image_model, pass_limits(image_model.config(), decode_limits)) {
+      pass(image_model, pass_limits(image_model.config(), decode_limits, image_model.backend())) {
   expects(limits.items >= 1 && limits.prompt_tokens >= 1 && limits.window >= 1,
           "decode limits are positive");
   slots.resize(static_cast<std::size_t>(limits.items));
@@ -201,9 +199,10 @@ std::int64_t DecodeLoop::State::feed_given(const DecodeItem& item, std::size_t n
                                            std::int64_t& next_logit_row) {
   const std::span<const std::int32_t> given =
       std::span(item.given).last(item.slid ? 1 : item.given.size());
+  const auto most = static_cast<std::size_t>(backend().rows_at_once());
   std::int64_t ran = 0;
-  for (std::size_t first = 0; first < given.size(); first += kGivenRows) {
-    const auto part = given.subspan(first, std::min<std::size_t>(given.size() - first, kGivenRows));
+  for (std::size_t first = 0; first < given.size(); first += most) {
+    const auto part = given.subspan(first, std::min(given.size() - first, most));
     pass.begin();
     for (int branch = 0; branch < branches_of_slot(number); ++branch) {
       pass.add_tokens(sequence_of(number, branch), part);
@@ -377,8 +376,8 @@ std::string DecodeLoop::State::broken_place(const DecodeItem& item, std::size_t 
   }
   if (first_pass && (item.slid || item.prompt.empty())) {
     const std::span<const std::int32_t> given = item.given;
-    const auto rows =
-        item.slid ? given.last(1) : given.first(std::min<std::size_t>(given.size(), kGivenRows));
+    const auto most = static_cast<std::size_t>(backend().rows_at_once());
+    const auto rows = item.slid ? given.last(1) : given.first(std::min(given.size(), most));
     pass.begin();
     for (int branch = 0; branch < branches_of_slot(number); ++branch) {
       pass.add_tokens(sequence_of(number, branch), rows);
@@ -449,8 +448,9 @@ std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const B
       limits.shape == PassShape::kTree
           ? TreeSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window)
           : ChainSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window, limits.laws);
-  const ModelPass::Limits pass = pass_limits(config, limits);
-  const std::size_t scratch = ImageModel::scratch_bytes(config, ModelPass::most_rows(pass));
+  const ModelPass::Limits pass = pass_limits(config, limits, backend);
+  const std::size_t scratch =
+      ImageModel::scratch_bytes(config, ModelPass::most_rows(pass), backend);
   return ModelPass::buffer_bytes(config.transformer, config.codes, scratch, backend, pass) +
          static_cast<std::size_t>(limits.items) * sequence;
 }

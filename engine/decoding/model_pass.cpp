@@ -83,7 +83,7 @@ ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
     padded_.reserve(most);
     const ModelConfig& config = model.transformer().config();
     // Scratch that grew in a recorded pass would move under those recorded before.
-    backend.reserve_scratch(backend.attention_scratch_bytes(std::min(most, Transformer::kChunkRows),
+    backend.reserve_scratch(backend.attention_scratch_bytes(std::min(most, backend.rows_at_once()),
                                                             config.heads, config.head_dim));
   }
   sequences_.resize(static_cast<std::size_t>(most));
@@ -101,7 +101,8 @@ std::size_t ModelPass::bytes(const ModelConfig& model, std::int64_t logit_ids,
                              const Backend& backend, const Limits& limits) {
   const std::int64_t rows = std::max(most_rows(limits), limits.guest_rows);
   return cache_shape(model, backend, limits).bytes() +
-         buffer_bytes(model, logit_ids, Transformer::scratch_bytes(model, rows), backend, limits);
+         buffer_bytes(model, logit_ids, Transformer::scratch_bytes(model, rows, backend), backend,
+                      limits);
 }
 
 std::size_t ModelPass::buffer_bytes(const ModelConfig& model, std::int64_t logit_ids,
@@ -115,7 +116,7 @@ std::size_t ModelPass::buffer_bytes(const ModelConfig& model, std::int64_t logit
   return scratch + scratch / static_cast<std::size_t>(most_rows(limits)) * grown +
          static_cast<std::size_t>(floats) * sizeof(float) +
          most_seen(limits) * sizeof(std::int32_t) +
-         backend.attention_scratch_bytes(std::min(rows, Transformer::kChunkRows), model.heads,
+         backend.attention_scratch_bytes(std::min(rows, backend.rows_at_once()), model.heads,
                                          model.head_dim);
 }
 

@@ -81,13 +81,14 @@ std::vector<std::int32_t> ImageModel::unconditional_prompt(std::span<const std::
   return tessera::unconditional_prompt(config_, prompt, pad_token);
 }
 
-std::size_t ImageModel::scratch_bytes(const ImageModelConfig& config, std::int64_t rows) {
+std::size_t ImageModel::scratch_bytes(const ImageModelConfig& config, std::int64_t rows,
+                                      const Backend& backend) {
   const std::size_t embed =
       config.code_width == 0
           ? 0
           : matrix_bytes(rows, config.code_width) + matrix_bytes(rows, config.transformer.width);
   const std::size_t head = matrix_bytes(rows, config.transformer.width);
-  return std::max({embed, head, Transformer::scratch_bytes(config.transformer, rows)});
+  return std::max({embed, head, Transformer::scratch_bytes(config.transformer, rows, backend)});
 }
 
 std::size_t ImageModel::weight_bytes() const {

@@ -107,9 +107,10 @@ class ImageModel final : public TokenModel {
 
   // Arena bytes for any one of the calls above or Transformer::forward with this many rows.
   std::size_t scratch_bytes(std::int64_t rows) const override {
-    return scratch_bytes(config_, rows);
+    return scratch_bytes(config_, rows, backend());
   }
-  static std::size_t scratch_bytes(const ImageModelConfig& config, std::int64_t rows);
+  static std::size_t scratch_bytes(const ImageModelConfig& config, std::int64_t rows,
+                                   const Backend& backend);
   std::size_t weight_bytes() const;
   // Bytes of weights that one decode step reads, the KV cache not counted.
   std::size_t step_weight_bytes() const;

@@ -32,7 +32,7 @@ class TextModel final : public TokenModel {
   void embed_tokens(std::span<const std::int32_t> ids, Arena& arena, TensorView out) const override;
   void logits(ConstTensorView hidden, Arena& arena, TensorView out) const override;
   std::size_t scratch_bytes(std::int64_t rows) const override {
-    return Transformer::scratch_bytes(config_.transformer, rows);
+    return Transformer::scratch_bytes(config_.transformer, rows, backend());
   }
   std::size_t weight_bytes() const;
 

@@ -51,13 +51,13 @@ std::size_t TransformerWeights::bytes() const {
 struct Transformer::Chunk {
   std::int64_t first = 0;  // row of the batch
   std::int64_t rows = 0;
-  std::span<AttentionSegment> segments;    // of a layer that misses nothing
+  std::span<AttentionSegment> segments;  // of a layer that misses nothing
   std::span<std::int64_t> sequence_of_segment;
-  std::span<const std::int32_t> sequences;  // of each row
-  std::span<const std::int64_t> cached;    // row of its sequence in the cache, of each row
-  std::span<const std::int64_t> identity;  // 0..rows-1
-  ConstTensorView cos, sin;                // [rows, hd / 2]
-  ConstTensorView places;                  // [rows, D], with config.added_places
+  std::span<const std::int32_t> sequences;        // of each row
+  std::span<const std::int64_t> cached;           // row of its sequence in the cache, of each row
+  std::span<const std::int64_t> identity;         // 0..rows-1
+  ConstTensorView cos, sin;                       // [rows, hd / 2]
+  ConstTensorView places;                         // [rows, D], with config.added_places
   std::span<const CrossContext* const> contexts;  // by sequence
   Arena* arena = nullptr;
 };
@@ -73,19 +73,20 @@ Transformer::Transformer(Backend& backend, const ModelConfig& config, Transforme
   expects(config.heads > 0 && config.kv_heads > 0 && config.heads % config.kv_heads == 0,
           "query heads are shared out evenly");
   const auto& sections = config.rope.sections;
-  expects(!config.rope.three_axes() ||
-              sections[0] + sections[1] + sections[2] == config.head_dim / 2,
-          "three axes share the pairs of a head");
+  expects(
+      !config.rope.three_axes() || sections[0] + sections[1] + sections[2] == config.head_dim / 2,
+      "three axes share the pairs of a head");
 }
 
-std::size_t Transformer::scratch_bytes(const ModelConfig& config, std::int64_t rows) {
-  const std::int64_t m = std::min(rows, kChunkRows);
+std::size_t Transformer::scratch_bytes(const ModelConfig& config, std::int64_t rows,
+                                       const Backend& backend) {
+  const std::int64_t m = std::min(rows, backend.rows_at_once());
   const auto segment_bytes = static_cast<std::int64_t>(sizeof(AttentionSegment));
-  const std::size_t tables = 2 * matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 4) +
-                             (config.rope.three_axes()
-                                  ? matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 8)
-                                  : 0) +
-                             (config.added_places ? matrix_bytes(m, config.width) : 0);
+  const std::size_t tables =
+      2 * matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 4) +
+      (config.rope.three_axes() ? matrix_bytes(m, config.head_dim / 2) + matrix_bytes(m, 1, 8)
+                                : 0) +
+      (config.added_places ? matrix_bytes(m, config.width) : 0);
   const std::size_t shared = 3 * matrix_bytes(m, 1, 8) + matrix_bytes(m, segment_bytes, 1) +
                              tables + 2 * matrix_bytes(m, config.width);  // x and its norm
   const std::size_t attention = matrix_bytes(m, config.q_width() + 2 * config.kv_width()) +
@@ -100,7 +101,7 @@ Transformer::Chunk Transformer::open_chunk(const ForwardBatch& batch, std::int64
                                            bool append, KvCache& cache, Arena& arena) const {
   Chunk chunk;
   chunk.first = first;
-  chunk.rows = std::min(kChunkRows, batch.rows.shape[0] - first);
+  chunk.rows = std::min(backend_->rows_at_once(), batch.rows.shape[0] - first);
   chunk.arena = &arena;
   const auto count = static_cast<std::size_t>(chunk.rows);
   const auto sequences = batch.sequences.subspan(static_cast<std::size_t>(first), count);
@@ -240,7 +241,7 @@ void Transformer::forward_layers(const ForwardBatch& batch, LayerRange range, Kv
   expects(taps.hidden_states.empty() ||
               static_cast<std::int64_t>(taps.hidden_states.size()) == config_.layers,
           "one tap a layer");
-  for (std::int64_t first = 0; first < total; first += kChunkRows) {
+  for (std::int64_t first = 0; first < total; first += backend_->rows_at_once()) {
     const std::size_t mark = arena.used();
     const Chunk chunk = open_chunk(batch, first, range.first == 0, cache, arena);
     const TensorView x = arena.take(DType::kF32, Shape{chunk.rows, config_.width});
@@ -288,25 +289,24 @@ void Transformer::attention_block(const Chunk& chunk, const LayerWeights& weight
   const TensorView k = arena.take(DType::kF32, Shape{m, kv_width});
   const TensorView mixed = arena.take(DType::kF32, Shape{m, q_width});
 
-  ops::rms_norm(*backend_, x, weights.attention_norm.view(), config_.norm_eps, normed);
-  ops::linear(*backend_, normed, weights.qkv,
-              config_.qkv_bias ? ConstTensorView(weights.qkv_bias.view()) : ConstTensorView{}, qkv);
+  ops::normed_linear(
+      *backend_, x, weights.attention_norm.view(), config_.norm_eps, weights.qkv,
+      config_.qkv_bias ? ConstTensorView(weights.qkv_bias.view()) : ConstTensorView{}, normed, qkv);
   const TensorView q_heads = heads_of(q, config_.heads);
   const std::span<const std::int64_t> slots = slots_of(chunk, layer, cache);
-  ops::qkv_rope(*backend_,
-                {.qkv = qkv,
-                 .q_norm = config_.qk_norm ? weights.q_norm.view() : ConstTensorView{},
-                 .k_norm = config_.qk_norm ? weights.k_norm.view() : ConstTensorView{},
-                 .eps = config_.norm_eps,
-                 .cos = chunk.cos,
-                 .sin = chunk.sin,
-                 .pairing = rope_.pairing,
-                 .slots = slots,
-                 .identity = chunk.identity,
-                 .q = q_heads,
-                 .k = heads_of(k, config_.kv_heads),
-                 .keys = cache.key_slots(layer),
-                 .values = cache.value_slots(layer)});
+  ops::qkv_rope(*backend_, {.qkv = qkv,
+                            .q_norm = config_.qk_norm ? weights.q_norm.view() : ConstTensorView{},
+                            .k_norm = config_.qk_norm ? weights.k_norm.view() : ConstTensorView{},
+                            .eps = config_.norm_eps,
+                            .cos = chunk.cos,
+                            .sin = chunk.sin,
+                            .pairing = rope_.pairing,
+                            .slots = slots,
+                            .identity = chunk.identity,
+                            .q = q_heads,
+                            .k = heads_of(k, config_.kv_heads),
+                            .keys = cache.key_slots(layer),
+                            .values = cache.value_slots(layer)});
   if (taps.observer != nullptr) taps.observer->queries(layer, chunk.first, q_heads);
   ops::attention(*backend_, {.q = q_heads,
                              .out = heads_of(mixed, config_.heads),
@@ -368,8 +368,7 @@ void Transformer::cross_block(const Chunk& chunk, const CrossWeights& weights, s
     segment->first_visible = context.rows();
     segment->causal = false;
   }
-  ops::rms_norm(*backend_, x, weights.norm.view(), config_.norm_eps, normed);
-  ops::linear(*backend_, normed, weights.q, {}, q);
+  ops::normed_linear(*backend_, x, weights.norm.view(), config_.norm_eps, weights.q, {}, normed, q);
   const TensorView q_heads = heads_of(q, config_.heads);
   if (config_.qk_norm) norm_heads(q_heads, weights.q_norm);
   ops::attention(*backend_, {.q = q_heads,
@@ -415,8 +414,8 @@ void Transformer::ffn_block(const Chunk& chunk, const LayerWeights& weights, std
   const TensorView normed = arena.take(DType::kF32, Shape{chunk.rows, config_.width});
   const TensorView gate_up = arena.take(DType::kF32, Shape{chunk.rows, 2 * config_.ffn_width});
   const TensorView gated = arena.take(DType::kF32, Shape{chunk.rows, config_.ffn_width});
-  ops::rms_norm(*backend_, x, weights.ffn_norm.view(), config_.norm_eps, normed);
-  ops::gated_linear(*backend_, normed, weights.gate_up, gate_up, gated);
+  ops::normed_gated_linear(*backend_, x, weights.ffn_norm.view(), config_.norm_eps, weights.gate_up,
+                           normed, gate_up, gated);
   if (taps.observer != nullptr) taps.observer->activations(layer, chunk.first, gated);
   ops::linear_add(*backend_, gated, weights.down, {}, x, normed);
   arena.rewind(mark);

@@ -87,14 +87,12 @@ struct LayerRange {
 
 class Transformer {
  public:
-  // Rows run through the layers at once; longer batches are run in parts of this many rows, which
-  // changes no result and bounds the activations.
-  static constexpr std::int64_t kChunkRows = 256;
-
   Transformer(Backend& backend, const ModelConfig& config, TransformerWeights weights);
 
   // Appends the rows to their sequences in `cache` and writes the hidden states after the final
-  // norm to hidden_out [M, D]. Takes scratch_bytes(config, M) from the arena and gives it back.
+  // norm to hidden_out [M, D]. Takes scratch_bytes(config, M, backend) from the arena and gives it
+  // back. Batches of more rows than the backend takes at once run in parts, which changes no result
+  // and bounds the activations.
   // The rows must fit the cache, the positions the rotary table.
   void forward(const ForwardBatch& batch, KvCache& cache, Arena& arena, TensorView hidden_out,
                const Taps& taps = {}) const;
@@ -111,7 +109,8 @@ class Transformer {
   // kept as f32 or bf16. Error kMemory.
   CrossContext make_context(ConstTensorView rows, DType storage) const;
 
-  static std::size_t scratch_bytes(const ModelConfig& config, std::int64_t rows);
+  static std::size_t scratch_bytes(const ModelConfig& config, std::int64_t rows,
+                                   const Backend& backend);
 
   const ModelConfig& config() const { return config_; }
   Backend& backend() const { return *backend_; }

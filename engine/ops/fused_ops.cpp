@@ -16,6 +16,14 @@ void check_product(Backend& backend, const ConstTensorView& x, const LinearWeigh
   expects(x.data != scratch.data || x.data == nullptr, "linear: scratch is not x");
 }
 
+void check_norm(Backend& backend, const ConstTensorView& x, const ConstTensorView& norm,
+                const ConstTensorView& normed, const ConstTensorView& out) {
+  expects_vector(backend, norm, x.shape[1], "normed_linear: norm is [k]");
+  expects_f32(backend, normed, "normed_linear: normed is f32 on the device");
+  expects(normed.shape == x.shape && normed.data != x.data && normed.data != out.data,
+          "normed_linear: normed is [M, k], neither x nor out");
+}
+
 void check_cache(Backend& backend, const ConstTensorView& cache, const Shape& heads) {
   expects_rank(cache, 3, "qkv_rope: a cache is [capacity, kv_heads, hd]");
   expects(is_storage(cache.dtype) && cache.device == backend.device(),
@@ -44,6 +52,26 @@ void gated_linear(Backend& backend, ConstTensorView x, const LinearWeight& gate_
               out.data != x.data && out.data != scratch.data,
           "gated_linear: out is [M, F], neither x nor scratch");
   backend.gated_linear(x, gate_up, scratch, out);
+}
+
+void normed_linear(Backend& backend, ConstTensorView x, ConstTensorView norm, float eps,
+                   const LinearWeight& w, ConstTensorView bias, TensorView normed, TensorView out) {
+  check_product(backend, x, w, out);
+  check_norm(backend, x, norm, normed, out);
+  if (!bias.empty()) expects_vector(backend, bias, w.n, "normed_linear: bias is [n]");
+  backend.normed_linear(x, norm, eps, w, bias, normed, out);
+}
+
+void normed_gated_linear(Backend& backend, ConstTensorView x, ConstTensorView norm, float eps,
+                         const LinearWeight& gate_up, TensorView normed, TensorView scratch,
+                         TensorView out) {
+  check_product(backend, x, gate_up, scratch);
+  check_norm(backend, x, norm, normed, out);
+  expects_f32(backend, out, "normed_gated_linear: out is f32 on the device");
+  expects(gate_up.n % 2 == 0 && out.shape == Shape({x.shape[0], gate_up.n / 2}) &&
+              out.data != x.data && out.data != scratch.data,
+          "normed_gated_linear: out is [M, F], neither x nor scratch");
+  backend.normed_gated_linear(x, norm, eps, gate_up, normed, scratch, out);
 }
 
 void qkv_rope(Backend& backend, const QkvRopeArgs& args) {

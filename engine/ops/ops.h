@@ -19,6 +19,12 @@ void linear_add(Backend& backend, ConstTensorView x, const LinearWeight& w, Cons
 // out = silu(gate) * up, [gate | up] = gate_up x. gate_up [2F,k], scratch [M,2F], out [M,F].
 void gated_linear(Backend& backend, ConstTensorView x, const LinearWeight& gate_up,
                   TensorView scratch, TensorView out);
+// Both of rms_norm(x, norm, eps) instead of x; norm [k], normed [M,k] is scratch.
+void normed_linear(Backend& backend, ConstTensorView x, ConstTensorView norm, float eps,
+                   const LinearWeight& w, ConstTensorView bias, TensorView normed, TensorView out);
+void normed_gated_linear(Backend& backend, ConstTensorView x, ConstTensorView norm, float eps,
+                         const LinearWeight& gate_up, TensorView normed, TensorView scratch,
+                         TensorView out);
 // table [V,C] f32 or bf16, every id in [0,V), out [M,C].
 void embedding(Backend& backend, ConstTensorView table, std::span<const std::int32_t> ids,
                TensorView out);

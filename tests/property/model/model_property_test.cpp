@@ -185,7 +185,7 @@ TEST_P(ModelLaws, LongBatchesEqualShortOnes) {
     parts.push_back({i, prompt});
     want = joined(std::move(want), in_windows(prompt, {130}));
   }
-  ASSERT_GT(5 * 130, 2 * Transformer::kChunkRows);
+  ASSERT_GT(5 * 130, 2 * backend_or_cpu().rows_at_once());
   EXPECT_EQ(runner(5)->forward(parts), want);
 }
 

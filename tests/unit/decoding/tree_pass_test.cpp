@@ -199,7 +199,7 @@ TEST_P(TreePass, TreesReachOverPartsOfAPass) {
   const Tree pairs[][2] = {{straight, random_tree(62, 3)},
                            {random_tree(63, 300), random_tree(64, 20)},
                            {random_tree(65, 150), random_tree(66, 180)}};
-  ASSERT_LT(Transformer::kChunkRows, 290);
+  ASSERT_LT(tiny.model.backend().rows_at_once(), 290);
   for (const auto& [one, two] : pairs) {
     Fed branched(tiny, GetParam(), 2, 300), chain(tiny, GetParam(), 2, 300);
     for (Fed* fed : {&branched, &chain}) {

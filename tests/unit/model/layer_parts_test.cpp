@@ -203,7 +203,8 @@ struct Fixture {
                          .head_dim = kHeadDim,
                          .capacity = count + 8,
                          .sequences = sequences}),
-        arena(Transformer::scratch_bytes(transformer.config(), count * sequences) + 4096) {}
+        arena(Transformer::scratch_bytes(transformer.config(), count * sequences, *backend) +
+              4096) {}
 
   // Runs a part of the layers over rows [n, D] of one sequence.
   std::vector<float> run(const std::vector<float>& rows, const std::vector<Place>& places,
