@@ -1,0 +1,24 @@
+// Attention of many query rows at once, by tensor cores: for the fast mode, where the factors of
+// products are bf16 anyway.
+#pragma once
+
+#include "engine/backend/cuda/cuda_backend.h"
+
+namespace tessera::cuda {
+
+// From so many rows of a segment on. Not measured: below, tiles of 64 queries would be half empty
+// and the exact kernel reads the keys as seldom.
+constexpr std::int64_t kWideQueries = 64;
+
+// Whether a segment may be computed so: not in the deterministic mode, no listed keys, keys of bf16
+// (or of f32 where CudaOptions::tf32 allows products of f32 to be rounded), heads of up to 256
+// dimensions in fours. It knows shapes alone, so that a recorded pass always goes the same way.
+bool goes_wide(const CudaOptions& options, const AttentionArgs& args,
+               const AttentionSegment& segment);
+
+// Online softmax in tiles (Dao 2023, FlashAttention-2, section 3.1) over args.segments, all of
+// which go wide. Queries, keys, values and weights are rounded to bf16, sums are f32. A query row
+// does not see another one, but a NaN among the values of a segment shows in all rows of a tile.
+void wide_attention(CudaBackend& backend, const AttentionArgs& args);
+
+}  // namespace tessera::cuda
