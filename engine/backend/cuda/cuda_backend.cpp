@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "engine/backend/cuda/packing.h"
 #include "engine/backend/factories.h"
 
 namespace tessera::cuda {
@@ -94,6 +95,11 @@ std::optional<DeviceMemory> CudaBackend::memory() const {
   check(cudaMemGetInfo(&out.free, &out.total), "asking for the device's memory");
   out.free += pool_of_memory_->unused_bytes();
   return out;
+}
+
+std::int64_t CudaBackend::rows_at_once() const {
+  constexpr std::int64_t kOfOne = 24, kMultiple = 256;
+  return std::min(round_up(kOfOne * multiprocessors_, kMultiple), kWideRows);
 }
 
 void CudaBackend::begin_recorded(std::uint64_t key) { recorder_.begin(key, stream()); }

@@ -176,17 +176,19 @@ TEST_P(ModelLaws, BatchOrderAndSizeChangeNothing) {
   }
 }
 
-// More rows than one internal chunk: sequences are cut across chunks.
+// More rows than two internal chunks: sequences are cut across chunks.
 TEST_P(ModelLaws, LongBatchesEqualShortOnes) {
+  const std::int64_t chunks = 2 * backend_or_cpu().rows_at_once();
+  const auto sequences = static_cast<std::int32_t>(chunks / 130 + 2);
   std::vector<Part> parts;
   std::vector<float> want;
-  for (std::int32_t i = 0; i < 5; ++i) {
+  for (std::int32_t i = 0; i < sequences; ++i) {
     const std::vector<float> prompt = rows(130, 40 + static_cast<std::uint32_t>(i));
     parts.push_back({i, prompt});
     want = joined(std::move(want), in_windows(prompt, {130}));
   }
-  ASSERT_GT(5 * 130, 2 * backend_or_cpu().rows_at_once());
-  EXPECT_EQ(runner(5)->forward(parts), want);
+  ASSERT_GT(sequences * 130, chunks);
+  EXPECT_EQ(runner(sequences)->forward(parts), want);
 }
 
 TEST_P(ModelLaws, TruncateAfterAppendIsNeverAppended) {
