@@ -14,7 +14,8 @@ namespace tessera::cuda {
 
 namespace {
 
-constexpr std::int64_t kMostDims = 256, kMostDimsTwice = 128;
+// Of heads of bf16 keys, of f32 ones, and of tiles with twice the queries.
+constexpr std::int64_t kMostDims = 256, kMostFloatDims = 128, kMostDimsTwice = 128;
 
 std::vector<WideTile> cut_wide(const AttentionArgs& args, std::int64_t group,
                                std::int64_t entries) {
@@ -42,7 +43,7 @@ std::vector<WideTile> cut_wide(const AttentionArgs& args, std::int64_t group,
 
 template <typename T, int kDim, int kRowTiles>
 void start(CudaBackend& backend, const AttentionArgs& args, WideWork work) {
-  using P = WidePlan<kDim, kRowTiles>;
+  using P = WidePlan<T, kDim, kRowTiles>;
   const std::vector<WideTile> tiles = cut_wide(args, work.group, P::kEntries);
   work.tiles = backend.stage(std::span<const WideTile>(tiles));
   launch(backend, "attention of many rows",
@@ -53,13 +54,13 @@ void start(CudaBackend& backend, const AttentionArgs& args, WideWork work) {
 }
 
 // Tiles of twice the queries read keys half as often, where enough of them are there to leave no
-// multiprocessor idle. Converting f32 keys takes the registers that these want.
+// multiprocessor idle. Parts of f32 keys take the registers that these want.
 template <typename T, int kDim>
 void start_tiles(CudaBackend& backend, const AttentionArgs& args, const WideWork& work) {
   if constexpr (kDim <= kMostDimsTwice && sizeof(T) == 2) {
     std::int64_t tiles = 0;
     for (const AttentionSegment& segment : args.segments) {
-      tiles += divide_up(segment.rows * work.group, WidePlan<kDim, 2>::kEntries);
+      tiles += divide_up(segment.rows * work.group, WidePlan<T, kDim, 2>::kEntries);
     }
     if (tiles * work.kv_heads >= 2 * backend.multiprocessors()) {
       return start<T, kDim, 2>(backend, args, work);
@@ -73,9 +74,8 @@ void start_dims(CudaBackend& backend, const AttentionArgs& args, const WideWork&
   if (work.dim <= 64) return start_tiles<T, 64>(backend, args, work);
   if (work.dim <= 80) return start_tiles<T, 80>(backend, args, work);
   if (work.dim <= 96) return start_tiles<T, 96>(backend, args, work);
-  if (work.dim <= 112) return start_tiles<T, 112>(backend, args, work);
   if (work.dim <= 128) return start_tiles<T, 128>(backend, args, work);
-  start_tiles<T, 256>(backend, args, work);
+  if constexpr (sizeof(T) == 2) start_tiles<T, 256>(backend, args, work);
 }
 
 }  // namespace
@@ -83,10 +83,12 @@ void start_dims(CudaBackend& backend, const AttentionArgs& args, const WideWork&
 bool goes_wide(const CudaOptions& options, const AttentionArgs& args,
                const AttentionSegment& segment) {
   const std::int64_t dim = args.q.shape[2];
-  return !options.deterministic && (segment.keys.dtype == DType::kBF16 || options.tf32) &&
-         segment.listed.empty() && segment.rows >= kWideQueries && dim % 4 == 0 &&
-         dim <= kMostDims && is_aligned(args.q.data) && is_aligned(args.out.data) &&
-         is_aligned(segment.keys.data) && is_aligned(segment.values.data);
+  const bool half = segment.keys.dtype == DType::kBF16;
+  return !options.deterministic && (half || options.tf32) && segment.listed.empty() &&
+         segment.rows >= kWideQueries && dim % 4 == 0 &&
+         dim <= (half ? kMostDims : kMostFloatDims) && is_aligned(args.q.data) &&
+         is_aligned(args.out.data) && is_aligned(segment.keys.data) &&
+         is_aligned(segment.values.data);
 }
 
 void wide_attention(CudaBackend& backend, const AttentionArgs& args) {

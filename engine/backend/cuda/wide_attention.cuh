@@ -33,17 +33,23 @@ struct WideWork {
   bool by_eight;  // bf16 rows of a head are whole pieces of 16 bytes
 };
 
+// f32 numbers as sums of so many bf16 ones, each rounded from what those before it left. Of
+// products of two such sums the three largest are taken: 16 bits are kept.
+template <typename T>
+constexpr int kPartsOf = sizeof(T) == 4 ? 2 : 1;
+
 // Dimensions are padded with zeros to kDim; a warp has kRowTiles times 16 entries.
-template <int kDim, int kRowTiles>
+template <typename T, int kDim, int kRowTiles>
 struct WidePlan {
-  static constexpr int kKeys = kDim > 128 ? 32 : 64;  // of a block
+  static constexpr int kParts = kPartsOf<T>;
+  static constexpr int kKeys = kDim > 128 || kParts > 1 ? 32 : 64;  // of a block
   // An odd number of 16 bytes: eight rows that a product reads at once lie in different banks.
   static constexpr int kPitch = kDim + 8;
   static constexpr int kWarpEntries = 16 * kRowTiles;
   static constexpr int kEntries = kWideWarps * kWarpEntries;
-  static constexpr int kBlock = kKeys * kPitch;
+  static constexpr int kQueries = kEntries * kPitch, kBlock = kKeys * kPitch;  // of one part
   static constexpr std::size_t kShared =
-      sizeof(std::uint16_t) * static_cast<std::size_t>(kEntries * kPitch + kRing * kBlock);
+      sizeof(std::uint16_t) * static_cast<std::size_t>(kParts * (kQueries + kRing * kBlock));
 };
 
 __device__ inline int keys_seen(const WideTile& tile, int group, int entry) {
@@ -57,12 +63,27 @@ __device__ inline std::int64_t place_of(const WideTile& tile, const WideWork& wo
          key_head * work.group + at % work.group;
 }
 
-__device__ inline uint2 four_bf16(const float* from) {
+// Four numbers as kParts bf16 ones each; parts lie `apart`.
+template <int kParts>
+__device__ inline void put_four(const float* from, std::uint16_t* to, int apart) {
   const float4 x = *reinterpret_cast<const float4*>(from);
-  return {pack_bf16(x.x, x.y), pack_bf16(x.z, x.w)};
+  const uint2 rounded = {pack_bf16(x.x, x.y), pack_bf16(x.z, x.w)};
+  *reinterpret_cast<uint2*>(to) = rounded;
+  if (kParts == 1) return;
+  *reinterpret_cast<uint2*>(to + apart) = {
+      pack_bf16(x.x - bf16_low(rounded.x), x.y - bf16_high(rounded.x)),
+      pack_bf16(x.z - bf16_low(rounded.y), x.w - bf16_high(rounded.y))};
 }
-__device__ inline uint2 four_bf16(const std::uint16_t* from) {
-  return *reinterpret_cast<const uint2*>(from);
+template <int kParts>
+__device__ inline void put_four(const std::uint16_t* from, std::uint16_t* to, int /*apart*/) {
+  *reinterpret_cast<uint2*>(to) = *reinterpret_cast<const uint2*>(from);
+}
+template <int kParts>
+__device__ inline void put_zeros(std::uint16_t* to, int apart) {
+#pragma unroll
+  for (int part = 0; part < kParts; ++part) {
+    *reinterpret_cast<uint2*>(to + part * apart) = make_uint2(0, 0);
+  }
 }
 
 // `count` rows of a table, `stride` apart, as bf16; rows behind them are zeros, for a weight of 0
@@ -90,8 +111,11 @@ __device__ inline void fetch_rows(const T* from, std::int64_t stride, int count,
   for (int i = thread; i < kRows * kPieces; i += kWideThreads) {
     const int row = i / kPieces, d = i % kPieces * 4;
     if (d >= dim) continue;
-    *reinterpret_cast<uint2*>(to + row * kPitch + d) =
-        row < count ? four_bf16(from + row * stride + d) : make_uint2(0, 0);
+    if (row < count) {
+      put_four<kPartsOf<T>>(from + row * stride + d, to + row * kPitch + d, kRows * kPitch);
+    } else {
+      put_zeros<kPartsOf<T>>(to + row * kPitch + d, kRows * kPitch);
+    }
   }
 }
 
@@ -103,6 +127,7 @@ struct WideFeed {
   int dim, most;  // keys below `most`
   bool by_eight;
   std::uint16_t* ring;
+  static constexpr int kSlot = kPartsOf<T> * kKeys * kPitch;
   int asked = 0, slot = 0;  // the slot that is written next
 
   __device__ void ask() {
@@ -110,8 +135,7 @@ struct WideFeed {
     if (first < most) {
       const T* from = (asked % 2 == 0 ? keys : values) + first * stride;
       const int count = most - first < kKeys ? most - first : kKeys;
-      fetch_rows<T, kDim, kKeys, kPitch>(from, stride, count, dim, by_eight,
-                                         ring + slot * (kKeys * kPitch));
+      fetch_rows<T, kDim, kKeys, kPitch>(from, stride, count, dim, by_eight, ring + slot * kSlot);
     }
     ++asked;
     slot = slot + 1 == kRing ? 0 : slot + 1;
@@ -122,28 +146,30 @@ struct WideFeed {
     copy_async_wait<kRing - 2>();
     __syncthreads();
     ask();
-    return ring + slot * (kKeys * kPitch);  // as many asks ago as the ring has slots
+    return ring + slot * kSlot;  // as many asks ago as the ring has slots
   }
 };
 
 // Queries as bf16, zeros where there is none; the columns of the ring that no copy writes.
-template <int kDim, int kRowTiles>
+template <typename P, int kDim>
 __device__ inline void fill_queries(const WideWork& work, const WideTile& tile, int key_head,
                                     std::uint16_t* queries, std::uint16_t* ring) {
-  using P = WidePlan<kDim, kRowTiles>;
   constexpr int kPieces = kDim / 4;
   const int thread = static_cast<int>(threadIdx.x);
   for (int i = thread; i < P::kEntries * kPieces; i += kWideThreads) {
     const int entry = i / kPieces, d = i % kPieces * 4;
-    const bool there = entry < tile.count && d < work.dim;
-    *reinterpret_cast<uint2*>(queries + entry * P::kPitch + d) =
-        there ? four_bf16(work.q + place_of(tile, work, key_head, entry) * work.dim + d)
-              : make_uint2(0, 0);
+    std::uint16_t* to = queries + entry * P::kPitch + d;
+    if (entry < tile.count && d < work.dim) {
+      put_four<P::kParts>(work.q + place_of(tile, work, key_head, entry) * work.dim + d, to,
+                          P::kQueries);
+    } else {
+      put_zeros<P::kParts>(to, P::kQueries);
+    }
   }
   if (work.dim == kDim) return;
-  for (int i = thread; i < kRing * P::kKeys * kPieces; i += kWideThreads) {
+  for (int i = thread; i < kRing * P::kParts * P::kKeys * kPieces; i += kWideThreads) {
     const int row = i / kPieces, d = i % kPieces * 4;
-    if (d >= work.dim) *reinterpret_cast<uint2*>(ring + row * P::kPitch + d) = make_uint2(0, 0);
+    if (d >= work.dim) put_zeros<1>(ring + row * P::kPitch + d, 0);
   }
 }
 
@@ -187,12 +213,29 @@ __device__ inline void weigh(float (&score)[kKeyTiles][4], TwoRows& rows,
   }
 }
 
+// Columns 8 n .. 8 n + 15 of sums of products: a of every part against one part of b. What two
+// second parts give is left out.
+template <int kParts, int kRowTiles, int kColumnTiles>
+__device__ inline void add_products(float (&sum)[kRowTiles][kColumnTiles][4], int n,
+                                    const std::uint32_t (&a)[kParts][kRowTiles][4],
+                                    const std::uint32_t (&b)[4], int part_of_b) {
+  const std::uint32_t b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
+#pragma unroll
+  for (int part = 0; part + part_of_b < kParts; ++part) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      mma_bf16(sum[r][n], a[part][r], b0);
+      mma_bf16(sum[r][n + 1], a[part][r], b1);
+    }
+  }
+}
+
 // Grid: tiles * key heads. Lanes hold products as ptx.cuh has them: group g = lane / 4, t = lane
 // % 4.
 template <typename T, int kDim, int kRowTiles>
 __global__ void __launch_bounds__(kWideThreads, 2) attend_wide(WideWork work) {
-  using P = WidePlan<kDim, kRowTiles>;
-  constexpr int kKeys = P::kKeys, kPitch = P::kPitch;
+  using P = WidePlan<T, kDim, kRowTiles>;
+  constexpr int kKeys = P::kKeys, kPitch = P::kPitch, kParts = P::kParts;
   constexpr int kKeyTiles = kKeys / 8, kDimTiles = kDim / 8;
   const auto kv_heads = static_cast<unsigned>(work.kv_heads);
   const WideTile tile = work.tiles[blockIdx.x / kv_heads];
@@ -202,8 +245,8 @@ __global__ void __launch_bounds__(kWideThreads, 2) attend_wide(WideWork work) {
   const int entry = static_cast<int>(threadIdx.x) / kWarp * P::kWarpEntries;  // first of the warp
 
   std::uint16_t* const queries = dynamic_shared<std::uint16_t>();
-  std::uint16_t* const ring = queries + P::kEntries * kPitch;
-  fill_queries<kDim, kRowTiles>(work, tile, key_head, queries, ring);
+  std::uint16_t* const ring = queries + P::kParts * P::kQueries;
+  fill_queries<P, kDim>(work, tile, key_head, queries, ring);
   const std::int64_t head_at = static_cast<std::int64_t>(key_head) * work.dim;
   WideFeed<T, kDim, kKeys, kPitch> feed{static_cast<const T*>(tile.keys) + head_at,
                                         static_cast<const T*>(tile.values) + head_at,
@@ -242,25 +285,27 @@ __global__ void __launch_bounds__(kWideThreads, 2) attend_wide(WideWork work) {
   for (int first = 0; first < most; first += kKeys) {
     const std::uint16_t* keys = feed.take();
     const bool sees = first < seen_by_any;
-    std::uint32_t weight[kRowTiles][kKeyTiles / 2][4];
+    std::uint32_t weight[kParts][kRowTiles][kKeyTiles / 2][4];
     if (sees) {
       float score[kRowTiles][kKeyTiles][4] = {};
 #pragma unroll 2
       for (int d = 0; d < kDim; d += 16) {
-        std::uint32_t a[kRowTiles][4];
+        std::uint32_t a[kParts][kRowTiles][4];
 #pragma unroll
-        for (int r = 0; r < kRowTiles; ++r) {
-          load_matrices(a[r], queries + (entry + r * 16) * kPitch + across + d);
+        for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+          for (int r = 0; r < kRowTiles; ++r) {
+            load_matrices(a[part][r],
+                          queries + part * P::kQueries + (entry + r * 16) * kPitch + across + d);
+          }
         }
 #pragma unroll
         for (int n = 0; n < kKeyTiles; n += 2) {
-          std::uint32_t b[4];
-          load_matrices(b, keys + n * 8 * kPitch + along + d);
-          const std::uint32_t b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
 #pragma unroll
-          for (int r = 0; r < kRowTiles; ++r) {
-            mma_bf16(score[r][n], a[r], b0);
-            mma_bf16(score[r][n + 1], a[r], b1);
+          for (int part = 0; part < kParts; ++part) {
+            std::uint32_t b[4];
+            load_matrices(b, keys + part * P::kBlock + n * 8 * kPitch + along + d);
+            add_products<kParts>(score, n, a, b, part);
           }
         }
       }
@@ -300,7 +345,10 @@ __global__ void __launch_bounds__(kWideThreads, 2) attend_wide(WideWork work) {
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const float* pair = &score[r][2 * n + i / 2][i % 2 * 2];
-            weight[r][n][i] = pack_bf16(pair[0], pair[1]);
+            weight[0][r][n][i] = pack_bf16(pair[0], pair[1]);
+            if (kParts == 1) continue;
+            weight[kParts - 1][r][n][i] = pack_bf16(pair[0] - bf16_low(weight[0][r][n][i]),
+                                                    pair[1] - bf16_high(weight[0][r][n][i]));
           }
         }
       }
@@ -309,15 +357,22 @@ __global__ void __launch_bounds__(kWideThreads, 2) attend_wide(WideWork work) {
     if (!sees) continue;
 #pragma unroll
     for (int k = 0; k < kKeyTiles / 2; ++k) {
+      std::uint32_t a[kParts][kRowTiles][4];
 #pragma unroll
-      for (int n = 0; n < kDimTiles; n += 2) {
-        std::uint32_t b[4];
-        load_matrices_turned(b, values + k * 16 * kPitch + across + n * 8);
-        const std::uint32_t b0[2] = {b[0], b[1]}, b1[2] = {b[2], b[3]};
+      for (int part = 0; part < kParts; ++part) {
 #pragma unroll
         for (int r = 0; r < kRowTiles; ++r) {
-          mma_bf16(sum[r][n], weight[r][k], b0);
-          mma_bf16(sum[r][n + 1], weight[r][k], b1);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) a[part][r][i] = weight[part][r][k][i];
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kDimTiles; n += 2) {
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          std::uint32_t b[4];
+          load_matrices_turned(b, values + part * P::kBlock + k * 16 * kPitch + across + n * 8);
+          add_products<kParts>(sum, n, a, b, part);
         }
       }
     }
