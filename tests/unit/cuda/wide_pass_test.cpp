@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "engine/decoding/model_pass.h"
 #include "engine/families/test_models.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/simt/simulated_device.h"
@@ -85,6 +86,38 @@ TEST_F(WidePass, FastPartsKeepTheLaw) {
     ASSERT_LT(std::sqrt(off / size), 4.5 / 256) << "row " << row;
   }
   EXPECT_NE(got, want);
+}
+
+// What a pass of long parts takes of the device was planned, and is more than short parts would
+// take.
+TEST_F(WidePass, LongPartsArePlanned) {
+  const auto backend = device(16);
+  const ImageModel model = model_on(*backend, DType::kBF16);
+  const ModelConfig& config = model.transformer().config();
+  const ModelPass::Limits limits{.sequences = kPrompts,
+                                 .capacity = 160,
+                                 .logit_rows = kPrompts,
+                                 .token_rows = kPrompts,
+                                 .prompt_rows = kPrompts * kRows,
+                                 .kv = DType::kBF16};
+  const auto free = [&] {
+    backend->synchronize();
+    return backend->memory().value_or(DeviceMemory{}).free;
+  };
+  const std::size_t before = free();
+  ModelPass pass(model, limits);
+  std::vector<std::int32_t> prompt(kRows, 3);
+  pass.begin();
+  for (std::int32_t i = 0; i < kPrompts; ++i) pass.add_prompt(i, prompt);
+  pass.run_layers();
+  const std::size_t used = before - free();
+  const auto planned = [&](const Backend& by) {
+    return ModelPass::bytes(config, model.config().codes, by, limits);
+  };
+  constexpr std::size_t kRounding = 8 * (32 << 10);  // of some eight tensors, in units of the pool
+  EXPECT_LE(used, planned(*backend) + kRounding);
+  const auto cpu = make_backend("cpu", {.threads = 1});
+  EXPECT_GT(used, planned(*cpu)) << "as if parts were of 256 rows";
 }
 
 }  // namespace
