@@ -230,7 +230,7 @@ __device__ inline void add_products(float (&sum)[kRowTiles][kColumnTiles][4], in
   }
 }
 
-// Grid: tiles * key heads. Lanes hold products as ptx.cuh has them: group g = lane / 4, t = lane
+// Grid: tiles * key heads. Lanes hold products as ptx.cuh has them, with g = lane / 4, t = lane
 // % 4.
 template <typename T, int kDim, int kRowTiles>
 __global__ void __launch_bounds__(kWideThreads, 2) attend_wide(WideWork work) {
