@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kBlockKeys = 64;          // keys between two updates of a running maximum
 constexpr int kChunk = 64;              // dimensions in shared memory at once
+constexpr int kFewEntries = 4;          // of a tile whose splits the last of its blocks merges
 constexpr float kNothing = -HUGE_VALF;  // the maximum of no score
 
 // Query entries, a row and a head each, that share one key head and are computed together.
@@ -34,6 +35,7 @@ struct Work {
   int splits;                    // places of a row and head in scratch; 0: a block takes all splits
   int slices;                    // of the dimensions of the output
   float *sums, *peaks, *totals;  // [rows, heads, splits, dim], [rows, heads, splits]
+  unsigned* tickets;  // for every tile and key head, where the last block of them merges the splits
 };
 
 // Threads of a block that computes this many entries, and chunks in shared memory at once.
@@ -199,6 +201,28 @@ __device__ inline void weigh_scores(float* score, int seen, float& peak, float& 
   }
 }
 
+// The splits that an entry sees, merged in order, by threads that take a dimension each.
+__device__ inline void merge_entry(const Work& work, const Tile& tile, int entry, int first,
+                                   int step) {
+  const int visible = visible_keys(tile, work.group, entry);
+  if (visible == 0) return;
+  const int splits = (visible + tile.split_keys - 1) / tile.split_keys;
+  const std::int64_t at = row_and_head(tile, work, entry);
+  const std::int64_t place = at * work.splits;
+  for (int d = first; d < work.dim; d += step) {
+    const float* sums = work.sums + place * work.dim + d;
+    Running running{work.peaks[place], work.totals[place]};
+    float sum = sums[0];
+#pragma unroll 4
+    for (int split = 1; split < splits; ++split) {
+      const Factors factors = merge(running, work.peaks[place + split], work.totals[place + split]);
+      sum = merged(sum, sums[static_cast<std::int64_t>(split) * work.dim], factors);
+    }
+    work.out[at * work.dim + d] = sum / running.total;
+    if (d == 0) write_log_sum(work, at, running);
+  }
+}
+
 // Grid: tiles * key heads, splits * slices (or slices). Output dimensions come in slices of
 // kSliceChunks chunks, for each of which the scores are taken again.
 template <typename T, int kEntries, int kSliceChunks>
@@ -210,6 +234,7 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
   constexpr int kOut = kEntries / (kThreads / kDimThreads);
   __shared__ float peak[kEntries], total[kEntries], rescale[kEntries];
   __shared__ int visible[kEntries];
+  begin_behind_previous();
 
   const Tile tile = work.tiles[tile_of_block(work)];
   const int slice = static_cast<int>(blockIdx.y) % work.slices;
@@ -429,30 +454,22 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
       write_log_sum(work, at, running[i]);
     }
   }
+  if constexpr (kEntries <= kFewEntries) {
+    if (!alone) return;
+    const int splits = (most + tile.split_keys - 1) / tile.split_keys;
+    if (!is_last_of(work.tickets + blockIdx.x, static_cast<unsigned>(splits * work.slices))) return;
+    for (int i = 0; i < tile.count; ++i) merge_entry(work, tile, i, thread, kThreads);
+  }
 }
 
 constexpr int kMergeThreads = 64;
 
-// Grid: tiles * key heads, entries. The splits that an entry sees, merged in order.
+// Grid: tiles * key heads, entries.
 __global__ void merge_splits(Work work) {
+  begin_behind_previous();
   const Tile tile = work.tiles[tile_of_block(work)];
-  const int entry = static_cast<int>(blockIdx.y);
-  const int visible = visible_keys(tile, work.group, entry);
-  if (visible == 0) return;
-  const int splits = (visible + tile.split_keys - 1) / tile.split_keys;
-  const std::int64_t at = row_and_head(tile, work, entry);
-  const std::int64_t place = at * work.splits;
-  for (int d = static_cast<int>(threadIdx.x); d < work.dim; d += kMergeThreads) {
-    const float* sums = work.sums + place * work.dim + d;
-    Running running{work.peaks[place], work.totals[place]};
-    float sum = sums[0];
-    for (int split = 1; split < splits; ++split) {
-      const Factors factors = merge(running, work.peaks[place + split], work.totals[place + split]);
-      sum = merged(sum, sums[static_cast<std::int64_t>(split) * work.dim], factors);
-    }
-    work.out[at * work.dim + d] = sum / running.total;
-    if (d == 0) write_log_sum(work, at, running);
-  }
+  merge_entry(work, tile, static_cast<int>(blockIdx.y), static_cast<int>(threadIdx.x),
+              kMergeThreads);
 }
 
 }  // namespace
