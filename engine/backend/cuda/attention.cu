@@ -131,12 +131,13 @@ void attend_exactly(CudaBackend& backend, const AttentionArgs& args) {
   const std::size_t bytes = sums_bytes(rows_and_heads, cut.splits, dim);
   const bool apart = cut.splits > 1 && bytes <= kMostScratch &&
                      tiles * kv_heads * work.slices < 2 * backend.multiprocessors();
-  Launch shape{.blocks = tiles * kv_heads, .blocks_y = work.slices};
+  Launch shape{.blocks = tiles * kv_heads, .blocks_y = work.slices, .overlaps = true};
   if (apart) {
     work.splits = static_cast<int>(cut.splits);
     work.sums = static_cast<float*>(backend.scratch(bytes));
     work.peaks = work.sums + rows_and_heads * cut.splits * dim;
     work.totals = work.peaks + rows_and_heads * cut.splits;
+    if (entries <= kFewEntries) work.tickets = backend.tickets(shape.blocks);
     shape.blocks_y *= cut.splits;
   }
   if (args.segments[0].keys.dtype == DType::kF32) {
@@ -144,10 +145,11 @@ void attend_exactly(CudaBackend& backend, const AttentionArgs& args) {
   } else {
     launch_tiles<std::uint16_t>(backend, work, entries, shape);
   }
-  if (!apart) return;
-  launch(backend, "merge of attention",
-         {.blocks = tiles * kv_heads, .threads = kMergeThreads, .blocks_y = entries}, merge_splits,
-         work);
+  if (!apart || entries <= kFewEntries) return;
+  launch(
+      backend, "merge of attention",
+      {.blocks = tiles * kv_heads, .threads = kMergeThreads, .blocks_y = entries, .overlaps = true},
+      merge_splits, work);
 }
 
 }  // namespace

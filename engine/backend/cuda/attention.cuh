@@ -1,8 +1,8 @@
-// The kernels of attention.cu: a tile of query entries against the keys of one split or of all, and
-// the merge of splits that were summed apart. Included by attention.cu only.
+// The kernel of attention.cu: a tile of query entries against the keys of one split or of all.
+// Included by attention.cu only.
 #pragma once
 
-#include "engine/backend/cuda/simt.cuh"
+#include "engine/backend/cuda/attention_merge.cuh"
 
 namespace tessera::cuda {
 namespace {
@@ -10,31 +10,6 @@ namespace {
 constexpr int kBlockKeys = 64;          // keys between two updates of a running maximum
 constexpr int kChunk = 64;              // dimensions in shared memory at once
 constexpr float kNothing = -HUGE_VALF;  // the maximum of no score
-
-// Query entries, a row and a head each, that share one key head and are computed together.
-struct Tile {
-  const void *keys, *values;
-  const float* bias;          // or null
-  std::int64_t listed_at;     // of the segment's list among all of them
-  std::int32_t listed_from;   // keys from here on are listed
-  std::int32_t row_begin;     // of the segment
-  std::int32_t first, count;  // entries: row * group + head of the group
-  std::int32_t first_visible, causal;
-  std::int32_t split_keys;
-  std::int32_t aligned;  // rows of a head are whole pieces of 16 bytes
-};
-
-struct Work {
-  const float* q;
-  float *out, *log_sum;  // log_sum or null
-  float scale;
-  const Tile* tiles;
-  const std::int32_t* listed;
-  int heads, kv_heads, group, dim;
-  int splits;                    // places of a row and head in scratch; 0: a block takes all splits
-  int slices;                    // of the dimensions of the output
-  float *sums, *peaks, *totals;  // [rows, heads, splits, dim], [rows, heads, splits]
-};
 
 // Threads of a block that computes this many entries, and chunks in shared memory at once.
 template <int kEntries, int kSliceChunks>
@@ -49,59 +24,10 @@ constexpr int kScorePitch = kBlockKeys + 4;
 template <typename T>
 constexpr int kPitch = kChunk + 16 / static_cast<int>(sizeof(T));
 
-// Of an entry: how many keys it sees, 0 past the last entry.
-__device__ inline int visible_keys(const Tile& tile, int group, int entry) {
-  if (entry >= tile.count) return 0;
-  return tile.first_visible + (tile.causal != 0 ? (tile.first + entry) / group + 1 : 0);
-}
-
-// Tiles and key heads stand in one axis of the grid, as there may be many of both.
-__device__ inline int tile_of_block(const Work& work) {
-  return static_cast<int>(blockIdx.x) / work.kv_heads;
-}
-__device__ inline int key_head_of_block(const Work& work) {
-  return static_cast<int>(blockIdx.x) % work.kv_heads;
-}
-
-__device__ inline std::int64_t row_and_head(const Tile& tile, const Work& work, int entry) {
-  const int place = tile.first + entry;
-  const std::int64_t row = tile.row_begin + place / work.group;
-  return row * work.heads + key_head_of_block(work) * work.group + place % work.group;
-}
-
 __device__ inline float4 four(const float* from) { return *reinterpret_cast<const float4*>(from); }
 __device__ inline float4 four(const std::uint16_t* from) {
   const uint2 pairs = *reinterpret_cast<const uint2*>(from);
   return {bf16_low(pairs.x), bf16_high(pairs.x), bf16_low(pairs.y), bf16_high(pairs.y)};
-}
-
-// What a sum relative to one maximum is multiplied by to be relative to a larger one.
-__device__ inline float factor_to(float larger, float from) {
-  return from == larger ? 1.0f : expf(from - larger);
-}
-
-// A maximum and a sum of exponentials relative to it, over some splits in order.
-struct Running {
-  float peak, total;
-};
-struct Factors {
-  float old, added;
-};
-__device__ inline Factors merge(Running& running, float peak, float total) {
-  const float larger = peak > running.peak ? peak : running.peak;
-  const Factors factors = {factor_to(larger, running.peak), factor_to(larger, peak)};
-  running.total = fmaf(total, factors.added, running.total * factors.old);
-  running.peak = larger;
-  return factors;
-}
-__device__ inline float merged(float sum, float added, const Factors& factors) {
-  return fmaf(added, factors.added, sum * factors.old);
-}
-
-__device__ inline void write_log_sum(const Work& work, std::int64_t at, const Running& running) {
-  if (work.log_sum == nullptr) return;
-  work.log_sum[at] = static_cast<float>(static_cast<double>(running.peak) +
-                                        log(static_cast<double>(running.total)));
 }
 
 // Brings keys and values of one key head into a ring of chunks, [64 keys][64 dimensions] each, in
@@ -210,6 +136,7 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
   constexpr int kOut = kEntries / (kThreads / kDimThreads);
   __shared__ float peak[kEntries], total[kEntries], rescale[kEntries];
   __shared__ int visible[kEntries];
+  begin_behind_previous();
 
   const Tile tile = work.tiles[tile_of_block(work)];
   const int slice = static_cast<int>(blockIdx.y) % work.slices;
@@ -429,29 +356,11 @@ __global__ void __launch_bounds__(Plan<kEntries, kSliceChunks>::kThreads, 1) att
       write_log_sum(work, at, running[i]);
     }
   }
-}
-
-constexpr int kMergeThreads = 64;
-
-// Grid: tiles * key heads, entries. The splits that an entry sees, merged in order.
-__global__ void merge_splits(Work work) {
-  const Tile tile = work.tiles[tile_of_block(work)];
-  const int entry = static_cast<int>(blockIdx.y);
-  const int visible = visible_keys(tile, work.group, entry);
-  if (visible == 0) return;
-  const int splits = (visible + tile.split_keys - 1) / tile.split_keys;
-  const std::int64_t at = row_and_head(tile, work, entry);
-  const std::int64_t place = at * work.splits;
-  for (int d = static_cast<int>(threadIdx.x); d < work.dim; d += kMergeThreads) {
-    const float* sums = work.sums + place * work.dim + d;
-    Running running{work.peaks[place], work.totals[place]};
-    float sum = sums[0];
-    for (int split = 1; split < splits; ++split) {
-      const Factors factors = merge(running, work.peaks[place + split], work.totals[place + split]);
-      sum = merged(sum, sums[static_cast<std::int64_t>(split) * work.dim], factors);
-    }
-    work.out[at * work.dim + d] = sum / running.total;
-    if (d == 0) write_log_sum(work, at, running);
+  if constexpr (kEntries <= kFewEntries) {
+    if (!alone) return;
+    const int splits = (most + tile.split_keys - 1) / tile.split_keys;
+    if (!is_last_of(work.tickets + blockIdx.x, static_cast<unsigned>(splits * work.slices))) return;
+    merge_entries<kThreads>(work, tile, 0, tile.count);
   }
 }
 

@@ -11,13 +11,16 @@ namespace tessera::cuda {
 
 namespace {
 
-int open_device(int index) {
+int ask_device(int index, cudaDeviceAttr what) {
   select_device(index);
-  int count = 0;
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, index),
-        "asking a CUDA device for its size");
-  return count;
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, what, index), "asking a CUDA device for its size");
+  return value;
 }
+
+// Kernels that share sums out have no more places for them than twice the multiprocessors: with
+// more the device is busy without.
+std::int64_t most_tickets(int multiprocessors) { return 2 * std::int64_t{multiprocessors}; }
 
 }  // namespace
 
@@ -36,12 +39,22 @@ void allow_shared(const void* kernel, std::size_t bytes, const char* name) {
 CudaBackend::CudaBackend(int index, const CpuOptions& cpu, const CudaOptions& options)
     : device_{DeviceKind::kCuda, index},
       options_(options),
-      multiprocessors_(open_device(index)),
+      multiprocessors_(ask_device(index, cudaDevAttrMultiProcessorCount)),
+      overlaps_kernels_(ask_device(index, cudaDevAttrComputeCapabilityMajor) >= 9),
       pool_(cpu.threads),
       stream_(make_stream()),
       libraries_(make_libraries()),
       judges_(make_row_judges(*this)) {
   recorder_.use(stream_.get());
+  const std::size_t bytes =
+      static_cast<std::size_t>(most_tickets(multiprocessors_)) * sizeof(unsigned);
+  tickets_ = allocate_device(bytes);
+  check(cudaMemsetAsync(tickets_.get(), 0, bytes, stream_.get()), "clearing a device's counters");
+}
+
+unsigned* CudaBackend::tickets(std::int64_t count) {
+  expects(count <= most_tickets(multiprocessors_), "a counter for every place of shared sums");
+  return static_cast<unsigned*>(tickets_.get());
 }
 
 const void* CudaBackend::library() {

@@ -64,6 +64,11 @@ class CudaBackend final : public Backend {
                   TensorView scratch) override;
   void gated_linear(ConstTensorView x, const LinearWeight& gate_up, TensorView scratch,
                     TensorView out) override;
+  void normed_linear(ConstTensorView x, ConstTensorView norm, float eps, const LinearWeight& w,
+                     ConstTensorView bias, TensorView normed, TensorView out) override;
+  void normed_gated_linear(ConstTensorView x, ConstTensorView norm, float eps,
+                           const LinearWeight& gate_up, TensorView normed, TensorView scratch,
+                           TensorView out) override;
   void embedding(ConstTensorView table, std::span<const std::int32_t> ids, TensorView out) override;
   void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView out) override;
   void add(ConstTensorView a, ConstTensorView b, TensorView out) override;
@@ -114,6 +119,11 @@ class CudaBackend final : public Backend {
   // simulated device.
   bool of_this_library() const { return library_ == library(); }
   int multiprocessors() const { return multiprocessors_; }
+  // Whether kernels may wait for each other on the device (compute capability 9.0).
+  bool overlaps_kernels() const { return overlaps_kernels_; }
+  // Counters for is_last_of() (simt.cuh), as many as a kernel that shares sums out takes: zero
+  // between kernels.
+  unsigned* tickets(std::int64_t count);
   Libraries& libraries() {
     select_device(device_.index);
     return *libraries_;
@@ -126,11 +136,13 @@ class CudaBackend final : public Backend {
   Device device_;
   CudaOptions options_;
   int multiprocessors_ = 1;
+  bool overlaps_kernels_ = false;
   ThreadPool pool_;
   Stream stream_;
   std::shared_ptr<DevicePool> pool_of_memory_ = std::make_shared<DevicePool>();
   std::shared_ptr<DevicePool> pinned_pool_ = std::make_shared<DevicePool>(true);
   Recorder recorder_;
+  Buffer tickets_{nullptr, +[](void*) {}};
   std::exception_ptr broken_pass_;  // what a recorded pass failed with, until somebody waits
   Buffer scratch_{nullptr, +[](void*) {}};
   std::size_t scratch_bytes_ = 0;

@@ -16,6 +16,10 @@ struct Launch {
   int threads = 256;
   std::int64_t blocks_y = 1, blocks_z = 1;
   std::size_t shared = 0;  // bytes of dynamic shared memory
+  // Its blocks may begin before the kernel in front of it has ended: all its threads call
+  // await_previous() (ptx.cuh). In a captured pass the edge between the two kernels is one of this
+  // kind too; copies between kernels are waited for in full.
+  bool overlaps = false;
 };
 
 inline dim3 extent(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1) {
@@ -45,6 +49,11 @@ void launch(CudaBackend& backend, const char* name, const Launch& shape, void (*
   config.gridDim = extent(shape.blocks, shape.blocks_y, shape.blocks_z);
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
   config.dynamicSmemBytes = shape.shared;
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &overlap;
+  config.numAttrs = shape.overlaps && backend.overlaps_kernels() ? 1 : 0;
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(std::forward<Args>(args))...),
         name);
 }

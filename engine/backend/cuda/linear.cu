@@ -1,8 +1,9 @@
 // Matrix products. Few rows stream the weights past them once: a warp takes 16 rows of bf16 weights
 // as the left factor of the tensor cores' product and 8 rows of activations, rounded to bf16, as
 // the right one; f32 weights meet f32 activations in fused multiply-adds. An output is one sum in
-// an order that the matrix alone fixes, whatever stands beside it. Outside the deterministic mode,
-// more rows than that go to cuBLASLt where it is found.
+// an order that the matrix alone fixes, whatever stands beside it, and so is the factor of a row
+// that is normed on the way. Outside the deterministic mode, more rows than that go to cuBLASLt
+// where it is found.
 #include <algorithm>
 
 #include "engine/backend/cuda/launch.cuh"
@@ -22,77 +23,103 @@ const T* padded_activations(CudaBackend& backend, const float* x, std::int64_t r
   constexpr int kThreads = 256;
   const std::int64_t padded = padded_inputs(k);
   launch(backend, "linear: rows of activations",
-         {.blocks = divide_up(padded, kThreads), .threads = kThreads, .blocks_y = rows},
+         {.blocks = divide_up(padded, kThreads),
+          .threads = kThreads,
+          .blocks_y = rows,
+          .overlaps = true},
          pad_rows<T>, x, k, padded, out);
   return out;
 }
 
-template <int Tiles, int ColumnTiles, int Teams, typename X>
+const std::uint16_t* normed_activations(CudaBackend& backend, const float* x, std::int64_t rows,
+                                        std::int64_t k, const Norm& norm, std::uint16_t* out) {
+  const std::int64_t padded = padded_inputs(k);
+  launch(backend, "linear: rows of normed activations",
+         {.blocks = rows,
+          .threads = kNormThreads,
+          .shared = static_cast<std::size_t>(padded / kEight) * sizeof(float),
+          .overlaps = true},
+         norm_rows, x, k, padded, k % 4 == 0 && is_aligned(x) && is_aligned(norm.weight), norm,
+         out);
+  return out;
+}
+
+template <int Tiles, int ColumnTiles, int Teams, bool Norms, typename X>
 void launch_bf16(CudaBackend& backend, const LinearWeight& w, const X* x, int splits,
-                 const Output& o) {
+                 const Norm& norm, Output o) {
   constexpr std::int64_t kRows = Tiles * kTileRows * Teams;
   const std::int64_t chunks = divide_up(o.rows, ColumnTiles * kEight);
   const std::int64_t tiles = o.up == 0 ? divide_up(o.n, kRows) : divide_up(o.up, kRows / 2);
+  if (splits > 1) o.tickets = backend.tickets(tiles * chunks);
   launch(backend, "linear: bf16 weights",
          {.blocks = tiles * chunks,
           .threads = kTeam * Teams,
           .blocks_y = splits,
-          .shared = queue_bytes(Tiles) * Teams},
-         bf16_product<Tiles, ColumnTiles, Teams, X>,
+          .shared = queue_bytes(Tiles) * Teams,
+          .overlaps = true},
+         bf16_product<Tiles, ColumnTiles, Teams, X, Norms>,
          static_cast<const std::uint16_t*>(w.packed.view().data), x, padded_inputs(w.k),
-         padded_rows(w.n) - 1, static_cast<int>(chunks), splits, o);
+         padded_rows(w.n) - 1, static_cast<int>(chunks), splits, norm, o);
 }
 
 // The more rows of weights a block takes, the fewer times activations are read; it takes as many as
 // leave no, or with 32 hardly a, multiprocessor idle.
-template <int ColumnTiles, typename X>
+template <int ColumnTiles, bool Norms = false, typename X>
 void launch_bf16_columns(CudaBackend& backend, const LinearWeight& w, const X* x, int splits,
-                         const Output& o) {
+                         const Norm& norm, const Output& o) {
   const auto blocks = [&](std::int64_t rows) {
     return divide_up(w.n, rows) * divide_up(o.rows, ColumnTiles * kEight) * splits;
   };
   if constexpr (ColumnTiles >= 4) {
     if (blocks(4 * kTileRows) >= backend.multiprocessors()) {
-      return launch_bf16<2, ColumnTiles, 2>(backend, w, x, splits, o);
+      return launch_bf16<2, ColumnTiles, 2, Norms>(backend, w, x, splits, norm, o);
     }
   }
   if (4 * blocks(2 * kTileRows) >= 3 * backend.multiprocessors()) {
-    launch_bf16<2, ColumnTiles, 1>(backend, w, x, splits, o);
+    launch_bf16<2, ColumnTiles, 1, Norms>(backend, w, x, splits, norm, o);
   } else {
-    launch_bf16<1, ColumnTiles, 1>(backend, w, x, splits, o);
+    launch_bf16<1, ColumnTiles, 1, Norms>(backend, w, x, splits, norm, o);
   }
 }
 
-// `scratch` has room for kOwnRows padded rows, then for the splits' partial sums.
-void multiply_bf16(CudaBackend& backend, const float* x, const LinearWeight& w, Output o,
+// Few rows that every block rounds, and norms, for itself: cheaper than a kernel that does it once.
+template <bool Norms>
+void multiply_few(CudaBackend& backend, const float* x, const LinearWeight& w, int splits,
+                  const Norm& norm, const Output& o) {
+  if (o.rows <= kEight) return launch_bf16_columns<1, Norms>(backend, w, x, splits, norm, o);
+  launch_bf16_columns<2, Norms>(backend, w, x, splits, norm, o);
+}
+
+void multiply_rounded(CudaBackend& backend, const std::uint16_t* x, const LinearWeight& w,
+                      int splits, const Norm& norm, const Output& o) {
+  if (o.rows <= kEight) return launch_bf16_columns<1>(backend, w, x, splits, norm, o);
+  if (o.rows <= 2 * kEight) return launch_bf16_columns<2>(backend, w, x, splits, norm, o);
+  if (o.rows <= 4 * kEight) return launch_bf16_columns<4>(backend, w, x, splits, norm, o);
+  launch_bf16_columns<8>(backend, w, x, splits, norm, o);
+}
+
+// `scratch` has room for kOwnRows padded rows, then for as many factors, then for the splits'
+// partial sums.
+void multiply_bf16(CudaBackend& backend, const float* x, const LinearWeight& w, Norm norm, Output o,
                    void* scratch) {
   const std::int64_t k = padded_inputs(w.k);
   auto* rounded = static_cast<std::uint16_t*>(scratch);
+  auto* factors = reinterpret_cast<float*>(rounded + kOwnRows * k);
   const auto splits = static_cast<int>(input_splits(w.n, w.k, backend.multiprocessors()));
-  if (splits > 1) o.partial = reinterpret_cast<float*>(rounded + kOwnRows * k);
-  if (o.rows <= 2 * kEight && w.k == k && is_aligned(x)) {
-    // So few that rounding them in every block is cheaper than a kernel that does it once.
-    if (o.rows <= kEight) launch_bf16_columns<1>(backend, w, x, splits, o);
-    if (o.rows > kEight) launch_bf16_columns<2>(backend, w, x, splits, o);
+  if (splits > 1) o.partial = factors + kOwnRows;
+  const bool normed = norm.weight != nullptr;
+  // A block that has a part of the inputs does not see the squares of the others.
+  const bool few = o.rows <= 2 * kEight && w.k == k && is_aligned(x) && is_aligned(norm.weight) &&
+                   !(normed && splits > 1);
+  if (few && normed) return multiply_few<true>(backend, x, w, splits, norm, o);
+  if (few) return multiply_few<false>(backend, x, w, splits, norm, o);
+  if (normed) {
+    norm.factors = factors;
+    normed_activations(backend, x, o.rows, w.k, norm, rounded);
   } else {
-    const std::uint16_t* b = padded_activations(backend, x, o.rows, w.k, rounded);
-    if (o.rows <= kEight) {
-      launch_bf16_columns<1>(backend, w, b, splits, o);
-    } else if (o.rows <= 2 * kEight) {
-      launch_bf16_columns<2>(backend, w, b, splits, o);
-    } else if (o.rows <= 4 * kEight) {
-      launch_bf16_columns<4>(backend, w, b, splits, o);
-    } else {
-      launch_bf16_columns<8>(backend, w, b, splits, o);
-    }
+    padded_activations(backend, x, o.rows, w.k, rounded);
   }
-  if (splits == 1) return;
-  constexpr int kThreads = 128;
-  launch(backend, "linear: sum of splits",
-         {.blocks = divide_up(o.up == 0 ? o.n : o.up, kThreads),
-          .threads = kThreads,
-          .blocks_y = o.rows},
-         sum_splits, splits, o);
+  multiply_rounded(backend, rounded, w, splits, norm, o);
 }
 
 template <int Columns>
@@ -104,7 +131,8 @@ void launch_f32(CudaBackend& backend, const LinearWeight& w, const float* x, std
   launch(backend, "linear: f32 weights",
          {.blocks = tiles * chunks,
           .threads = kFloatThreads,
-          .shared = sizeof(float) * kFloatSlices * Columns * share_pitch(kFloatLocal)},
+          .shared = sizeof(float) * kFloatSlices * Columns * share_pitch(kFloatLocal),
+          .overlaps = true},
          f32_product<Columns>, static_cast<const float*>(w.packed.view().data), padded_inputs(w.k),
          x, inputs, padded_rows(w.n) - 1, static_cast<int>(chunks), o);
 }
@@ -124,8 +152,10 @@ void multiply_f32(CudaBackend& backend, const float* x, const LinearWeight& w, c
 
 std::size_t own_scratch(std::int64_t n, std::int64_t k, DType storage, int multiprocessors) {
   const auto rows = static_cast<std::size_t>(kOwnRows * padded_inputs(k)) * dtype_size(storage);
-  const std::int64_t splits = storage == DType::kBF16 ? input_splits(n, k, multiprocessors) : 1;
-  return rows + (splits > 1 ? static_cast<std::size_t>(splits * kOwnRows * n) * sizeof(float) : 0);
+  if (storage != DType::kBF16) return rows;
+  const std::int64_t splits = input_splits(n, k, multiprocessors);
+  const std::int64_t sums = kOwnRows + (splits > 1 ? splits * kOwnRows * n : 0);
+  return rows + static_cast<std::size_t>(sums) * sizeof(float);
 }
 
 std::size_t library_scratch(std::int64_t k, DType storage) {
@@ -133,15 +163,16 @@ std::size_t library_scratch(std::int64_t k, DType storage) {
   return kLibraryWorkspace + static_cast<std::size_t>(rounded);
 }
 
-void multiply_own(CudaBackend& backend, const float* x, const LinearWeight& w, Output o,
-                  std::int64_t rows) {
+// The norm, if there is one, is that of a product with bf16 weights.
+void multiply_own(CudaBackend& backend, const float* x, const LinearWeight& w, const Norm& norm,
+                  Output o, std::int64_t rows) {
   void* scratch = backend.scratch(own_scratch(w.n, w.k, w.storage, backend.multiprocessors()));
   float* out = o.out;
   for (std::int64_t begin = 0; begin < rows; begin += kOwnRows) {
     o.rows = static_cast<int>(std::min(kOwnRows, rows - begin));
     o.out = out + begin * (o.up == 0 ? o.n : o.up);
     if (w.storage == DType::kBF16) {
-      multiply_bf16(backend, x + begin * w.k, w, o, scratch);
+      multiply_bf16(backend, x + begin * w.k, w, norm, o, scratch);
     } else {
       multiply_f32(backend, x + begin * w.k, w, o, scratch);
     }
@@ -175,7 +206,7 @@ void multiply_wide(CudaBackend& backend, const float* x, const LinearWeight& w, 
     if (backend.libraries().multiply(product)) continue;
     Output rest = o;
     rest.out = product.out;
-    multiply_own(backend, x + begin * w.k, w, rest, product.rows);
+    multiply_own(backend, x + begin * w.k, w, {}, rest, product.rows);
   }
 }
 
@@ -190,8 +221,20 @@ void multiply(CudaBackend& backend, ConstTensorView x, const LinearWeight& w, co
   if (goes_to_library(backend, rows)) {
     multiply_wide(backend, x.f32(), w, o, rows);
   } else {
-    multiply_own(backend, x.f32(), w, o, rows);
+    multiply_own(backend, x.f32(), w, {}, o, rows);
   }
+}
+
+// Whether the norm of these rows is taken by the product with w: where the kernels above have it.
+bool norms_itself(CudaBackend& backend, const LinearWeight& w, std::int64_t rows) {
+  return w.storage == DType::kBF16 && !goes_to_library(backend, rows);
+}
+
+void multiply_normed(CudaBackend& backend, ConstTensorView x, const Norm& norm,
+                     const LinearWeight& w, const Output& o) {
+  const std::int64_t rows = x.shape[0];
+  if (rows == 0 || w.n == 0 || !backend.enqueues()) return;
+  multiply_own(backend, x.f32(), w, norm, o, rows);
 }
 
 }  // namespace
@@ -225,6 +268,26 @@ void CudaBackend::gated_linear(ConstTensorView x, const LinearWeight& gate_up, T
                                TensorView out) {
   if (goes_to_library(*this, x.shape[0])) return Backend::gated_linear(x, gate_up, scratch, out);
   multiply(*this, x, gate_up, {.out = out.f32(), .n = gate_up.n, .up = gate_up.n / 2});
+}
+
+void CudaBackend::normed_linear(ConstTensorView x, ConstTensorView norm, float eps,
+                                const LinearWeight& w, ConstTensorView bias, TensorView normed,
+                                TensorView out) {
+  if (!norms_itself(*this, w, x.shape[0])) {
+    return Backend::normed_linear(x, norm, eps, w, bias, normed, out);
+  }
+  multiply_normed(*this, x, {.weight = norm.f32(), .eps = eps}, w,
+                  {.bias = bias.empty() ? nullptr : bias.f32(), .out = out.f32(), .n = w.n});
+}
+
+void CudaBackend::normed_gated_linear(ConstTensorView x, ConstTensorView norm, float eps,
+                                      const LinearWeight& gate_up, TensorView normed,
+                                      TensorView scratch, TensorView out) {
+  if (!norms_itself(*this, gate_up, x.shape[0])) {
+    return Backend::normed_gated_linear(x, norm, eps, gate_up, normed, scratch, out);
+  }
+  multiply_normed(*this, x, {.weight = norm.f32(), .eps = eps}, gate_up,
+                  {.out = out.f32(), .n = gate_up.n, .up = gate_up.n / 2});
 }
 
 }  // namespace tessera::cuda

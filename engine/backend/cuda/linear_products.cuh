@@ -4,16 +4,10 @@
 #pragma once
 
 #include "engine/backend/cuda/linear_output.cuh"
-#include "engine/backend/cuda/packing.h"
-#include "engine/backend/cuda/simt.cuh"
+#include "engine/backend/cuda/linear_rows.cuh"
 
 namespace tessera::cuda {
 
-constexpr int kEight = 8;  // columns of a tensor core's tile, bf16 of 16 bytes
-
-constexpr int kSlices = 4;  // warps of a team of bf16 products, each with its share of the inputs
-constexpr int kTeam = kSlices * kWarp;
-constexpr int kStep = static_cast<int>(kInputMultiple);  // inputs a warp takes at once
 constexpr int kTileRows = 16;
 
 constexpr int kFloatSlices = 4;  // the same of f32 products,
@@ -34,16 +28,6 @@ constexpr int teams_at_least(int column_tiles) {
   return column_tiles < 4 ? 4 : column_tiles < 8 ? 3 : 2;
 }
 
-__device__ inline uint4 eight_bf16(const std::uint16_t* from) {
-  return *reinterpret_cast<const uint4*>(from);
-}
-__device__ inline uint4 eight_bf16(const float* from) {
-  const float4 a = reinterpret_cast<const float4*>(from)[0];
-  const float4 b = reinterpret_cast<const float4*>(from)[1];
-  return make_uint4(pack_bf16(a.x, a.y), pack_bf16(a.z, a.w), pack_bf16(b.x, b.y),
-                    pack_bf16(b.z, b.w));
-}
-
 // 64 inputs of each row into the thread's own places: what a thread copies only it reads, so that
 // warps run on without waiting for each other.
 template <int Rows>
@@ -59,11 +43,14 @@ __device__ inline void fetch_step(uint4* place, const std::uint16_t* const (&row
 // x [rows][k] against w [padded n][k], k padded. Thread t of a group holds inputs 8t .. 8t + 7 of
 // both factors and gives them out as slots 2t, 2t + 1, 2t + 8 and 2t + 9 of two products: a sum may
 // take its inputs in any order as long as both factors do. Teams of a block have their own rows of
-// weights and find the activations in the first-level cache, where one of them left them.
-template <int Tiles, int ColumnTiles, int Teams, typename X>
+// weights and find the activations in the first-level cache, where one of them left them. The first
+// weights are on their way before the kernel in front of this one has made the activations. With
+// Norms the activations are to be normed, and the block, which sees all of a row, takes the factors
+// as it goes.
+template <int Tiles, int ColumnTiles, int Teams, typename X, bool Norms>
 __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Teams)
     bf16_product(const std::uint16_t* w, const X* x, std::int64_t k, std::int64_t last_row,
-                 int chunks, int splits, Output o) {
+                 int chunks, int splits, Norm norm, Output o) {
   constexpr int kStages = stages(Tiles), kLocal = Tiles * kTileRows;
   constexpr int kPlaces = 4 * Tiles * kWarp;  // of one step: two rows a tile, two halves a row
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -90,6 +77,7 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
         x + static_cast<std::int64_t>(column < o.rows ? column : o.rows - 1) * k + t * kEight;
   }
   float sums[ColumnTiles][Tiles][4] = {};
+  [[maybe_unused]] float squares[Norms ? ColumnTiles : 1] = {};
 
   uint4* queue = dynamic_shared<uint4>() + (team * kSlices + slice) * kStages * kPlaces + lane;
   int step = steps * split / splits + slice;
@@ -101,6 +89,7 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
     }
     copy_async_commit();
   }
+  begin_behind_previous();
   for (int stage = 0; step < end; step += kSlices, stage = stage + 1 == kStages ? 0 : stage + 1) {
     const int ahead = step + (kStages - 1) * kSlices;
     if (ahead < end) {
@@ -111,10 +100,18 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
     uint4 b[2][ColumnTiles];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
+      const std::int64_t input = static_cast<std::int64_t>(step) * kStep + half * (kStep / 2);
+      if constexpr (Norms) {
+        const EightFloats weight = eight_floats(norm.weight + t * kEight + input);
 #pragma unroll
-      for (int c = 0; c < ColumnTiles; ++c) {
-        b[half][c] =
-            eight_bf16(columns[c] + static_cast<std::int64_t>(step) * kStep + half * (kStep / 2));
+        for (int c = 0; c < ColumnTiles; ++c) {
+          const EightFloats v = eight_floats(columns[c] + input);
+          squares[c] += sum_of_squares(v);
+          b[half][c] = rounded({times(v.low, weight.low), times(v.high, weight.high)});
+        }
+      } else {
+#pragma unroll
+        for (int c = 0; c < ColumnTiles; ++c) b[half][c] = eight_bf16(columns[c] + input);
       }
     }
     copy_async_wait<kStages - 1>();
@@ -140,7 +137,27 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
 
   // The queue is empty; its memory takes the warps' shares, a few tiles at once.
   constexpr int kAtOnce = ColumnTiles < 4 ? ColumnTiles : 4, kPitch = share_pitch(kLocal);
+  const int thread = static_cast<int>(threadIdx.x) % kTeam;
   float* shares = dynamic_shared<float>() + team * (queue_bytes(Tiles) / sizeof(float));
+  const float* factors = norm.factors == nullptr ? nullptr : norm.factors + first_column;
+  if constexpr (Norms) {
+    constexpr int kColumns = ColumnTiles * kEight;
+    // Behind the shares: kSlices rows of squares, the first of which becomes the factors.
+    float* of_slices = shares + kSlices * kAtOnce * kEight * kPitch;
+    static_assert((kSlices * kAtOnce * kEight * kPitch + kSlices * kColumns) * sizeof(float) <=
+                  queue_bytes(Tiles));
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < ColumnTiles; ++c) {
+      const float sum = sum_of_four(squares[c]);
+      if (t == 0) of_slices[slice * kColumns + c * kEight + group] = sum;
+    }
+    __syncthreads();
+    if (thread < kColumns) {
+      of_slices[thread] = norm_factor<kColumns>(of_slices + thread, k, norm.eps);
+    }
+    factors = of_slices;  // there behind the barriers below
+  }
 #pragma unroll
   for (int c = 0; c < ColumnTiles; c += kAtOnce) {
     __syncthreads();
@@ -158,7 +175,11 @@ __global__ void __launch_bounds__(kTeam* Teams, teams_at_least(ColumnTiles) / Te
     }
     __syncthreads();
     write_tile<kSlices, kLocal, kAtOnce * kEight, kTeam>(
-        o, shares, static_cast<int>(threadIdx.x) % kTeam, tile, first_column + c * kEight, split);
+        o, shares, factors == nullptr || o.partial != nullptr ? nullptr : factors + c * kEight,
+        thread, tile, first_column + c * kEight, split);
+  }
+  if (o.partial != nullptr && is_last_of(o.tickets + blockIdx.x, static_cast<unsigned>(splits))) {
+    merge_tile<kLocal, kTeam>(o, factors, thread, tile, first_column, ColumnTiles * kEight, splits);
   }
 }
 
@@ -213,6 +234,7 @@ __global__ void __launch_bounds__(kFloatThreads)
     rows[i] = w + (row < last_row ? row : last_row) * stride;
     if (k < inputs) a[i] = four_floats(rows[i] + k);
   }
+  begin_behind_previous();
   const float* columns[Columns];
 #pragma unroll
   for (int c = 0; c < Columns; ++c) {
@@ -249,36 +271,7 @@ __global__ void __launch_bounds__(kFloatThreads)
   }
   __syncthreads();
   write_tile<kFloatSlices, kFloatLocal, Columns, kFloatThreads>(
-      o, shares, static_cast<int>(threadIdx.x), tile, first_column, 0);
-}
-
-// Adds what the blocks of one row have, in the order of their inputs.
-__global__ void sum_splits(int splits, Output o) {
-  const std::int64_t width = o.up == 0 ? o.n : o.up;
-  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int column = static_cast<int>(blockIdx.y);
-  if (row >= width) return;
-  const float* from = o.partial + column * o.n + row;
-  float sum = from[0], up = o.up == 0 ? 0.0f : from[o.up];
-  for (int i = 1; i < splits; ++i) {
-    from += o.rows * o.n;
-    sum += from[0];
-    if (o.up != 0) up += from[o.up];
-  }
-  if (o.up == 0) {
-    write_output(o, row, column, sum);
-  } else {
-    write_gated(o, row, column, sum, up);
-  }
-}
-
-// [rows][k] to [rows][padded], zeros behind.
-template <typename T>
-__global__ void pad_rows(const float* x, std::int64_t k, std::int64_t padded, T* out) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const std::int64_t row = blockIdx.y;
-  if (i >= padded) return;
-  store_float(out + row * padded + i, i < k ? x[row * k + i] : 0.0f);
+      o, shares, nullptr, static_cast<int>(threadIdx.x), tile, first_column, 0);
 }
 
 }  // namespace tessera::cuda

@@ -36,7 +36,8 @@ __device__ inline T row_sum(T value, T* scratch) {
 // Rows over blocks: eight of them, or one.
 Launch over_rows(std::int64_t rows, std::int64_t width) {
   return {.blocks = width <= kWarpWidth ? divide_up(rows, kBlock / kWarp) : rows,
-          .threads = kBlock};
+          .threads = kBlock,
+          .overlaps = true};
 }
 
 // (x * (1 / sqrt(mean(x^2) + eps))) * weight
@@ -44,6 +45,7 @@ template <int kThreads>
 __global__ void rms_norm_rows(const float* x, const float* weight, float eps, float* out,
                               std::int64_t rows, std::int64_t width) {
   __shared__ float scratch[kBlock / kWarp + 1];
+  begin_behind_previous();
   const std::int64_t row = row_of_thread<kThreads>();
   if (row >= rows) return;
   const float* from = x + row * width;
@@ -64,6 +66,7 @@ template <int kThreads>
 __global__ void layer_norm_rows(const float* x, const float* weight, const float* bias, float eps,
                                 float* out, std::int64_t rows, std::int64_t width) {
   __shared__ float scratch[kBlock / kWarp + 1];
+  begin_behind_previous();
   const std::int64_t row = row_of_thread<kThreads>();
   if (row >= rows) return;
   const float* from = x + row * width;
@@ -86,6 +89,7 @@ __global__ void layer_norm_rows(const float* x, const float* weight, const float
 // Sums in double. The largest number passes over NaN, which its own exponential brings back.
 __global__ void softmax_each_row(const float* x, float* out, std::int64_t width) {
   __shared__ double scratch[kBlock / kWarp + 1];
+  begin_behind_previous();
   const float* from = x + blockIdx.x * width;
   float* to = out + blockIdx.x * width;
   double largest = -HUGE_VAL;
@@ -119,6 +123,7 @@ Sums cut_map(const Shape& map) {
 }
 
 __global__ void sum_channels(const float* x, Sums sums) {
+  begin_behind_previous();
   const std::int64_t begin = sums.pixels * blockIdx.x / sums.parts;
   const std::int64_t end = sums.pixels * (blockIdx.x + 1) / sums.parts;
   const std::int64_t lane = threadIdx.x / sums.channels;  // 0 where a row is wider than the block
@@ -142,6 +147,7 @@ __global__ void sum_channels(const float* x, Sums sums) {
 __global__ void group_coefficients(Sums sums, std::int64_t width, double eps, const float* gamma,
                                    const float* beta, float* scale, float* shift) {
   __shared__ double scratch[kBlock / kWarp + 1];
+  begin_behind_previous();
   const std::int64_t begin = blockIdx.x * width;
   double sum = 0.0, squares = 0.0;
   for (std::int64_t i = threadIdx.x; i < sums.parts * sums.lanes * width; i += kBlock) {
@@ -165,6 +171,7 @@ template <int kThreads>
 __global__ void unit_rows(const float* x, double eps, float* out, std::int64_t rows,
                           std::int64_t width) {
   __shared__ double scratch[kBlock / kWarp + 1];
+  begin_behind_previous();
   const std::int64_t row = row_of_thread<kThreads>();
   if (row >= rows) return;
   const float* from = x + row * width;
@@ -199,8 +206,8 @@ void CudaBackend::layer_norm(ConstTensorView x, ConstTensorView weight, ConstTen
 }
 
 void CudaBackend::softmax_rows(ConstTensorView x, TensorView out) {
-  launch(*this, "softmax rows", {.blocks = x.shape[0], .threads = kBlock}, softmax_each_row,
-         x.f32(), out.f32(), x.shape[1]);
+  launch(*this, "softmax rows", {.blocks = x.shape[0], .threads = kBlock, .overlaps = true},
+         softmax_each_row, x.f32(), out.f32(), x.shape[1]);
 }
 
 void CudaBackend::group_norm_coefficients(ConstTensorView x, int groups, float eps,
@@ -209,11 +216,11 @@ void CudaBackend::group_norm_coefficients(ConstTensorView x, int groups, float e
   Sums sums = cut_map(x.shape);
   const std::int64_t numbers = sums.parts * sums.lanes * 2 * sums.channels;
   sums.of = static_cast<double*>(scratch(static_cast<std::size_t>(numbers) * sizeof(double)));
-  launch(*this, "sums of channels", {.blocks = sums.parts, .threads = kBlock}, sum_channels,
-         x.f32(), sums);
-  launch(*this, "group norm", {.blocks = groups, .threads = kBlock}, group_coefficients, sums,
-         sums.channels / groups, static_cast<double>(eps), gamma.f32(), beta.f32(), scale.f32(),
-         shift.f32());
+  launch(*this, "sums of channels", {.blocks = sums.parts, .threads = kBlock, .overlaps = true},
+         sum_channels, x.f32(), sums);
+  launch(*this, "group norm", {.blocks = groups, .threads = kBlock, .overlaps = true},
+         group_coefficients, sums, sums.channels / groups, static_cast<double>(eps), gamma.f32(),
+         beta.f32(), scale.f32(), shift.f32());
 }
 
 void CudaBackend::l2_normalize(ConstTensorView x, float eps, TensorView out) {

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <nv/target>
 
 namespace tessera::cuda {
 
@@ -81,6 +82,19 @@ __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group
 template <int N>
 __device__ inline void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+// Until the kernel in front of this one in its stream has ended, with all it wrote to be seen (CUDA
+// C++ programming guide, "Programmatic dependent launch"). Every thread of a kernel that is
+// launched with Launch::overlaps calls it once, before it reads or writes what other kernels write;
+// before it, a thread may touch its registers, dynamic shared memory, and memory that never
+// changes.
+__device__ inline void await_previous() {
+  NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.wait;" ::: "memory");))
+}
+// The next kernel may begin where there is room, as soon as all blocks of this one said so.
+__device__ inline void let_next_begin() {
+  NV_IF_TARGET(NV_PROVIDES_SM_90, (asm volatile("griddepcontrol.launch_dependents;" ::: "memory");))
 }
 
 }  // namespace tessera::cuda

@@ -30,6 +30,7 @@ Pairing pairing_of(RopePairing pairing, std::int64_t dim) {
 // A block for every row and every piece of its pairs.
 __global__ void rope_rows(float* x, const float* cos, const float* sin, std::int64_t heads,
                           std::int64_t dim, Pairing pairing) {
+  begin_behind_previous();
   const std::int64_t half = dim / 2;
   const std::int64_t place = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
   if (place >= heads * half) return;
@@ -86,6 +87,7 @@ __device__ inline void turn_head(const QkvRope& a, const float* head, const floa
 // A warp for every head of queries, keys and values of every row.
 template <typename T>
 __global__ void qkv_rope_heads(QkvRope a) {
+  begin_behind_previous();
   const std::int64_t all = a.heads + 2 * a.kv_heads;
   const std::int64_t index = blockIdx.x * kWarps + threadIdx.x / kWarp;
   const std::int64_t row = index / all;
@@ -111,10 +113,12 @@ __global__ void qkv_rope_heads(QkvRope a) {
 void CudaBackend::rope(TensorView x, ConstTensorView cos, ConstTensorView sin,
                        RopePairing pairing) {
   const std::int64_t heads = x.shape[1], dim = x.shape[2];
-  launch(
-      *this, "rope",
-      {.blocks = x.shape[0], .threads = kThreads, .blocks_y = divide_up(heads * dim / 2, kThreads)},
-      rope_rows, x.f32(), cos.f32(), sin.f32(), heads, dim, pairing_of(pairing, dim));
+  launch(*this, "rope",
+         {.blocks = x.shape[0],
+          .threads = kThreads,
+          .blocks_y = divide_up(heads * dim / 2, kThreads),
+          .overlaps = true},
+         rope_rows, x.f32(), cos.f32(), sin.f32(), heads, dim, pairing_of(pairing, dim));
 }
 
 void CudaBackend::qkv_rope(const QkvRopeArgs& args) {
@@ -136,7 +140,8 @@ void CudaBackend::qkv_rope(const QkvRopeArgs& args) {
                       .pairing = pairing_of(args.pairing, dim)};
   expects(args.keys.dtype == args.values.dtype, "keys and values are stored alike");
   const Launch shape{.blocks = divide_up(rows * (heads.heads + 2 * heads.kv_heads), kWarps),
-                     .threads = kThreads};
+                     .threads = kThreads,
+                     .overlaps = true};
   const bool f32 = args.keys.dtype == DType::kF32;
   launch(*this, "qkv rope", shape, f32 ? qkv_rope_heads<float> : qkv_rope_heads<std::uint16_t>,
          heads);

@@ -75,4 +75,24 @@ __device__ inline T block_max(T value, T* scratch) {
   return best;
 }
 
+// How a kernel that has nothing to do before it begins.
+__device__ inline void begin_behind_previous() {
+  await_previous();
+  let_next_begin();
+}
+
+// Whether this block is the last one of `count` to come here with this ticket, in every thread;
+// what the others wrote before is there for it. Zero before and, for the next kernel, behind.
+__device__ inline bool is_last_of(unsigned* ticket, unsigned count) {
+  __syncthreads();
+  bool last = false;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicAdd(ticket, 1u) == count - 1;
+    if (last) *ticket = 0;
+    __threadfence();
+  }
+  return __syncthreads_or(last ? 1 : 0) != 0;
+}
+
 }  // namespace tessera::cuda

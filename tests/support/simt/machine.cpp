@@ -1,6 +1,6 @@
 // Fibers: each has a stack of its own and is switched to by swapping the registers that a function
-// call must keep. A fiber runs until it ends or waits at a barrier of its block or its warp; who
-// goes on is drawn by lot.
+// call must keep. A fiber runs until it ends or waits at a barrier of its block or its warp, or for
+// the kernel in front of its own; who goes on is drawn by lot.
 #include "tests/support/simt/machine.h"
 
 #include <sys/mman.h>
@@ -56,12 +56,14 @@ constexpr std::size_t kMostShared = 227 << 10;
 struct Copy {
   void* to;
   const void* from;
+  unsigned char held[16];  // what stood at `from`, where it was read at once
+  bool read;
 };
 
 struct Fiber {
   void* stack_pointer = nullptr;
   uint3 index = {};
-  bool done = false;
+  bool done = false, awaited = false;
   std::vector<Copy> copies;         // not waited for, oldest first
   std::vector<std::size_t> groups;  // where each committed group of them ends
 };
@@ -71,59 +73,81 @@ struct WarpState {
   unsigned expected = 0, arrived = 0, parity = 0;
 };
 
-struct Machine {
+std::uint64_t the_lot = 0x9e3779b97f4a7c15ull;
+
+std::uint64_t draw() {
+  the_lot ^= the_lot << 13;
+  the_lot ^= the_lot >> 7;
+  the_lot ^= the_lot << 17;
+  return the_lot;
+}
+
+}  // namespace
+
+// A grid with the one block of it that is under way.
+struct Grid {
   std::vector<Fiber> fibers;
   std::vector<WarpState> warps;
-  std::vector<unsigned> runnable, at_barrier;
+  std::vector<unsigned> runnable, at_barrier, at_wait;
   std::vector<std::vector<unsigned>> at_warp;
   unsigned char* stacks = nullptr;
   alignas(128) unsigned char shared[kMostShared];
-  std::uint64_t lot = 0x9e3779b97f4a7c15ull;
   unsigned current = 0, live = 0;
   int votes = 0, vote = 0;
   void* home = nullptr;
-  const std::function<void()>* body = nullptr;
+  cudaLaunchConfig_t config;
+  std::function<void()> body;
+  std::uint64_t blocks = 0, done = 0, at = 0, step = 0;  // a walk through all blocks
+  uint3 block = {};
+  bool overlaps = false;  // it was launched to begin before the kernel in front of it has ended
+  bool early = false;     // which has not begun
+  bool begun = false;     // the block of the walk
 
-  Machine() {
+  Grid() {
     void* memory = mmap(nullptr, kStack * kMostThreads, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) broken("no memory for stacks");
     stacks = static_cast<unsigned char*>(memory);
   }
 
-  std::uint64_t draw() {
-    lot ^= lot << 13;
-    lot ^= lot >> 7;
-    lot ^= lot << 17;
-    return lot;
-  }
-
-  void start(unsigned threads);
-  void run_block(unsigned threads);
+  void start();
+  void begin_block();
+  void run();
   void leave();  // to the scheduler
 };
 
-Machine* the_machine = nullptr;
+namespace {
 
-Machine& machine() {
-  if (the_machine == nullptr) the_machine = new Machine;  // it outlives statics
-  return *the_machine;
+Grid* the_grid = nullptr;  // that runs
+
+Grid& machine() { return *the_grid; }
+
+// Grids that nobody runs: their stacks are used again. They outlive statics.
+std::vector<Grid*>& idle_grids() {
+  static auto* grids = new std::vector<Grid*>;
+  return *grids;
 }
 
 void fiber_main() {
-  Machine& m = machine();
-  (*m.body)();
+  Grid& m = machine();
+  m.body();
+  if (m.overlaps && !m.fibers[m.current].awaited) {
+    broken("a thread that did not wait for the kernel in front of its own");
+  }
   m.fibers[m.current].done = true;
   m.leave();
   broken("a thread that ended went on");
 }
 
-void Machine::leave() { simt_switch(&fibers[current].stack_pointer, home); }
+}  // namespace
 
-void Machine::start(unsigned threads) {
+void Grid::leave() { simt_switch(&fibers[current].stack_pointer, home); }
+
+void Grid::start() {
+  const unsigned threads = config.blockDim.x * config.blockDim.y * config.blockDim.z;
   fibers.resize(threads);
   for (Fiber& fiber : fibers) {
-    fiber.done = false;
+    fiber.done = fiber.awaited = false;
     fiber.copies.clear();
     fiber.groups.clear();
   }
@@ -131,6 +155,7 @@ void Machine::start(unsigned threads) {
   at_warp.resize(warps.size());
   runnable.clear();
   at_barrier.clear();
+  at_wait.clear();
   votes = 0;
   live = threads;
   for (unsigned i = 0; i < threads; ++i) {
@@ -146,8 +171,23 @@ void Machine::start(unsigned threads) {
   for (auto& waiting : at_warp) waiting.clear();
 }
 
-void Machine::run_block(unsigned threads) {
-  start(threads);
+// The next block of the walk, up to its first thread.
+void Grid::begin_block() {
+  block = {static_cast<unsigned>(at % config.gridDim.x),
+           static_cast<unsigned>(at / config.gridDim.x % config.gridDim.y),
+           static_cast<unsigned>(at / config.gridDim.x / config.gridDim.y)};
+  std::memset(shared, 0xff, config.dynamicSmemBytes);
+  blockDim = config.blockDim;
+  start();
+  begun = true;
+}
+
+// The block, until none of its threads can go on.
+void Grid::run() {
+  the_grid = this;
+  gridDim = config.gridDim;
+  blockDim = config.blockDim;
+  blockIdx = block;
   while (!runnable.empty()) {
     const std::size_t pick = (draw() >> 32) * runnable.size() >> 32;
     current = runnable[pick];
@@ -157,15 +197,9 @@ void Machine::run_block(unsigned threads) {
     simt_switch(&home, fibers[current].stack_pointer);
     if (fibers[current].done) --live;
   }
-  if (live > 0) {
-    broken(at_barrier.empty() ? "threads of a warp wait for lanes that never come"
-                              : "a barrier that some threads never reach");
-  }
 }
 
-}  // namespace
-
-void set_seed(std::uint64_t seed) { machine().lot = seed * 2 + 1; }
+void set_seed(std::uint64_t seed) { the_lot = seed * 2 + 1; }
 
 int lane() { return static_cast<int>(machine().current % 32); }
 
@@ -176,25 +210,26 @@ void begin_copy(void* to, const void* from) {
       reinterpret_cast<std::uintptr_t>(from) % 16 != 0) {
     broken("a copy of 16 bytes that is not aligned to them");
   }
-  Machine& m = machine();
-  m.fibers[m.current].copies.push_back({to, from});
+  Grid& m = machine();
+  m.fibers[m.current].copies.push_back({to, from, {}, false});
 }
 
 void commit_copies() {
-  Machine& m = machine();
+  Grid& m = machine();
   Fiber& fiber = m.fibers[m.current];
   fiber.groups.push_back(fiber.copies.size());
 }
 
 void wait_copies(int groups) {
-  Machine& m = machine();
+  Grid& m = machine();
   Fiber& fiber = m.fibers[m.current];
   const auto left = static_cast<std::size_t>(groups);
   if (fiber.groups.size() <= left) return;
   const std::size_t done = fiber.groups.size() - left;
   const std::size_t end = fiber.groups[done - 1];
   for (std::size_t i = 0; i < end; ++i) {
-    std::memcpy(fiber.copies[i].to, fiber.copies[i].from, 16);
+    const Copy& copy = fiber.copies[i];
+    std::memcpy(copy.to, copy.read ? copy.held : copy.from, 16);
   }
   fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + static_cast<std::ptrdiff_t>(end));
   fiber.groups.erase(fiber.groups.begin(),
@@ -202,8 +237,29 @@ void wait_copies(int groups) {
   for (std::size_t& group : fiber.groups) group -= end;
 }
 
+// Copies that were begun before may have been made by now: they have what stands there now.
+void await_previous() {
+  Grid& m = machine();
+  Fiber& fiber = m.fibers[m.current];
+  fiber.awaited = true;
+  if (!m.early) return;
+  for (Copy& copy : fiber.copies) {
+    std::memcpy(copy.held, copy.from, 16);
+    copy.read = true;
+  }
+  m.at_wait.push_back(m.current);
+  m.leave();
+}
+
+void let_next_begin() {
+  const Grid& m = machine();
+  if (m.overlaps && !m.fibers[m.current].awaited) {
+    broken("the next kernel let begin before the one in front has ended");
+  }
+}
+
 void block_barrier() {
-  Machine& m = machine();
+  Grid& m = machine();
   if (m.at_barrier.size() + 1 < m.fibers.size()) {
     m.at_barrier.push_back(m.current);
     m.leave();
@@ -214,7 +270,7 @@ void block_barrier() {
 }
 
 int block_vote(int predicate, int kind) {
-  Machine& m = machine();
+  Grid& m = machine();
   if (m.at_barrier.empty()) m.votes = 0;
   m.votes += predicate != 0 ? 1 : 0;
   if (m.at_barrier.size() + 1 == m.fibers.size()) m.vote = m.votes;
@@ -225,7 +281,7 @@ int block_vote(int predicate, int kind) {
 }
 
 const std::uint64_t* exchange(unsigned mask, std::uint64_t bits) {
-  Machine& m = machine();
+  Grid& m = machine();
   const unsigned number = m.current / 32, own = m.current % 32;
   WarpState& warp = m.warps[number];
   if ((mask >> own & 1u) == 0) broken("a lane that is not in its own mask");
@@ -246,29 +302,53 @@ const std::uint64_t* exchange(unsigned mask, std::uint64_t bits) {
   return warp.numbers[parity];
 }
 
-void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& body) {
-  Machine& m = machine();
-  gridDim = config.gridDim;
-  blockDim = config.blockDim;
-  m.body = &body;
-  const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
-  const std::uint64_t blocks = static_cast<std::uint64_t>(gridDim.x) * gridDim.y * gridDim.z;
-  // A walk through all blocks from any of them, by a step that shares no factor with their number.
-  std::uint64_t step = m.draw() % blocks | 1;
+Grid* make_grid(const cudaLaunchConfig_t& config, bool overlaps,
+                const std::function<void()>& body) {
+  std::vector<Grid*>& idle = idle_grids();
+  if (idle.empty()) idle.push_back(new Grid);
+  Grid* const grid = idle.back();
+  idle.pop_back();
+  grid->config = config;
+  grid->body = body;
+  grid->overlaps = overlaps;
+  grid->early = grid->begun = false;
+  const std::uint64_t blocks =
+      static_cast<std::uint64_t>(config.gridDim.x) * config.gridDim.y * config.gridDim.z;
+  // From any of them, by a step that shares no factor with their number.
+  std::uint64_t step = draw() % blocks | 1;
   const auto divides = [&](std::uint64_t a) {
     std::uint64_t b = blocks;
     while (a != 0) b = std::exchange(a, b % a);
     return b == 1;
   };
   while (!divides(step)) step += 2;
-  std::uint64_t at = m.draw() % blocks;
-  for (std::uint64_t i = 0; i < blocks; ++i, at = (at + step) % blocks) {
-    blockIdx = {static_cast<unsigned>(at % gridDim.x),
-                static_cast<unsigned>(at / gridDim.x % gridDim.y),
-                static_cast<unsigned>(at / gridDim.x / gridDim.y)};
-    std::memset(m.shared, 0xff, config.dynamicSmemBytes);
-    m.run_block(threads);
+  grid->blocks = blocks;
+  grid->done = 0;
+  grid->step = step;
+  grid->at = draw() % blocks;
+  return grid;
+}
+
+void begin_grid(Grid& grid) {
+  grid.early = true;
+  grid.begin_block();
+  grid.run();
+  grid.early = false;
+}
+
+void finish_grid(Grid& grid) {
+  for (; grid.done < grid.blocks; ++grid.done, grid.at = (grid.at + grid.step) % grid.blocks) {
+    if (!grid.begun) grid.begin_block();
+    grid.runnable.insert(grid.runnable.end(), grid.at_wait.begin(), grid.at_wait.end());
+    grid.at_wait.clear();
+    grid.run();
+    grid.begun = false;
+    if (grid.live > 0) {
+      broken(grid.at_barrier.empty() ? "threads of a warp wait for lanes that never come"
+                                     : "a barrier that some threads never reach");
+    }
   }
+  idle_grids().push_back(&grid);
 }
 
 }  // namespace tessera::simt

@@ -1,5 +1,6 @@
 // The runtime's calls over queues: what is enqueued runs when something waits for its stream. While
-// queues run the device's memory is open, else closed to everybody.
+// queues run the device's memory is open, else closed to everybody. A kernel that may overlap the
+// one in front of it begins, with one block, before that one.
 #include <cuda_runtime.h>
 
 #include <sys/mman.h>
@@ -15,23 +16,28 @@
 #include "tests/support/simt/machine.h"
 #include "tests/support/simt/simulated_device.h"
 
+struct Work {
+  std::function<void()> run;  // a copy or a graph,
+  std::function<void()> kernel = {};
+  cudaLaunchConfig_t config = {};
+  bool overlaps = false;
+};
+
 struct SimtStream {
-  std::deque<std::function<void()>> queue;
+  std::deque<Work> queue;
   SimtGraph* captured = nullptr;
 };
 struct SimtEvent {
   SimtStream* stream = nullptr;  // that it was recorded on
 };
 struct SimtGraph {
-  std::vector<std::function<void()>> work;
+  std::vector<Work> work;
 };
 struct SimtGraphExec {
-  std::shared_ptr<const std::vector<std::function<void()>>> work;
+  std::shared_ptr<const std::vector<Work>> work;
 };
 
 namespace {
-
-using Work = std::function<void()>;
 
 struct Block {
   std::size_t bytes = 0, pages = 0;
@@ -89,13 +95,34 @@ const Block* block_of(const void* memory, std::size_t bytes) {
   return at + bytes <= found->first + found->second.pages ? &found->second : nullptr;
 }
 
+// Works in their order.
+class Runner {
+ public:
+  void run(const Work& work, const Work* next) {
+    using namespace tessera::simt;
+    Grid* grid = std::exchange(ahead_, nullptr);
+    if (!work.kernel) return work.run();
+    ++runtime().counts.kernels;
+    if (grid == nullptr) grid = make_grid(work.config, work.overlaps, work.kernel);
+    if (next != nullptr && next->kernel && next->overlaps) {
+      ahead_ = make_grid(next->config, true, next->kernel);
+      begin_grid(*ahead_);
+    }
+    finish_grid(*grid);
+  }
+
+ private:
+  tessera::simt::Grid* ahead_ = nullptr;
+};
+
 void run(SimtStream& stream) {
   if (stream.queue.empty()) return;
   const Open open;
+  Runner runner;
   while (!stream.queue.empty()) {
     const Work work = std::move(stream.queue.front());
     stream.queue.pop_front();
-    work();
+    runner.run(work, stream.queue.empty() ? nullptr : &stream.queue.front());
   }
 }
 
@@ -176,10 +203,16 @@ cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, const void* kernel,
     return cudaErrorInvalidConfiguration;
   }
   ++r.counts.launches;
-  return enqueue(config.stream, [config, body = std::move(body)] {
-    ++runtime().counts.kernels;
-    run_grid(config, body);
-  });
+  bool overlaps = false;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    if (config.attrs[i].id != cudaLaunchAttributeProgrammaticStreamSerialization) {
+      return cudaErrorInvalidValue;
+    }
+    overlaps = config.attrs[i].val.programmaticStreamSerializationAllowed != 0;
+  }
+  Work work{.run = {}, .kernel = std::move(body), .config = config, .overlaps = overlaps};
+  work.config.attrs = nullptr;  // the caller's
+  return enqueue(config.stream, std::move(work));
 }
 
 }  // namespace tessera::simt
@@ -272,9 +305,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if (stream->captured != nullptr) return cudaErrorStreamCaptureUnsupported;
     if (up) {
       const auto* bytes_of = static_cast<const unsigned char*>(from);
-      return enqueue(stream, [to, held = std::vector<unsigned char>(bytes_of, bytes_of + bytes)] {
-        std::memcpy(to, held.data(), held.size());
-      });
+      return enqueue(stream, {[to, held = std::vector<unsigned char>(bytes_of, bytes_of + bytes)] {
+                       std::memcpy(to, held.data(), held.size());
+                     }});
     }
     ++r.counts.pageable;
     run(*stream);
@@ -282,11 +315,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     std::memcpy(to, from, bytes);
     return cudaSuccess;
   }
-  return enqueue(stream, [to, from, bytes] { std::memmove(to, from, bytes); });
+  return enqueue(stream, {[to, from, bytes] { std::memmove(to, from, bytes); }});
 }
 cudaError_t cudaMemsetAsync(void* at, int value, std::size_t bytes, cudaStream_t stream) {
   const std::lock_guard lock(runtime().mutex);
-  return enqueue(stream, [at, value, bytes] { std::memset(at, value, bytes); });
+  return enqueue(stream, {[at, value, bytes] { std::memset(at, value, bytes); }});
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned) {
@@ -362,9 +395,12 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
   const std::lock_guard lock(runtime().mutex);
   ++runtime().counts.graphs;
-  return enqueue(stream, [work = graph->work] {
-    for (const Work& one : *work) one();
-  });
+  return enqueue(stream, {[work = graph->work] {
+                   Runner runner;
+                   for (std::size_t i = 0; i < work->size(); ++i) {
+                     runner.run((*work)[i], i + 1 < work->size() ? &(*work)[i + 1] : nullptr);
+                   }
+                 }});
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* kernel) {
   const std::lock_guard lock(runtime().mutex);

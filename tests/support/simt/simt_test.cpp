@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct Memory {
     at = static_cast<T*>(block);
   }
   ~Memory() { cudaFree(at); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
   std::vector<T> read(Device& device, std::size_t count) const {
     std::vector<T> out(count);
     cudaMemcpyAsync(out.data(), at, count * sizeof(T), cudaMemcpyDeviceToHost, device.stream);
@@ -220,6 +223,108 @@ TEST(Simt, CopiesHappenWhenTheyAreWaitedFor) {
   EXPECT_EQ(to.read(device, 32)[5], 20);
   device.run(1, 32, copy_late, from.at, to.at, 1);
   EXPECT_EQ(to.read(device, 32)[5], -1) << "a wait for too few copies shows";
+}
+
+enum class Reads { kBehind, kInFront, kCopiesInFront, kNeverWaits, kLetsGoFirst };
+
+// out = in + 1 by the thread of the same number, of a kernel that may begin before the one in front
+// of it has ended.
+__global__ void add_one_to_each(const int* in, int* out, Reads reads) {
+  alignas(16) __shared__ int copied[4 * 32];
+  int* own = copied + 4 * threadIdx.x;
+  const int* from = in + blockIdx.x * blockDim.x + threadIdx.x;
+  int value = 0;
+  if (reads == Reads::kInFront) value = *from;
+  if (reads == Reads::kCopiesInFront) {
+    cuda::copy_async(own, in + 4 * (threadIdx.x / 4));
+    cuda::copy_async_commit();
+  }
+  if (reads == Reads::kLetsGoFirst) cuda::let_next_begin();
+  if (reads != Reads::kNeverWaits || threadIdx.x != 5) cuda::await_previous();
+  if (reads == Reads::kBehind) {
+    cuda::let_next_begin();
+    value = *from;
+  }
+  if (reads == Reads::kCopiesInFront) {
+    cuda::copy_async_wait<0>();
+    value = own[threadIdx.x % 4];
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = value + 1;
+}
+
+// Two blocks of 32 threads add one, four times over, to numbers that a copy brings.
+std::vector<int> chain(Device& device, Reads reads, bool in_graph) {
+  constexpr std::size_t kCount = 64;
+  const Memory<int> memory(5 * kCount);
+  cudaMemsetAsync(memory.at, 0, 5 * kCount * sizeof(int), device.stream);
+  if (in_graph) cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal);
+  cudaLaunchAttribute overlap{cudaLaunchAttributeProgrammaticStreamSerialization, {1}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    cudaLaunchConfig_t config;
+    config.gridDim = dim3(reads == Reads::kCopiesInFront ? 1 : 2);
+    config.blockDim = dim3(32);
+    config.stream = device.stream;
+    config.attrs = &overlap;
+    config.numAttrs = 1;
+    cudaLaunchKernelEx(&config, add_one_to_each, memory.at + i * kCount,
+                       memory.at + (i + 1) * kCount, reads);
+  }
+  if (in_graph) {
+    cudaGraph_t graph = nullptr;
+    cudaStreamEndCapture(device.stream, &graph);
+    cudaGraphExec_t ready = nullptr;
+    cudaGraphInstantiate(&ready, graph, 0);
+    cudaGraphDestroy(graph);
+    cudaGraphLaunch(ready, device.stream);
+    device.wait();
+    cudaGraphExecDestroy(ready);
+  }
+  const std::vector<int> all = memory.read(device, 5 * kCount);
+  return {all.end() - kCount, all.end()};
+}
+
+TEST(Simt, KernelsThatOverlapReadWhatTheyWaitedFor) {
+  Device device;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    set_seed(seed);
+    EXPECT_EQ(chain(device, Reads::kBehind, seed % 2 == 1), std::vector<int>(64, 4));
+  }
+}
+
+TEST(Simt, ReadingBeforeTheWaitShows) {
+  Device device;
+  for (const bool in_graph : {false, true}) {
+    const std::vector<int> got = chain(device, Reads::kInFront, in_graph);
+    EXPECT_EQ(std::count(got.begin(), got.end(), 1), 32) << "the block that was early";
+    const std::vector<int> copied = chain(device, Reads::kCopiesInFront, in_graph);
+    EXPECT_EQ(std::count(copied.begin(), copied.end(), 1), 32) << "copies are early, too";
+  }
+}
+
+TEST(Simt, CopiesAreWaitedForInFull) {
+  Device device;
+  Memory<int> from(32), between(32), to(32);
+  std::vector<int> sevens(32, 7);
+  cudaMemsetAsync(from.at, 0, 128, device.stream);
+  device.run(1, 32, write_at, from.at, 3);
+  cudaMemcpyAsync(between.at, sevens.data(), 128, cudaMemcpyHostToDevice, device.stream);
+  cudaLaunchAttribute overlap{cudaLaunchAttributeProgrammaticStreamSerialization, {1}};
+  cudaLaunchConfig_t config;
+  config.blockDim = dim3(32);
+  config.stream = device.stream;
+  config.attrs = &overlap;
+  config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, add_one_to_each, between.at, to.at, Reads::kInFront);
+  EXPECT_EQ(to.read(device, 32), std::vector<int>(32, 8)) << "it began behind the copy";
+}
+
+TEST(SimtDeath, KernelsThatOverlapAndDoNotWait) {
+  const auto run = [](Reads reads) {
+    Device device;
+    chain(device, reads, false);
+  };
+  EXPECT_DEATH(run(Reads::kNeverWaits), "a thread that did not wait for the kernel in front");
+  EXPECT_DEATH(run(Reads::kLetsGoFirst), "the next kernel let begin before the one in front");
 }
 
 TEST(Simt, WorkRunsWhenSomethingWaits) {

@@ -6,23 +6,64 @@
 namespace tessera::testing {
 namespace {
 
-enum class After { kBias, kSum, kGate };
-constexpr After kAll[] = {After::kBias, After::kSum, After::kGate};
+enum class After { kBias, kSum, kGate, kNorm, kNormAndGate };  // norms come before
+constexpr After kAll[] = {After::kBias, After::kSum, After::kGate, After::kNorm,
+                          After::kNormAndGate};
+constexpr float kEps = 1e-5f;
+
+constexpr bool has_norm(After after) {
+  return after == After::kNorm || after == After::kNormAndGate;
+}
+constexpr bool has_gate(After after) {
+  return after == After::kGate || after == After::kNormAndGate;
+}
 
 // A product of n outputs (2 n with a gate) and what it is given.
 struct Rows {
   std::int64_t n, k, outputs;
   After after;
-  std::vector<float> w, bias, x, start;
+  std::vector<float> w, bias, x, start, norm;
   Rows(After what, std::int64_t width, std::int64_t inputs, std::int64_t rows)
       : n(width),
         k(inputs),
-        outputs(what == After::kGate ? 2 * width : width),
+        outputs(has_gate(what) ? 2 * width : width),
         after(what),
         w(normal(static_cast<std::size_t>(outputs * inputs), 1, 0.3f)),
         bias(normal(static_cast<std::size_t>(outputs), 2)),
         x(normal(static_cast<std::size_t>(rows * inputs), 3)),
-        start(normal(static_cast<std::size_t>(rows * width), 4)) {}
+        start(normal(static_cast<std::size_t>(rows * width), 4)),
+        norm(normal(static_cast<std::size_t>(inputs), 5, 0.5f)) {
+    if (!has_norm(what)) return;
+    // Rows of very different size, one where eps counts, one of zeros; of the others every second
+    // one has nearly all its squares where one thread of a GPU's adds them up, so that its order
+    // shows.
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const float size = row % 5 == 3 ? 1e-3f : row % 7 == 6 ? 0.0f : row % 3 == 1 ? 50.0f : 1.0f;
+      for (std::int64_t i = 0; i < k; ++i) {
+        const bool of_one = i / 8 % 4 == 0 && i / 64 % 4 == 0;
+        x[static_cast<std::size_t>(row * k + i)] *= row % 2 == 0 && of_one ? 100 * size : size;
+      }
+    }
+    for (float& value : norm) value += 1.0f;
+  }
+
+  // What meets the weights, and what a row is multiplied by behind.
+  std::vector<float> factors() const {
+    std::vector<float> out = x;
+    for (std::size_t i = 0; has_norm(after) && i < out.size(); ++i) {
+      out[i] *= norm[i % static_cast<std::size_t>(k)];
+    }
+    return out;
+  }
+  double scale(std::int64_t row) const {
+    if (!has_norm(after)) return 1;
+    double squares = 0;
+    for (std::int64_t i = 0; i < k; ++i) {
+      const double value = x[static_cast<std::size_t>(row * k + i)];
+      squares += value * value;
+    }
+    return 1 / std::sqrt(squares / static_cast<double>(k) + static_cast<double>(kEps));
+  }
 
   LinearWeight pack(Backend& backend, DType storage) const {
     const ConstTensorView matrix = view_of(w, {outputs, k});
@@ -32,13 +73,15 @@ struct Rows {
 
 // Memory of a pass, so that passes can be repeated on the same tensors.
 struct Pass {
-  Tensor x, bias, out, scratch;
+  Tensor x, bias, out, scratch, norm, normed;
   std::int64_t rows;
   Pass(Backend& backend, const Rows& p, std::int64_t count)
       : x(backend.allocate(DType::kF32, {count, p.k})),
         bias(send(backend, p.bias, {p.outputs})),
         out(backend.allocate(DType::kF32, {count, p.n})),
         scratch(backend.allocate(DType::kF32, {count, p.outputs})),
+        norm(send(backend, p.norm, {p.k})),
+        normed(backend.allocate(DType::kF32, {count, p.k})),
         rows(count) {}
 
   void give(Backend& backend, const Rows& p, std::int64_t first) {
@@ -53,6 +96,12 @@ struct Pass {
         return backend.linear_add(x.view(), w, bias.view(), out.view(), scratch.view());
       case After::kGate:
         return backend.gated_linear(x.view(), w, scratch.view(), out.view());
+      case After::kNorm:
+        return ops::normed_linear(backend, x.view(), norm.view(), kEps, w, bias.view(),
+                                  normed.view(), out.view());
+      case After::kNormAndGate:
+        return ops::normed_gated_linear(backend, x.view(), norm.view(), kEps, w, normed.view(),
+                                        scratch.view(), out.view());
     }
   }
 };
@@ -85,6 +134,7 @@ TEST_P(LinearRows, OfEveryShapeAndNumberAreTheRowAlone) {
     for (const std::int64_t k : {8, 63, 100, 128, 200, 1030, 1088}) {
       if (place().slow() && (k == 128 || (n == 100 && k > 128))) continue;
       for (const After after : kAll) {
+        if (place().slow() && has_norm(after)) continue;  // the test below has fewer shapes
         const Rows p(after, n, k, 130);
         const LinearWeight w = p.pack(*backend, storage());
         // The widest kernels of a GPU are met by rows 0, 8 and 64 of a batch.
@@ -99,6 +149,56 @@ TEST_P(LinearRows, OfEveryShapeAndNumberAreTheRowAlone) {
           }
         }
       }
+    }
+  }
+}
+
+// What norms rows differs with their number: the blocks of the product, or a kernel before it; with
+// split or padded inputs it is always the kernel. 576 inputs are some steps of every slice.
+TEST_P(LinearRows, NormedRowsAreTheRowAlone) {
+  for (const auto& [n, k] :
+       {std::pair<std::int64_t, std::int64_t>{40, 576}, {17, 1088}, {40, 200}}) {
+    for (const After after : {After::kNorm, After::kNormAndGate}) {
+      if (place().slow() && k == 1088 && after == After::kNormAndGate) continue;
+      const Rows p(after, n, k, 130);
+      const LinearWeight w = p.pack(*backend, storage());
+      std::vector<std::vector<float>> alone(130);
+      for (const std::int64_t rows : {2, 8, 9, 16, 17, 33, 65, 128, 130}) {
+        if (place().slow() && k == 1088 && rows > 33 && rows != 65) continue;
+        const std::vector<float> all = run(*backend, p, w, 0, rows);
+        for (const std::int64_t row : {std::int64_t{0}, rows / 3, rows / 2, rows - 1}) {
+          std::vector<float>& single = alone[static_cast<std::size_t>(row)];
+          if (single.empty()) single = run(*backend, p, w, row, 1);
+          ASSERT_TRUE(same_bits(single.data(), all.data() + row * n, static_cast<std::size_t>(n)))
+              << "row " << row << " of " << rows << ", n " << n << ", k " << k;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(LinearRows, NormedRowsMayBeginAnywhereInMemory) {
+  for (const std::int64_t rows : {1, 9, 20}) {
+    const Rows p(After::kNorm, 40, 128, rows);
+    const LinearWeight w = p.pack(*backend, storage());
+    const std::vector<float> want = run(*backend, p, w, 0, rows);
+    const auto shifted = [&](const std::vector<float>& values) {
+      std::vector<float> out(1);
+      out.insert(out.end(), values.begin(), values.end());
+      return send(*backend, out, {static_cast<std::int64_t>(out.size())});
+    };
+    const auto behind_first = [](const Tensor& memory, Shape shape) {
+      return ConstTensorView{DType::kF32, shape, memory.view().f32() + 1, memory.view().device};
+    };
+    const Tensor x = shifted(p.x), norm = shifted(p.norm), bias = send(*backend, p.bias, {p.n});
+    Tensor out = send(*backend, p.start, {rows, p.n});
+    Tensor normed = backend->allocate(DType::kF32, {rows, p.k});
+    const Pass own(*backend, p, rows);
+    for (const bool both : {false, true}) {
+      ops::normed_linear(*backend, behind_first(x, {rows, p.k}),
+                         both ? behind_first(norm, {p.k}) : own.norm.view(), kEps, w, bias.view(),
+                         normed.view(), out.view());
+      EXPECT_TRUE(same_bits(fetch(*backend, out.view()), want)) << rows << " rows";
     }
   }
 }
@@ -153,24 +253,28 @@ TEST_P(LinearAfter, EqualsDoublePrecision) {
         for (const std::int64_t k : {100, 1088}) {
           const Rows p(after, n, k, rows);
           const std::vector<float> weights = rounded_to(storage(), p.w);
-          const std::vector<float> x = place().read(storage(), p.x);
+          const std::vector<float> x = place().read(storage(), p.factors());
           std::vector<double> want, tolerance;
           const auto product = [&](std::int64_t row, std::int64_t j) {
             double sum = 0, size = 0;
+            const double scale = p.scale(row);
             for (std::int64_t i = 0; i < k; ++i) {
-              const double term = static_cast<double>(x[static_cast<std::size_t>(row * k + i)]) *
+              const double term = scale * x[static_cast<std::size_t>(row * k + i)] *
                                   weights[static_cast<std::size_t>(j * k + i)];
               sum += term;
               size += term * term;
             }
-            return std::pair(sum, 8 * kEpsilon * std::sqrt(size * static_cast<double>(k)));
+            // That of the row's scale comes on top: a sum of squares of one sign, and a root.
+            return std::pair(sum, 8 * kEpsilon *
+                                      (std::sqrt(size * static_cast<double>(k)) +
+                                       (has_norm(after) ? std::abs(sum) : 0.0)));
           };
           for (std::int64_t row = 0; row < rows; ++row) {
             for (std::int64_t j = 0; j < n; ++j) {
               const auto [sum, error] = product(row, j);
               const double bias = p.bias[static_cast<std::size_t>(j)];
               const double start = p.start[want.size()];
-              if (after == After::kGate) {
+              if (has_gate(after)) {
                 const auto [up, up_error] = product(row, n + j);
                 const double silu = sum / (1 + std::exp(-sum));
                 want.push_back(silu * up);
@@ -200,7 +304,7 @@ TEST_P(LinearAfter, RecordedPassesReadWhatStandsThereNow) {
       const Rows p(after, 17, 1030, 4 * rows);
       const LinearWeight w = p.pack(*backend, storage());
       Pass pass(*backend, p, rows);
-      const auto key = static_cast<std::uint64_t>(rows * 3 + static_cast<int>(after));
+      const auto key = static_cast<std::uint64_t>(rows * 8 + static_cast<int>(after));
       for (std::int64_t turn = 0; turn < 4; ++turn) {
         pass.give(*backend, p, turn * rows);
         {
@@ -227,7 +331,15 @@ TEST_P(LinearAfter, LongBatchesAreTheirParts) {
         const std::vector<float> part = run(*backend, p, w, first, 70);
         const std::vector<double> want(part.begin(), part.end());
         const std::vector<float> got(all.begin() + first * n, all.begin() + (first + 70) * n);
-        EXPECT_TRUE(close(got, want, std::vector<double>(want.size(), 2e-6)))
+        // The library gets rows that were normed and then rounded: half a unit of bf16 apart in
+        // each of k factors.
+        const bool otherwise =
+            has_norm(after) && storage() == DType::kBF16 && !place().device.deterministic;
+        std::vector<double> tolerance;
+        for (const double value : want) {
+          tolerance.push_back(otherwise ? 0.03 * (1 + std::abs(value)) : 2e-6);
+        }
+        EXPECT_TRUE(close(got, want, tolerance))
             << "rows from " << first << ", epilogue " << static_cast<int>(after);
       }
     }

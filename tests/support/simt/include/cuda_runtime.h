@@ -3,8 +3,9 @@
 //
 // What it is stricter about than a GPU: memory of the device cannot be touched by the host, allocated
 // memory is full of NaNs and has a page behind it that nobody may touch, enqueued work runs only when
-// something waits for it, threads of a block run in an order that changes from launch to launch, and
-// a barrier that threads have left behind ends the program.
+// something waits for it, threads of a block run in an order that changes from launch to launch, a
+// barrier that threads have left behind ends the program, and of a kernel that may begin before the
+// one in front of it has ended a block does begin before that one has begun.
 #pragma once
 
 #include <cmath>
@@ -63,6 +64,9 @@ unsigned char* dynamic_shared();
 void begin_copy(void* to, const void* from);
 void commit_copies();
 void wait_copies(int groups);
+// Of kernels that may begin before the one in front of them has ended.
+void await_previous();
+void let_next_begin();
 
 template <typename T>
 T shuffle(unsigned mask, T value, int from) {
@@ -246,10 +250,20 @@ struct cudaDeviceProp {
   std::size_t totalGlobalMem;
   int major, minor, multiProcessorCount;
 };
+enum cudaLaunchAttributeID { cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+union cudaLaunchAttributeValue {
+  int programmaticStreamSerializationAllowed;
+};
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   std::size_t dynamicSmemBytes = 0;
   cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
 };
 
 const char* cudaGetErrorName(cudaError_t error);

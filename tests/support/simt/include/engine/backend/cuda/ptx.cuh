@@ -91,5 +91,7 @@ template <int N>
 inline void copy_async_wait() {
   simt::wait_copies(N);
 }
+inline void await_previous() { simt::await_previous(); }
+inline void let_next_begin() { simt::let_next_begin(); }
 
 }  // namespace tessera::cuda
