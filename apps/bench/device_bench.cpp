@@ -31,6 +31,7 @@ Json device_json(const std::string& name, const DeviceLibraries* libraries) {
 
 // Few and short: they stand beside every figure.
 const BenchOptions kProbe{.min_reps = 5, .min_seconds = 0};
+constexpr int kWays = 6;  // of a product by cuBLASLt that are tried
 
 Timing scaled(Timing timing, int calls) {
   for (double& seconds : timing.seconds) seconds /= calls;
@@ -85,10 +86,11 @@ std::optional<double> DeviceBench::product_rate() {
   const Tensor w = random({side, side}, 3, 0.02f, DType::kBF16);
   Tensor out = backend_->allocate(DType::kF32, {side, side});
   backend_->synchronize();
-  const Timing timing = time_library(4, [&](int) {
-    libraries_->product(side, side, side, x.view().data, w.view().data, out.f32());
-  });
-  return 2.0 * static_cast<double>(side * side) * static_cast<double>(side) / timing.median() *
+  const auto timing = time_library(
+      {.m = side, .n = side, .k = side, .x = x.view().data, .w = w.view().data, .out = out.f32()},
+      4);
+  if (!timing) return std::nullopt;
+  return 2.0 * static_cast<double>(side * side) * static_cast<double>(side) / timing->median() *
          1e-12;
 }
 
@@ -105,12 +107,26 @@ Timing DeviceBench::time_calls(int calls, FunctionRef<void(int)> call) {
   return scaled(timing, calls);
 }
 
-Timing DeviceBench::time_library(int calls, FunctionRef<void(int)> call) {
-  const Timing timing = measure(bench_, [&] {
-    for (int i = 0; i < calls; ++i) call(i);
-    libraries_->wait();
-  });
-  return scaled(timing, calls);
+std::optional<Timing> DeviceBench::time_library(LibraryCase what, int calls) {
+  if (workspace_.empty()) {
+    workspace_ = backend_->allocate(DType::kU8,
+                                    Shape{static_cast<std::int64_t>(LibraryProduct::kWorkspace)});
+    backend_->synchronize();
+  }
+  what.workspace = workspace_.view().data;
+  if (options_.quick) calls = std::min(calls, 2);
+  const auto product = libraries_->product(what, kWays);
+  std::optional<int> best;
+  double best_seconds = 0;
+  for (int way = 0; way < product->ways(); ++way) {
+    if (!product->record(way, calls)) continue;
+    const double seconds = measure(kProbe, [&] { product->run(); }).median();
+    if (best && seconds >= best_seconds) continue;
+    best = way;
+    best_seconds = seconds;
+  }
+  if (!best || !product->record(*best, calls)) return std::nullopt;
+  return scaled(measure(bench_, [&] { product->run(); }), calls);
 }
 
 Tensor DeviceBench::noise(Shape shape, std::uint64_t seed, float scale) {
@@ -146,7 +162,7 @@ Json DeviceBench::start(const std::string& name, const std::string& impl) const 
   object["deterministic"] = options_.cuda.deterministic;
   object["quick"] = options_.quick;
   object["impl"] = impl;
-  if (impl == "cublas") object["peer_version"] = libraries_->products_version();
+  if (impl == kLibrary) object["peer_version"] = libraries_->products_version();
   return object;
 }
 
@@ -179,9 +195,9 @@ void run_device_probe(DeviceBench& bench) {
   rate("mem.copy", bench.copy_rate(), "copy");
   const auto products = bench.product_rate();
   if (!products) return;
-  Json object = bench.start("gemm.peak", "cublas");
+  Json object = bench.start("gemm.peak", kLibrary);
   object["tflops"] = *products;
-  bench.emit(object, "gemm.peak: " + fixed_digits(*products, 0) + " Tflop/s by cuBLAS, bf16");
+  bench.emit(object, "gemm.peak: " + fixed_digits(*products, 0) + " Tflop/s by cuBLASLt, bf16");
 }
 
 }  // namespace tessera

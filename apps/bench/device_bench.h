@@ -12,6 +12,9 @@
 
 namespace tessera {
 
+// impl of what cuBLASLt did.
+inline constexpr const char* kLibrary = "cublaslt";
+
 struct DeviceBenchOptions {
   std::string device = "cuda:0";
   bool quick = false;  // tiny shapes, for trying the program out; its figures mean nothing
@@ -39,16 +42,17 @@ class DeviceBench {
   double read_rate();
   double copy_rate();
   std::string read_probe() const { return reads_ ? "read" : "copy"; }  // behind read_rate()
-  bool has_peer() const;                                               // cuBLAS
-  // Products of bf16 by cuBLAS, 10^12 operations a second; empty without it.
+  bool has_peer() const;                                               // cuBLASLt
+  // Products of bf16 by cuBLASLt, 10^12 operations a second; empty without it.
   std::optional<double> product_rate();
 
   // Seconds of one call; `calls` of them make a recorded pass, which is repeated.
   Timing time_calls(int calls, FunctionRef<void(int call)> call);
   // Of a call that waits for its own results.
   Timing time_waited(FunctionRef<void()> call) { return measure(bench_, call); }
-  // The same with calls of a library, outside the backend's stream.
-  Timing time_library(int calls, FunctionRef<void(int call)> call);
+  // The same of a product by cuBLASLt, in a graph too: the fastest of the first ways that its
+  // heuristic names. Empty where it has none. The case's workspace is set here.
+  std::optional<Timing> time_library(LibraryCase what, int calls);
 
   // Nearly normal numbers in the host's memory, f32; and on the device, f32 or bf16.
   static Tensor noise(Shape shape, std::uint64_t seed, float scale);
@@ -68,7 +72,7 @@ class DeviceBench {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceLibraries> libraries_;
   std::unique_ptr<BenchReport> report_;
-  Tensor probe_from_, probe_to_, sums_;
+  Tensor probe_from_, probe_to_, sums_, workspace_;
   bool reads_ = false;
   std::uint64_t next_key_ = 1;
 };
