@@ -42,18 +42,26 @@ Timing scaled(Timing timing, int calls) {
 }  // namespace
 
 DeviceBench::DeviceBench(const DeviceBenchOptions& options, BenchReport::Sink sink)
-    : options_(options), backend_(make_backend(options.device, {}, options.cuda)) {
+    : options_(options),
+      sink_(std::move(sink)),
+      backend_(make_backend(options.device, {}, options.cuda)) {
   bench_.min_reps = options.quick ? 1 : 5;
   bench_.min_seconds = options.quick ? 0 : 0.04;
   bench_.git = options.git;
   const Device device = backend_->device();
   if (device.kind == DeviceKind::kCuda) libraries_ = DeviceLibraries::open(device.index);
-  report_ = std::make_unique<BenchReport>(bench_, *backend_, std::move(sink));
+  report_ = std::make_unique<BenchReport>(bench_, *backend_, sink_);
   const std::int64_t floats = std::int64_t{1} << (options.quick ? 18 : 28);  // 1 GiB
   probe_from_ = random({floats / 1024, 1024}, 1, 1.0f);
   probe_to_ = backend_->allocate(DType::kF32, probe_from_.shape());
   sums_ = backend_->allocate(DType::kF32, {kReadProbeSums});
   reads_ = tessera::read_probe(*backend_, std::as_const(probe_from_).view(), sums_.view());
+}
+
+DeviceBench DeviceBench::deterministic() const {
+  DeviceBenchOptions options = options_;
+  options.cuda.deterministic = true;
+  return {options, sink_};
 }
 
 bool DeviceBench::has_peer() const { return libraries_ != nullptr && libraries_->has_products(); }

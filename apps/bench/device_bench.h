@@ -34,6 +34,9 @@ class DeviceBench {
   // Error kUsage where the device is not there. Finished objects go to `sink`.
   DeviceBench(const DeviceBenchOptions& options, BenchReport::Sink sink);
 
+  // The same device with one order of sums.
+  DeviceBench deterministic() const;
+
   Backend& backend() { return *backend_; }
   const DeviceBenchOptions& options() const { return options_; }
   const DeviceLibraries* libraries() const { return libraries_.get(); }  // may be null
@@ -68,6 +71,7 @@ class DeviceBench {
 
  private:
   DeviceBenchOptions options_;
+  BenchReport::Sink sink_;
   BenchOptions bench_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceLibraries> libraries_;
@@ -82,5 +86,9 @@ void run_device_probe(DeviceBench& bench);
 void run_device_micro(DeviceBench& bench);
 // `models` as open_model() takes them.
 void run_device_macro(DeviceBench& bench, const std::vector<std::string>& models);
+void run_device_law(DeviceBench& bench, const std::vector<std::string>& models);
+void run_device_image(DeviceBench& bench, const std::vector<std::string>& models);
+// The prompt of LLaVA-NeXT-7B, and its picture encoder.
+void run_device_prefill(DeviceBench& bench);
 
 }  // namespace tessera

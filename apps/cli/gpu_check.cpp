@@ -89,6 +89,9 @@ int run_phase(const CheckFlags& flags) {
   if (flags.phase == "probe") run_device_probe(bench);
   if (flags.phase == "micro") run_device_micro(bench);
   if (flags.phase == "macro") run_device_macro(bench, flags.models);
+  if (flags.phase == "law") run_device_law(bench, flags.models);
+  if (flags.phase == "image") run_device_image(bench, flags.models);
+  if (flags.phase == "prefill") run_device_prefill(bench);
   return 0;
 }
 
@@ -99,7 +102,8 @@ int check_main(int argc, char** argv) {
   CLI::App app("measures a CUDA device beside its own ceilings");
   app.add_option("phase", flags.phase, "device: only whether there is one")
       ->required()
-      ->check(CLI::IsMember({"device", "probe", "micro", "macro", "table"}));
+      ->check(
+          CLI::IsMember({"device", "probe", "micro", "macro", "law", "image", "prefill", "table"}));
   app.add_option("--out", flags.out, "file that JSON lines are appended to");
   app.add_option("--device", flags.bench.device, "as --device of tessera");
   app.add_flag("--deterministic", flags.bench.cuda.deterministic, "one order of sums");
@@ -107,7 +111,7 @@ int check_main(int argc, char** argv) {
   app.add_flag("--quick", flags.bench.quick, "tiny shapes, whose figures mean nothing");
   app.add_option("--git", flags.bench.git, "the commit that was built");
   app.add_flag("--dirty", flags.bench.dirty, "with changes");
-  app.add_option("--models", flags.models, "macro: random:FAMILY:SIZE or test models")
+  app.add_option("--models", flags.models, "macro, law, image: random:FAMILY:SIZE or test models")
       ->delimiter(',');
   CLI11_PARSE(app, argc, argv);
   try {
