@@ -8,15 +8,14 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/device_bench.h"
+#include "apps/bench/device_table.h"
 #include "engine/core/io.h"
-#include "engine/core/json.h"
 
 namespace tessera {
 
 namespace {
 
 constexpr int kNothingMeasured = 3;
-constexpr std::size_t kMostLines = 30;
 constexpr std::size_t kMostBytes = std::size_t{256} << 20;
 
 struct CheckFlags {
@@ -47,26 +46,22 @@ bool usable(const std::string& device) {
   }
 }
 
-// The summaries of all phases, in the order in which they were found.
 int print_table(const std::string& file) {
-  if (!file_exists(file)) {
+  std::vector<nlohmann::json> objects;
+  if (file_exists(file)) {
+    std::istringstream lines(read_file(file, kMostBytes, ErrorKind::kUsage));
+    for (std::string line; std::getline(lines, line);) {
+      nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+      // A line may be cut off by a time limit.
+      if (object.is_object()) objects.push_back(std::move(object));
+    }
+  }
+  if (objects.empty()) {
     std::puts("nothing was measured");
     return kNothingMeasured;
   }
-  std::istringstream lines(read_file(file, kMostBytes, ErrorKind::kUsage));
-  std::size_t shown = 0, measured = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const Json object = Json::parse(line, nullptr, false);
-    if (!object.is_object()) continue;  // cut off by a time limit
-    ++measured;
-    if (!object.contains("summary") || !object["summary"].is_string() || shown == kMostLines)
-      continue;
-    ++shown;
-    std::puts(object["summary"].get<std::string>().c_str());
-  }
-  if (measured > 0) return 0;
-  std::puts("nothing was measured");
-  return kNothingMeasured;
+  for (const std::string& line : device_table(objects)) std::puts(line.c_str());
+  return 0;
 }
 
 int run_phase(const CheckFlags& flags) {
