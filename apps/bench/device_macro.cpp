@@ -130,8 +130,8 @@ class LawCase {
   LawCase(DeviceBench& bench, const BenchModel& made, std::int64_t window)
       : bench_(bench),
         window_(window),
-        place_(bench.options().quick),
-        pass_(*made.model, limits(window, Place(bench.options().quick))) {
+        place_(middle(bench.options().quick)),
+        pass_(*made.model, limits(window, place_)) {
     const DecodeItem item = bench_item(*made.model, place_.prompt, place_.given);
     pass_.begin();
     pass_.add_prompt(0, item.prompt);
@@ -179,6 +179,13 @@ class LawCase {
 
  private:
   static constexpr std::size_t kPart = 64;
+
+  // Where the loop is in the middle of its timed passes, of which each brings about a token.
+  static Place middle(bool quick) {
+    Place out(quick);
+    out.given += 3 + out.passes;
+    return out;
+  }
 
   static ModelPass::Limits limits(std::int64_t window, const Place& place) {
     return {.sequences = 2,
@@ -230,8 +237,11 @@ void law_of(DeviceBench& bench, const BenchModel& made, std::int64_t window) {
   }
   const DecodeItem item = bench_item(*made.model, place.prompt, place.given);
   const LoopPasses steps = time_loop(bench, *made.model, item, window, 2 * place.passes);
-  const double step = steps.timing.median();
-  const double of_step = 1 - bare.median() / step;
+  // What stands beside the bare pass: the judge's kernels and their records, by turns with it, and
+  // the host's part.
+  const double law = judged.median() - bare.median();
+  const double step = judged.median() + steps.host_seconds;
+  const double of_step = (law + steps.host_seconds) / step;
   Json object = bench.start("law.share", bench.backend().name());
   object["model"] = made.json();
   object["shape"] = {{"M", 2 * window},
@@ -243,10 +253,9 @@ void law_of(DeviceBench& bench, const BenchModel& made, std::int64_t window) {
   BenchReport::add_timing(object, steps.timing);
   object["pass_us"] = bare.median() * 1e6;
   object["judged_pass_us"] = judged.median() * 1e6;
+  object["host_us"] = steps.host_seconds * 1e6;
   object["step_us"] = step * 1e6;
-  // Of a pass that waits for its records; of a step of the loop, with drafts, acceptance and
-  // commit.
-  object["law_share"] = 1 - bare.median() / judged.median();
+  object["law_share"] = law / judged.median();
   object["share_of_step"] = of_step;
   object["judged_by"] = one.on_device() ? "device" : "host";
   const auto passes = static_cast<double>(steps.passes);

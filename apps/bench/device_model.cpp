@@ -102,9 +102,13 @@ LoopPasses time_loop(DeviceBench& bench, const ImageModel& model, const DecodeIt
   out.timing.warmup = 3;  // plain, recorded, repeated for the first time
   const double cpu = process_cpu_seconds();
   double last = 0;
+  std::vector<double> host;
   const auto results = loop.run({&item, 1}, parts, [&](const PassEvent& event) {
     const double now = monotonic_seconds();
-    if (event.pass > 1 + out.timing.warmup) out.timing.seconds.push_back(now - last);
+    if (event.pass > 1 + out.timing.warmup) {
+      out.timing.seconds.push_back(now - last);
+      host.push_back(event.times.draft + event.times.judge);
+    }
     last = now;
     out.passes = event.pass;
     return event.pass < 1 + out.timing.warmup + passes ? Flow::kContinue : Flow::kStop;
@@ -114,6 +118,8 @@ LoopPasses time_loop(DeviceBench& bench, const ImageModel& model, const DecodeIt
   out.timing.cpu_seconds =
       (process_cpu_seconds() - cpu) / static_cast<double>(out.timing.seconds.size());
   std::sort(out.timing.seconds.begin(), out.timing.seconds.end());
+  std::sort(host.begin(), host.end());
+  out.host_seconds = host[host.size() / 2];
   out.reads = judges.seen().reads;
   out.bytes = judges.seen().bytes;
   if (!on_device) {
