@@ -2,9 +2,11 @@
 // timings of recorded passes, and objects with every field of a measurement.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/bench/cost_model.h"
 #include "apps/bench/device_libraries.h"
@@ -87,7 +89,10 @@ void run_device_micro(DeviceBench& bench);
 // `models` as open_model() takes them.
 void run_device_macro(DeviceBench& bench, const std::vector<std::string>& models);
 void run_device_law(DeviceBench& bench, const std::vector<std::string>& models);
-void run_device_image(DeviceBench& bench, const std::vector<std::string>& models);
+// `traces`: recorded hazards by method (read_accept_trace), in place of the published traces.
+using AcceptTraces = std::map<std::string, std::vector<double>>;
+void run_device_image(DeviceBench& bench, const std::vector<std::string>& models,
+                      const AcceptTraces& traces = {});
 // The prompt of LLaVA-NeXT-7B, and its picture encoder.
 void run_device_prefill(DeviceBench& bench);
 

@@ -48,8 +48,9 @@ struct Way {
 
 class Studio {
  public:
-  Studio(DeviceBench& bench, const std::string& name)
+  Studio(DeviceBench& bench, const std::string& name, const AcceptTraces& traces)
       : bench_(bench),
+        traces_(traces),
         quick_(bench.options().quick),
         made_(load_bench_model(bench, name, widest())),
         item_(bench_item(*made_.model, quick_ ? 4 : kPrompt, 0)) {
@@ -109,7 +110,9 @@ class Studio {
       way.method.window = window;
       way.method = settle_method(way.method, aids, made_.model->image_token_count());
       if (rule_reads_neighbours(way.method)) aids.neighbours = neighbours(way.method);
-      way.trace = AcceptTrace::published(name);
+      const auto recorded = traces_.find(name);
+      way.trace = recorded == traces_.end() ? AcceptTrace::published(name)
+                                            : AcceptTrace::of_hazards("recorded", recorded->second);
       way.controller = adaptive ? std::make_unique<WindowController>(window) : nullptr;
     }
     way.owned = std::make_unique<OwnedParts<float, KeyedRandom>>(way.method, aids);
@@ -270,6 +273,7 @@ class Studio {
   }
 
   DeviceBench& bench_;
+  const AcceptTraces& traces_;
   bool quick_;
   BenchModel made_;
   DecodeItem item_;
@@ -281,8 +285,9 @@ class Studio {
 
 }  // namespace
 
-void run_device_image(DeviceBench& bench, const std::vector<std::string>& models) {
-  for (const std::string& model : models) Studio(bench, model).run();
+void run_device_image(DeviceBench& bench, const std::vector<std::string>& models,
+                      const AcceptTraces& traces) {
+  for (const std::string& model : models) Studio(bench, model, traces).run();
 }
 
 }  // namespace tessera

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/bench/decode_bench.h"
 #include "apps/bench/device_bench.h"
 #include "apps/bench/device_table.h"
 #include "engine/core/io.h"
@@ -21,6 +22,7 @@ constexpr std::size_t kMostBytes = std::size_t{256} << 20;
 struct CheckFlags {
   std::string phase, out = "gpu-check.jsonl";
   DeviceBenchOptions bench;
+  std::vector<std::string> traces;  // METHOD=FILE
   std::vector<std::string> models = {"random:janus-pro:1B", "random:janus-pro:7B"};
 };
 
@@ -64,6 +66,23 @@ int print_table(const std::string& file) {
   return 0;
 }
 
+AcceptTraces read_traces(const std::vector<std::string>& flags) {
+  AcceptTraces out;
+  for (const std::string& flag : flags) {
+    const std::size_t at = flag.find('=');
+    const std::string method = flag.substr(0, at);
+    if (at == std::string::npos || (method != "sjd" && method != "coupled" && method != "gsd")) {
+      throw Error({.kind = ErrorKind::kUsage,
+                   .code = "E_FLAG_VALUE",
+                   .where = "--accept-trace",
+                   .expected = "METHOD=FILE, METHOD being sjd, coupled or gsd",
+                   .found = flag});
+    }
+    out[method] = read_accept_trace(flag.substr(at + 1));
+  }
+  return out;
+}
+
 int run_phase(const CheckFlags& flags) {
   if (flags.phase == "table") return print_table(flags.out);
   if (!usable(flags.bench.device)) return kNothingMeasured;
@@ -85,7 +104,9 @@ int run_phase(const CheckFlags& flags) {
   if (flags.phase == "micro") run_device_micro(bench);
   if (flags.phase == "macro") run_device_macro(bench, flags.models);
   if (flags.phase == "law") run_device_law(bench, flags.models);
-  if (flags.phase == "image") run_device_image(bench, flags.models);
+  if (flags.phase == "image") {
+    run_device_image(bench, flags.models, read_traces(flags.traces));
+  }
   if (flags.phase == "prefill") run_device_prefill(bench);
   return 0;
 }
@@ -107,6 +128,10 @@ int check_main(int argc, char** argv) {
   app.add_option("--git", flags.bench.git, "the commit that was built");
   app.add_flag("--dirty", flags.bench.dirty, "with changes");
   app.add_option("--models", flags.models, "macro, law, image: random:FAMILY:SIZE or test models")
+      ->delimiter(',');
+  app.add_option("--accept-trace", flags.traces,
+                 "image: METHOD=FILE, counts by depth as `tessera bench decode` prints them; "
+                 "without, what was published")
       ->delimiter(',');
   CLI11_PARSE(app, argc, argv);
   try {

@@ -34,10 +34,11 @@ Said run(const std::string& command) {
 class GpuCheck : public testing::Test {
  protected:
   std::string out() const { return (folder_ / "check.jsonl").string(); }
-  Said phase(const std::string& name, const std::string& device) const {
+  Said phase(const std::string& name, const std::string& device,
+             const std::string& more = "") const {
     return run(std::string(TESSERA_GPU_CHECK) + " " + name +
                " --quick --models test:tiny --device " + device + " --out " + out() +
-               " --git abc123");
+               " --git abc123" + more);
   }
   Said script(const std::string& device, const std::string& more = "") const {
     const std::filesystem::path program = TESSERA_GPU_CHECK;
@@ -144,6 +145,26 @@ TEST_F(GpuCheck, TestsThatAllSkipProveNothing) {
   const Said skipped = script("cpu", " --tests " + (folder_ / "tests").string());
   EXPECT_EQ(skipped.exit_code, 1) << skipped.text;
   EXPECT_NE(skipped.text.find("no test ran on this device"), std::string::npos) << skipped.text;
+}
+
+TEST_F(GpuCheck, RecordedTracesAreReplayed) {
+  const std::string file = (folder_ / "trace.json").string();
+  // Every draft is right: a window of four rows brings four tokens.
+  put_file(file, R"({"tested_by_depth": [8, 8], "accepted_by_depth": [8, 8]})");
+  const Said said = phase("image", "cpu", " --accept-trace coupled=" + file);
+  ASSERT_EQ(said.exit_code, 0) << said.text;
+  int seen = 0;
+  for (const auto& object : lines()) {
+    if (object.at("name") != "image.coupled") continue;
+    EXPECT_EQ(object.at("accept_trace").at("name"), "recorded");
+    EXPECT_EQ(object.at("accept_trace").at("tokens_per_pass"), 4);
+    if (object.at("window").at("mode") != "fixed") continue;
+    // The prompt's pass brings one token, the others four.
+    EXPECT_EQ(object.at("passes"), 1 + 16) << "64 tokens";
+    ++seen;
+  }
+  EXPECT_EQ(seen, 1);
+  EXPECT_EQ(phase("image", "cpu", " --accept-trace plain=" + file).exit_code, 2);
 }
 
 TEST_F(GpuCheck, PeersSayWhatIsMissingOrWriteObjects) {
