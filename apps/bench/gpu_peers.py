@@ -114,6 +114,18 @@ def draw(torch, module):
     return module.eval()
 
 
+def made(bench, make):
+    """A model of transformers, drawn on the device. What sets device and type while it is made
+    would slow every call of an eager loop, so both are as they were behind it."""
+    torch = bench.torch
+    torch.set_default_dtype(bench.dtype)
+    try:
+        with bench.device:
+            return make().eval()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def build(bench, size):
     """A Llama of this size with Janus' tables and head and a static cache; a step is one token of
     both branches."""
@@ -228,25 +240,21 @@ def transformers_janus(bench, size):
     except ImportError as error:
         print(f"no transformers with Janus: {error}")
         return
-    torch.set_default_dtype(bench.dtype)
-    try:
-        with bench.device, torch.inference_mode():
-            model = JanusForConditionalGeneration(config).eval()
-            # What the published folder sets.
-            model.generation_config.generation_kwargs = {"boi_token_id": shapes["vocab"] - 1}
-            model.generation_config.pad_token_id = 0
-            model.generation_config.bos_token_id = 1
-            ids = torch.full((1, shapes["prompt"]), 7, dtype=torch.long)
+    model = made(bench, lambda: JanusForConditionalGeneration(config))
+    # What the published folder sets.
+    model.generation_config.generation_kwargs = {"boi_token_id": shapes["vocab"] - 1}
+    model.generation_config.pad_token_id = 0
+    model.generation_config.bos_token_id = 1
+    ids = torch.full((1, shapes["prompt"]), 7, dtype=torch.long, device=bench.device)
+    mask = torch.ones_like(ids)
 
-            def picture():
-                codes = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids),
-                                       generation_mode="image", guidance_scale=GUIDANCE,
-                                       do_sample=True, use_cache=True)
-                model.decode_image_tokens(codes).float().cpu()
+    def picture():
+        codes = model.generate(input_ids=ids, attention_mask=mask, generation_mode="image",
+                               guidance_scale=GUIDANCE, do_sample=True, use_cache=True)
+        model.decode_image_tokens(codes).float().cpu()
 
-            seconds, _ = bench.times(picture)
-    finally:
-        torch.set_default_dtype(torch.float32)
+    with torch.inference_mode():
+        seconds, _ = bench.times(picture)
     bench.emit_picture("transformers eager", size, seconds, True,
                        peer_version="transformers " + transformers.__version__)
 
@@ -267,24 +275,19 @@ def llava_prompt(bench, _size):
     layer = 4 * dims["width"] ** 2 + 3 * dims["ffn"] * dims["width"]
     flops = dims["layers"] * (2 * layer * rows + 2 * rows * (rows + 1) * dims["width"])
     flops += 2 * dims["width"] * dims["vocab"]
-    torch.set_default_dtype(bench.dtype)
-    try:
-        with bench.device, torch.no_grad():
-            model = LlamaForCausalLM(config).eval()
-            x = torch.randn(1, rows, dims["width"])
-            ways = (("transformers eager", model), ("torch compiled", bench.compiled(model)))
-            for impl, forward in ways:
-                seconds, _ = bench.times(
-                    lambda: forward(inputs_embeds=x, use_cache=True, logits_to_keep=1), warmup=3)
-                middle = statistics.median(seconds)
-                bench.emit("prefill.peer", impl, dims, {"M": rows, "visual": bench.shapes["visual"],
-                                                        "V": dims["vocab"]}, seconds,
-                           f"prefill.peer, {impl}, {bench.shapes['visual']} visual tokens: "
-                           f"{middle * 1e3:.2f} ms, {flops / middle * 1e-12:.0f} Tflop/s",
-                           flops=flops, tflops=flops / middle * 1e-12,
-                           transformers_version=transformers.__version__)
-    finally:
-        torch.set_default_dtype(torch.float32)
+    model = made(bench, lambda: LlamaForCausalLM(config))
+    x = torch.randn(1, rows, dims["width"], device=bench.device, dtype=bench.dtype)
+    for impl, forward in (("transformers eager", model), ("torch compiled", bench.compiled(model))):
+        with torch.no_grad():
+            seconds, _ = bench.times(
+                lambda: forward(inputs_embeds=x, use_cache=True, logits_to_keep=1), warmup=3)
+        middle = statistics.median(seconds)
+        bench.emit("prefill.peer", impl, dims,
+                   {"M": rows, "visual": bench.shapes["visual"], "V": dims["vocab"]}, seconds,
+                   f"prefill.peer, {impl}, {bench.shapes['visual']} visual tokens: "
+                   f"{middle * 1e3:.2f} ms, {flops / middle * 1e-12:.0f} Tflop/s",
+                   flops=flops, tflops=flops / middle * 1e-12,
+                   transformers_version=transformers.__version__)
 
 
 def main():
