@@ -39,7 +39,7 @@ struct BlockLoop::State {
     const std::int64_t rows = most_rows(config, limits);
     hidden = backend.allocate(DType::kF32, Shape{rows, config.width});
     logits = backend.allocate(DType::kF32, Shape{config.block, config.codes});
-    host_logits = Tensor::host(DType::kF32, logits.shape());
+    host_logits = backend.allocate_host(DType::kF32, logits.shape());
     ids.reserve(static_cast<std::size_t>(cache.shape().capacity));
     spans.reserve(ids.capacity());
   }

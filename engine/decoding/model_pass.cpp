@@ -76,7 +76,7 @@ ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
   logits_ =
       backend.allocate(DType::kF32, Shape{padded_logit_rows(limits, backend), model.logit_ids()});
   if (backend.device().kind != DeviceKind::kCpu) {
-    host_logits_ = Tensor::host(DType::kF32, logits_.shape());
+    host_logits_ = backend.allocate_host(DType::kF32, logits_.shape());
   }
   if (records_) {
     padded_hidden_ = backend.allocate(DType::kF32, Shape{most, model.width()});

@@ -37,7 +37,7 @@ inline DeviceImage to_device(Backend& backend, ConstTensorView host) {
 }
 
 inline Tensor to_host(Backend& backend, ConstTensorView device) {
-  Tensor host = Tensor::host(DType::kF32, device.shape);
+  Tensor host = backend.allocate_host(DType::kF32, device.shape);
   backend.download(device, host.view());
   backend.synchronize();
   return host;

@@ -58,6 +58,12 @@ Tensor CudaBackend::allocate(DType dtype, Shape shape) {
   return Tensor(dtype, shape, pool_of_memory_->take(bytes), device_);
 }
 
+Tensor CudaBackend::allocate_host(DType dtype, Shape shape) {
+  const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * dtype_size(dtype);
+  select_device(device_.index);
+  return Tensor(dtype, shape, pinned_pool_->take(bytes));
+}
+
 void CudaBackend::upload(ConstTensorView host, TensorView out) {
   expects(host.dtype == out.dtype && host.shape == out.shape, "upload keeps dtype and shape");
   expects(host.device.kind == DeviceKind::kCpu && out.device == device_, "from the host up");

@@ -34,6 +34,7 @@ class CudaBackend final : public Backend {
   ThreadPool& threads() override { return pool_; }
 
   Tensor allocate(DType dtype, Shape shape) override;
+  Tensor allocate_host(DType dtype, Shape shape) override;
   void upload(ConstTensorView host, TensorView out) override;
   void download(ConstTensorView in, TensorView host) override;
   void copy(ConstTensorView from, TensorView to) override;
@@ -123,6 +124,7 @@ class CudaBackend final : public Backend {
   ThreadPool pool_;
   Stream stream_;
   std::shared_ptr<DevicePool> pool_of_memory_ = std::make_shared<DevicePool>();
+  std::shared_ptr<DevicePool> pinned_pool_ = std::make_shared<DevicePool>(true);
   Recorder recorder_;
   std::exception_ptr broken_pass_;  // what a recorded pass failed with, until somebody waits
   Buffer scratch_{nullptr, +[](void*) {}};

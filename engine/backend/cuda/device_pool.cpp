@@ -24,7 +24,8 @@ Owners& owners() {
 
 }  // namespace
 
-DevicePool::DevicePool() {
+DevicePool::DevicePool(bool pinned) : pinned_(pinned) {
+  if (pinned) return;  // no help to a device that is full
   const std::lock_guard lock(owners().mutex);
   owners().pools.push_back(this);
 }
@@ -42,8 +43,12 @@ void release_unused_memory() {
   for (DevicePool* pool : owners().pools) pool->release();
 }
 
+Buffer DevicePool::allocate(std::size_t bytes) const {
+  return pinned_ ? allocate_pinned(bytes) : allocate_device(bytes);
+}
+
 Buffer DevicePool::take(std::size_t bytes) {
-  if (bytes < kLeastBlock) return allocate_device(bytes);
+  if (bytes < kLeastBlock) return allocate(bytes);
   constexpr std::size_t kUnit = std::size_t{32} << 10;
   std::size_t whole = (bytes + kUnit - 1) / kUnit * kUnit;
   void* block = nullptr;
@@ -56,7 +61,7 @@ Buffer DevicePool::take(std::size_t bytes) {
       unused_.erase(found);
     }
   }
-  if (block == nullptr) block = allocate_device(whole).release();
+  if (block == nullptr) block = allocate(whole).release();
   const std::lock_guard lock(owners().mutex);
   owners().of[block] = {shared_from_this(), whole};
   return Buffer(block, &DevicePool::drop);
@@ -84,7 +89,7 @@ void DevicePool::release() {
     const std::lock_guard lock(mutex_);
     blocks.swap(unused_);
   }
-  for (const auto& [bytes, block] : blocks) cudaFree(block);
+  for (const auto& [bytes, block] : blocks) pinned_ ? cudaFreeHost(block) : cudaFree(block);
 }
 
 std::size_t DevicePool::unused_bytes() const {

@@ -1,7 +1,8 @@
-// Device memory that is used again by the stream that used it before. Giving memory back to the
-// driver waits for the device; tokenizers of pictures take and drop a tensor a map. Blocks of one
-// backend are enqueued on one stream, so that a block may be handed out again at once: what is
-// enqueued later runs later.
+// Memory that is used again by the stream that used it before: the device's own, or pinned memory
+// of the host. Giving memory back to the driver waits for the device; tokenizers of pictures take
+// and drop a tensor a map. Blocks of one backend are enqueued on one stream, so that a block may be
+// handed out again at once: what is enqueued later runs later. A pinned block is dropped by whoever
+// waited for the copy into it.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +19,10 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
   // Smaller blocks are the driver's own; a block serves what needs at least three quarters of it.
   static constexpr std::size_t kLeastBlock = std::size_t{64} << 10;
 
-  DevicePool();
+  explicit DevicePool(bool pinned = false);
   ~DevicePool();
 
-  // Error kMemory, after the unused blocks of all pools were given back.
+  // Error kMemory, after the unused blocks of all pools of device memory were given back.
   Buffer take(std::size_t bytes);
   // Gives unused blocks back to the driver.
   void release();
@@ -31,6 +32,9 @@ class DevicePool : public std::enable_shared_from_this<DevicePool> {
   void give_back(void* block, std::size_t bytes);
   static void drop(void* block);
 
+  Buffer allocate(std::size_t bytes) const;
+
+  const bool pinned_;
   mutable std::mutex mutex_;
   std::multimap<std::size_t, void*> unused_;
 };

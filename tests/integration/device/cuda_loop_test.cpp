@@ -8,6 +8,7 @@
 
 #include "tests/support/devices.h"
 #include "tests/unit/decoding/tiny_run.h"
+#include "tokenizers/visual/device_maps.h"
 
 namespace tessera::testing {
 namespace {
@@ -99,12 +100,47 @@ TEST_P(CudaLoop, APassIsAGraphAndOneSmallRead) {
       EXPECT_EQ(b.downloads - a.downloads, 1) << pass;
       EXPECT_EQ(b.waits - a.waits, 1) << pass;
       EXPECT_EQ(b.allocations - a.allocations, 0) << pass;
+      EXPECT_EQ(b.pageable - a.pageable, 0) << pass;
       EXPECT_LE(b.launches - a.launches, 4) << "the law and the commit length; pass " << pass;
       const std::size_t logits = static_cast<std::size_t>(method.window * tiny->model.logit_ids());
       EXPECT_LE(b.bytes_down - a.bytes_down, 64u * static_cast<std::size_t>(method.window + 1));
       EXPECT_LT(b.bytes_down - a.bytes_down, logits * sizeof(float)) << "no logits on the bus";
     }
   }
+}
+
+// Pixels on their way to the host hold nobody up, and cost the driver nothing the second time.
+TEST_P(CudaLoop, PixelsComeDownBesideTheHost) {
+  if (GetParam().device.name != "simt") GTEST_SKIP() << "the simulated device counts";
+  Backend& backend = tiny->model.backend();
+  const Shape shape{96, 96, 3};
+  std::vector<float> values(static_cast<std::size_t>(shape.elements()), 0.25f);
+  values.back() = 7;
+  Tensor one = backend.allocate(DType::kF32, shape);
+  backend.upload({DType::kF32, shape, values.data(), {}}, one.view());
+  Tensor sum = backend.allocate(DType::kF32, shape);
+  backend.synchronize();
+  const void* first = nullptr;
+  for (const bool again : {false, true}) {
+    const simt::DeviceCounts before = simt::counts();
+    Tensor host = backend.allocate_host(DType::kF32, shape);
+    backend.add(one.view(), one.view(), sum.view());
+    backend.download(sum.view(), host.view());
+    EXPECT_EQ(simt::counts().kernels, before.kernels) << "the host did not wait";
+    backend.synchronize();
+    EXPECT_EQ(simt::counts().kernels, before.kernels + 1);
+    EXPECT_EQ(host.f32()[0], 0.5f);
+    EXPECT_EQ(host.f32()[values.size() - 1], 14);
+    EXPECT_EQ(simt::counts().pageable, before.pageable);
+    if (again) {
+      EXPECT_EQ(host.f32(), first);
+      EXPECT_EQ(simt::counts().allocations, before.allocations);
+    }
+    first = host.f32();
+  }
+  const std::int64_t before = simt::counts().pageable;
+  EXPECT_EQ(to_host(backend, sum.view()).f32()[1], 0.5f);
+  EXPECT_EQ(simt::counts().pageable, before) << "a tokenizer's pixels";
 }
 #endif
 

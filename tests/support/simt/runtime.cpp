@@ -276,6 +276,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
         std::memcpy(to, held.data(), held.size());
       });
     }
+    ++r.counts.pageable;
     run(*stream);
     const Open open;
     std::memcpy(to, from, bytes);

@@ -23,6 +23,7 @@ struct DeviceCounts {
   std::int64_t launches = 0;  // of kernels, repeated passes not counted
   std::int64_t kernels = 0;   // that ran
   std::int64_t graphs = 0, waits = 0, downloads = 0, allocations = 0;
+  std::int64_t pageable = 0;  // downloads that hold the host up
   std::size_t bytes_up = 0, bytes_down = 0, bytes_within = 0;
 };
 TESSERA_SIMT_API DeviceCounts counts();

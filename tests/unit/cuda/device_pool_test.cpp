@@ -25,6 +25,20 @@ TEST(DevicePool, ADroppedBlockIsHandedOutAgain) {
   EXPECT_EQ(pool->unused_bytes(), 0u);
 }
 
+TEST(DevicePool, PinnedMemoryIsTheHostsAndLeavesTheDeviceAlone) {
+  simt::set_device({.memory = 10 * kMiB});
+  const auto pinned = std::make_shared<DevicePool>(true);
+  Buffer block = pinned->take(kMiB);
+  static_cast<char*>(block.get())[kMiB - 1] = 1;
+  void* const place = block.get();
+  block.reset();
+  const Buffer most = allocate_device(9 * kMiB + kMiB / 2);
+  EXPECT_THROW(allocate_device(kMiB), Error);
+  EXPECT_EQ(pinned->unused_bytes(), kMiB) << "no room on the device is made of it";
+  EXPECT_EQ(pinned->take(kMiB).get(), place);
+  simt::set_device({});
+}
+
 TEST(DevicePool, ABlockMuchTooLargeStays) {
   const auto pool = std::make_shared<DevicePool>();
   Buffer large = pool->take(8 * kMiB);
