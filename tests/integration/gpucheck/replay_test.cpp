@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "apps/bench/decode_bench.h"
 #include "apps/bench/replay.h"
 #include "engine/decoding/decode_loop.h"
 #include "engine/decoding/method_parts.h"
@@ -113,6 +115,19 @@ TEST_P(Replay, PassesCommitWhatTheTraceSays) {
       left -= tokens;
     }
     EXPECT_EQ(results[0].meters.commit_histogram, wanted) << name;
+  }
+}
+
+TEST_P(Replay, TheBenchmarkOfMethodsRunsOnTheDevice) {
+  std::vector<nlohmann::ordered_json> objects;
+  BenchReport report({}, *backend, [&](const auto& object) { objects.push_back(object); });
+  run_replay_bench({.model = "test:tiny", .trace = {0.5}, .windows = {2}, .tokens = 5, .pairs = 1},
+                   *backend, report);
+  ASSERT_EQ(objects.size(), 2u);
+  EXPECT_EQ(objects[0].at("name"), "replay.w2");
+  EXPECT_EQ(objects[1].at("name"), "replay.auto");
+  for (const auto& object : objects) {
+    EXPECT_GT(object.at("latency_ratio").at("mean").get<double>(), 0);
   }
 }
 
