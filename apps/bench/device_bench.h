@@ -23,6 +23,7 @@ struct DeviceBenchOptions {
   std::string git;     // commit that was built
   bool dirty = false;  // with changes that are in no commit
   CudaOptions cuda;
+  std::optional<LibraryFiles> libraries;  // in place of the system's, for tests; on any device
 };
 
 // Two figures of a probe, GB/s (10^9 bytes).
@@ -56,7 +57,8 @@ class DeviceBench {
   // Of a call that waits for its own results.
   Timing time_waited(FunctionRef<void()> call) { return measure(bench_, call); }
   // The same of a product by cuBLASLt, in a graph too: the fastest of the first ways that its
-  // heuristic names. Empty where it has none. The case's workspace is set here.
+  // heuristic names. Empty where it has none; a library that fails is said so and asked no more.
+  // The case's workspace is set here.
   std::optional<Timing> time_library(LibraryCase what, int calls);
 
   // Nearly normal numbers in the host's memory, f32; and on the device, f32 or bf16.
@@ -72,6 +74,8 @@ class DeviceBench {
   void emit(nlohmann::ordered_json object, const std::string& summary = "");
 
  private:
+  std::optional<Timing> fastest_way(LibraryProduct& product, int calls) const;
+
   DeviceBenchOptions options_;
   BenchReport::Sink sink_;
   BenchOptions bench_;
@@ -79,7 +83,7 @@ class DeviceBench {
   std::unique_ptr<DeviceLibraries> libraries_;
   std::unique_ptr<BenchReport> report_;
   Tensor probe_from_, probe_to_, sums_, workspace_;
-  bool reads_ = false;
+  bool reads_ = false, library_failed_ = false;
   std::uint64_t next_key_ = 1;
 };
 

@@ -168,7 +168,7 @@ class Micro {
       if (bytes >= 16e6 || quick_) {
         compared.eff.push_back(bytes / (timing.median() * probe.mean() * 1e9));
       }
-      if (!peer) continue;
+      if (!peer || !bench_.has_peer()) continue;
       const Tensor narrow = bench_.random({rows, product.k}, 4, 1.0f, DType::kBF16);
       const auto theirs = bench_.time_library({.m = rows,
                                                .n = product.n,

@@ -302,7 +302,11 @@ def main():
     except ImportError:
         print("torch is not installed: no peers")
         return
-    device = torch.device(flags.device)
+    try:
+        device = torch.device(flags.device)
+    except RuntimeError:
+        print(f"torch knows no device {flags.device}: no peers")
+        return
     if device.type == "cpu" and not flags.quick:
         print("peers on a processor mean nothing here: no peers")
         return

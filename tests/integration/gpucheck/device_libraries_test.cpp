@@ -2,9 +2,12 @@
 // layouts mean, graphs of several calls, weights in turn, ways that are refused.
 #include <gtest/gtest.h>
 
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <vector>
 
-#include "apps/bench/device_libraries.h"
+#include "apps/bench/device_bench.h"
 #include "apps/bench/measure.h"
 #include "engine/core/dtype.h"
 
@@ -84,6 +87,32 @@ TEST(DeviceLibraries, AGraphHoldsAllCallsAndNoOther) {
     const Timing timing = measure({.min_reps = 3, .min_seconds = 0}, [&] { product->run(); });
     EXPECT_GE(timing.seconds.front(), 1e-3 * calls);
   }
+}
+
+// The whole yardstick where device memory is the host's.
+TEST(DeviceLibraries, StandBesideOwnProducts) {
+  std::map<std::string, std::vector<nlohmann::ordered_json>> objects;
+  DeviceBench bench({.device = "cpu", .quick = true, .libraries = kFakes},
+                    [&](const nlohmann::ordered_json& object) {
+                      if (object.at("impl") == kLibrary) {
+                        EXPECT_EQ(object.at("peer_version"), "cublaslt 130000");
+                      }
+                      objects[object.at("name")].push_back(object);
+                    });
+  ASSERT_TRUE(bench.has_peer());
+  run_device_probe(bench);
+  ASSERT_EQ(objects["gemm.peak"].size(), 1u);
+  EXPECT_GT(objects["gemm.peak"][0].at("tflops").get<double>(), 0);
+  run_device_micro(bench);
+  std::set<std::int64_t> rows;
+  for (const auto& object : objects["linear.skinny"]) {
+    if (object.at("impl") == kLibrary) rows.insert(object.at("shape").at("M").get<std::int64_t>());
+  }
+  EXPECT_EQ(rows, (std::set<std::int64_t>{1, 2, 16}));
+  ASSERT_EQ(objects["linear.skinny.gain"].size(), 1u);
+  EXPECT_GT(objects["linear.skinny.gain"][0].at("cublaslt_over_own").get<double>(), 0);
+  EXPECT_EQ(objects["linear.skinny.gain"][0].at("products"), 1) << "16 rows alone";
+  EXPECT_EQ(objects["linear.skinny.mean"].size(), 3u);
 }
 
 }  // namespace
