@@ -32,6 +32,7 @@ struct Way {
   std::int64_t window = 1;
   bool adaptive = false;
   AcceptTrace trace;  // without depths: none
+  DecodeItem item;
   DecodeMethod method;
 
   std::unique_ptr<OwnedParts<float, KeyedRandom>> owned;
@@ -63,7 +64,10 @@ class Studio {
   }
 
   void run() {
-    for (Way& way : ways_) paint(way);  // records passes, teaches the controllers
+    // Records passes, teaches the controllers.
+    for (Way& way : ways_) {
+      if (!quick_) paint(way);
+    }
     ProbePair probe;
     probe.before = bench_.read_rate();
     const int rounds = quick_ ? 1 : 3;
@@ -115,6 +119,10 @@ class Studio {
                                             : AcceptTrace::of_hazards("recorded", recorded->second);
       way.controller = adaptive ? std::make_unique<WindowController>(window) : nullptr;
     }
+    way.item = item_;
+    if (way.replayed()) {
+      way.item.seed = steady_seed(way.trace, window, made_.model->image_token_count());
+    }
     way.owned = std::make_unique<OwnedParts<float, KeyedRandom>>(way.method, aids);
     way.parts = way.owned->parts();
     ways_.push_back(std::move(way));
@@ -163,7 +171,7 @@ class Studio {
     DecodeLoop& loop = loop_of(way.window);
     const double began = monotonic_seconds();
     const auto results = loop.run(
-        {&item_, 1}, way.parts,
+        {&way.item, 1}, way.parts,
         [&](const PassEvent& event) {
           if (event.pass == 1) out.prefill = monotonic_seconds() - began;
           if (event.pass > 1 && way.judges == nullptr) out.law += event.times.judge;
@@ -204,7 +212,7 @@ class Studio {
                        {"S", prompt + last.tokens / 2},
                        {"V", config.codes}};
     Timing timing;
-    timing.warmup = 1;
+    timing.warmup = quick_ ? 0 : 1;
     timing.seconds = way.seconds;
     std::sort(timing.seconds.begin(), timing.seconds.end());
     // Every pass reads the weights; what is cached of both branches is half the picture's in the
@@ -238,7 +246,7 @@ class Studio {
     const Interval gain = bootstrap_median(way.gains);
     object["gain_over_plain"] = {{"median", gain.mean}, {"low", gain.low}, {"high", gain.high}};
     object["img_s"] = 1 / timing.median();
-    object["seed"] = item_.seed;
+    object["seed"] = way.item.seed;
     // Weights are noise; replayed verdicts keep no law.
     object["quality"] = nullptr;
     object["lossless"] = nullptr;

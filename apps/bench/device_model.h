@@ -46,7 +46,7 @@ DecodeItem bench_item(const ImageModel& model, std::int64_t prompt, std::int64_t
 // Passes of the decode loop, each with its judgement; the first ones of a run are not timed.
 struct LoopPasses {
   Timing timing;
-  double host_seconds = 0;  // drafts, acceptance and commit of a pass on the host, median
+  double host_seconds = 0;            // drafts, acceptance and commit of a pass on the host, median
   std::int64_t reads = 0, bytes = 0;  // of the host, for all passes that were run
   std::int64_t passes = 0;            // those
 };

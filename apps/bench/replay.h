@@ -43,6 +43,13 @@ struct AcceptTrace {
   std::int64_t right(const std::array<std::uint32_t, 2>& key, std::uint32_t pass) const;
 };
 
+// Passes of a picture of so many tokens under a key, the prompt's among them: what a loop of this
+// window needs.
+std::int64_t replayed_passes(const AcceptTrace& trace, std::int64_t window, std::int64_t tokens,
+                             const std::array<std::uint32_t, 2>& key);
+// The seed among the first few whose picture comes nearest to the trace's mean.
+std::uint64_t steady_seed(const AcceptTrace& trace, std::int64_t window, std::int64_t tokens);
+
 // The trace's verdicts. The inner rule decides as well, for what that costs.
 class ReplayRule final : public AcceptanceRule<float, KeyedRandom> {
  public:

@@ -52,6 +52,18 @@ TEST(AcceptTrace, PicturesHaveTheTracesMean) {
   }
 }
 
+TEST(AcceptTrace, SteadySeedsMakePicturesOfTheStatedAcceptance) {
+  for (const char* name : {"sjd", "coupled", "gsd"}) {
+    const AcceptTrace trace = AcceptTrace::published(name);
+    for (const std::int64_t window : {16, 32, 64}) {
+      const std::uint64_t seed = steady_seed(trace, window, 576);
+      const KeyedRandom random(seed, 0);
+      const auto passes = static_cast<double>(replayed_passes(trace, window, 576, random.key()));
+      EXPECT_NEAR(575 / (passes - 1) / trace.tokens(window), 1, 0.01) << name << ", " << window;
+    }
+  }
+}
+
 TEST(ReplayRecords, EveryRecordThatIsReadCanStand) {
   std::vector<JudgedRow> rows(4);
   std::vector<RowRecord> records(4);
@@ -115,6 +127,7 @@ TEST_P(Replay, PassesCommitWhatTheTraceSays) {
       left -= tokens;
     }
     EXPECT_EQ(results[0].meters.commit_histogram, wanted) << name;
+    EXPECT_EQ(results[0].passes, replayed_passes(trace, 8, 24, random.key()));
   }
 }
 
