@@ -2,9 +2,11 @@
 // timings of recorded passes, and objects with every field of a measurement.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/bench/cost_model.h"
 #include "apps/bench/device_libraries.h"
@@ -12,12 +14,16 @@
 
 namespace tessera {
 
+// impl of what cuBLASLt did.
+inline constexpr const char* kLibrary = "cublaslt";
+
 struct DeviceBenchOptions {
   std::string device = "cuda:0";
   bool quick = false;  // tiny shapes, for trying the program out; its figures mean nothing
   std::string git;     // commit that was built
   bool dirty = false;  // with changes that are in no commit
   CudaOptions cuda;
+  std::optional<LibraryFiles> libraries;  // in place of the system's, for tests; on any device
 };
 
 // Two figures of a probe, GB/s (10^9 bytes).
@@ -31,6 +37,9 @@ class DeviceBench {
   // Error kUsage where the device is not there. Finished objects go to `sink`.
   DeviceBench(const DeviceBenchOptions& options, BenchReport::Sink sink);
 
+  // The same device with one order of sums.
+  DeviceBench deterministic() const;
+
   Backend& backend() { return *backend_; }
   const DeviceBenchOptions& options() const { return options_; }
   const DeviceLibraries* libraries() const { return libraries_.get(); }  // may be null
@@ -39,16 +48,18 @@ class DeviceBench {
   double read_rate();
   double copy_rate();
   std::string read_probe() const { return reads_ ? "read" : "copy"; }  // behind read_rate()
-  bool has_peer() const;                                               // cuBLAS
-  // Products of bf16 by cuBLAS, 10^12 operations a second; empty without it.
+  bool has_peer() const;                                               // cuBLASLt
+  // Products of bf16 by cuBLASLt, 10^12 operations a second; empty without it.
   std::optional<double> product_rate();
 
   // Seconds of one call; `calls` of them make a recorded pass, which is repeated.
   Timing time_calls(int calls, FunctionRef<void(int call)> call);
   // Of a call that waits for its own results.
   Timing time_waited(FunctionRef<void()> call) { return measure(bench_, call); }
-  // The same with calls of a library, outside the backend's stream.
-  Timing time_library(int calls, FunctionRef<void(int call)> call);
+  // The same of a product by cuBLASLt, in a graph too: the fastest of the first ways that its
+  // heuristic names. Empty where it has none; a library that fails is said so and asked no more.
+  // The case's workspace is set here.
+  std::optional<Timing> time_library(LibraryCase what, int calls);
 
   // Nearly normal numbers in the host's memory, f32; and on the device, f32 or bf16.
   static Tensor noise(Shape shape, std::uint64_t seed, float scale);
@@ -63,13 +74,16 @@ class DeviceBench {
   void emit(nlohmann::ordered_json object, const std::string& summary = "");
 
  private:
+  std::optional<Timing> fastest_way(LibraryProduct& product, int calls) const;
+
   DeviceBenchOptions options_;
+  BenchReport::Sink sink_;
   BenchOptions bench_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<DeviceLibraries> libraries_;
   std::unique_ptr<BenchReport> report_;
-  Tensor probe_from_, probe_to_, sums_;
-  bool reads_ = false;
+  Tensor probe_from_, probe_to_, sums_, workspace_;
+  bool reads_ = false, library_failed_ = false;
   std::uint64_t next_key_ = 1;
 };
 
@@ -78,5 +92,12 @@ void run_device_probe(DeviceBench& bench);
 void run_device_micro(DeviceBench& bench);
 // `models` as open_model() takes them.
 void run_device_macro(DeviceBench& bench, const std::vector<std::string>& models);
+void run_device_law(DeviceBench& bench, const std::vector<std::string>& models);
+// `traces`: recorded hazards by method (read_accept_trace), in place of the published traces.
+using AcceptTraces = std::map<std::string, std::vector<double>>;
+void run_device_image(DeviceBench& bench, const std::vector<std::string>& models,
+                      const AcceptTraces& traces = {});
+// The prompt of LLaVA-NeXT-7B, and its picture encoder.
+void run_device_prefill(DeviceBench& bench);
 
 }  // namespace tessera

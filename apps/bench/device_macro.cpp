@@ -1,14 +1,13 @@
 // Passes of the decode loop at published dimensions, window by window, beside what the cost model
-// says of them: weights are noise, so tokens mean nothing and times do.
+// says of them; what one order of sums costs; what law, acceptance and commitment take of a pass.
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "apps/bench/device_bench.h"
-#include "apps/pipeline/memory.h"
+#include "apps/bench/device_model.h"
+#include "engine/backend/row_judge.h"
 #include "engine/core/io.h"
-#include "engine/decoding/decode_loop.h"
-#include "engine/decoding/method_parts.h"
-#include "engine/families/open_model.h"
+#include "engine/decoding/model_pass.h"
 
 namespace tessera {
 
@@ -16,169 +15,289 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The same noise for every tensor, as long as the longest of them: a model of any size is loaded
-// without drawing each of its numbers. Norms are ones.
-class NoiseSource final : public TensorSource {
- public:
-  explicit NoiseSource(const FamilySpec& spec) {
-    std::int64_t longest = 0, row = 0;
-    for (const TensorSpec& tensor : spec.tensors) {
-      shapes_.emplace(tensor.name, tensor.shape);
-      longest = std::max(longest, tensor.shape.elements());
-      if (tensor.shape.rank() < 2) row = std::max(row, tensor.shape.elements());
-    }
-    noise_ = DeviceBench::noise({longest}, 21, 0.02f);
-    ones_ = Tensor::host(DType::kF32, {std::max<std::int64_t>(row, 1)});
-    std::fill_n(ones_.f32(), ones_.shape().elements(), 1.0f);
-  }
-  ConstTensorView get(const std::string& name) override {
-    const Shape& shape = shapes_.at(name);
-    const bool norm = shape.rank() < 2 && name.ends_with(".weight");
-    ConstTensorView view = std::as_const(norm ? ones_ : noise_).view();
-    view.shape = shape;
-    return view;
-  }
-  void done(const std::string&) override {}
-  std::string file_of(const std::string&) const override { return "noise"; }
+// Where passes are timed: behind a prompt and about half of a picture.
+struct Place {
+  std::int64_t prompt = 32, given = 256, passes = 24;
 
- private:
-  std::map<std::string, Shape> shapes_;
-  Tensor noise_, ones_;
+  explicit Place(bool quick) {
+    if (!quick) return;
+    prompt = given = 4;
+    passes = 1;
+  }
 };
+
+DeviceRates probed_rates(DeviceBench& bench) {
+  DeviceRates rates{.bytes_per_second = bench.read_rate() * 1e9};
+  // Without a library's rate arithmetic is left out of the prediction.
+  rates.flops_per_second = bench.product_rate().value_or(1e9) * 1e12;
+  return rates;
+}
 
 struct Sweep {
   DeviceBench& bench;
-  const OpenedModel& opened;
-  const ImageModel& model;
+  const BenchModel& made;
   DeviceRates rates;
-  std::int64_t prompt = 32, given = 256, passes = 24;
+  Place place;
 
-  DecodeItem item() const {
-    DecodeItem out;
-    if (model.config().prompt == PromptKind::kClass) {
-      out.prompt = {1};
-    } else {
-      for (std::int64_t i = 0; i < prompt; ++i) {
-        out.prompt.push_back(static_cast<std::int32_t>((7 + 31 * i) % model.config().prompt_vocab));
-      }
-    }
-    out.unconditional = model.unconditional_prompt(out.prompt, 0);
-    out.law.guidance = 5;
-    out.seed = 1;
-    for (std::int64_t i = 0; i < given; ++i) {
-      const auto forced = model.config().grammar().forced(static_cast<std::size_t>(i));
-      out.given.push_back(forced ? *forced : static_cast<std::int32_t>(i % model.config().codes));
-    }
+  LoopPasses run(std::int64_t window, ProbePair& probe) const {
+    const DecodeItem item = bench_item(*made.model, place.prompt, place.given);
+    probe.before = bench.read_rate();
+    LoopPasses out = time_loop(bench, *made.model, item, window, place.passes);
+    probe.after = bench.read_rate();
     return out;
   }
 
-  // Times of passes of this window, plain decoding where it is 1.
-  Timing time_of(std::int64_t window) const {
-    const DecodeAids aids{.grammar = model.config().grammar()};
-    DecodeMethod method;
-    if (window > 1) {
-      method = decode_method("coupled");
-      method.window = window;
-      method = settle_method(method, aids, model.image_token_count());
-    }
-    const OwnedParts<float, KeyedRandom> parts(method, aids);
-    const DecodeItem one = item();
-    DecodeLoop loop(model, {.prompt_tokens = static_cast<std::int64_t>(one.prompt.size()),
-                            .window = window,
-                            .kv = DType::kBF16,
-                            .laws = keeps_laws(method),
-                            .given_tokens = given});
-    Timing timing;
-    timing.warmup = 3;  // plain, recorded, repeated for the first time
-    const double cpu = process_cpu_seconds();
-    double last = 0;
-    const auto results = loop.run({&one, 1}, parts.parts(), [&](const PassEvent& event) {
-      const double now = monotonic_seconds();
-      if (event.pass > 1 + timing.warmup) timing.seconds.push_back(now - last);
-      last = now;
-      return event.pass < 1 + timing.warmup + passes ? Flow::kContinue : Flow::kStop;
-    });
-    if (results[0].status == DecodeStatus::kFailed) throw Error(results[0].error);
-    expects(!timing.seconds.empty(), "a sweep has passes to time");
-    timing.cpu_seconds = (process_cpu_seconds() - cpu) / static_cast<double>(timing.seconds.size());
-    std::sort(timing.seconds.begin(), timing.seconds.end());
-    return timing;
-  }
-
-  void emit(std::int64_t window, const Timing& timing, double first, const ProbePair& probe) const {
-    const StepShape shape = step_shape(model.config(), DType::kBF16, DType::kBF16);
-    const StepPass pass{.window = window, .live_rows = static_cast<double>(prompt + given)};
-    const double predicted = predict_step(rates, shape, pass).total();
-    const double bytes = floor_seconds(rates, shape, pass) * rates.bytes_per_second;
-    Json object = bench.start("step.sweep", bench.backend().name());
-    const ModelConfig& lm = model.config().transformer;
-    object["model"] = {{"family", opened.spec.family},
-                       {"dims", std::to_string(lm.layers) + "x" + std::to_string(lm.width)},
-                       {"params_read", shape.parameters},
-                       {"dtype", "bf16"},
-                       {"kv_dtype", "bf16"},
-                       {"weights", "noise:21"}};
+  Json start(const std::string& name, std::int64_t window, const LoopPasses& passes,
+             const ProbePair& probe) const {
+    const StepShape shape = step_shape(made.config(), DType::kBF16, DType::kBF16);
+    const StepPass pass{.window = window,
+                        .live_rows = static_cast<double>(place.prompt + place.given)};
+    Json object = bench.start(name, bench.backend().name());
+    object["model"] = made.json();
     object["shape"] = {
-        {"b", 1}, {"c", 2}, {"w", window}, {"S", prompt + given}, {"V", shape.codes}};
-    bench.finish(object, timing, bytes, 4.0 * shape.parameters * static_cast<double>(window),
+        {"b", 1}, {"c", 2}, {"w", window}, {"S", place.prompt + place.given}, {"V", shape.codes}};
+    const double bytes = floor_seconds(rates, shape, pass) * rates.bytes_per_second;
+    bench.finish(object, passes.timing, bytes, 4.0 * shape.parameters * static_cast<double>(window),
                  probe);
-    const double measured = timing.median();
-    object["t_over_t1"] = measured / first;
+    object["passes"] = passes.timing.seconds.size();
+    object["quality"] = nullptr;
+    const double predicted = predict_step(rates, shape, pass).total();
+    const double measured = passes.timing.median();
     object["predicted_us"] = predicted * 1e6;
     object["predicted_over_measured"] = predicted / measured;
-    object["passes"] = timing.seconds.size();
-    object["quality"] = nullptr;
-    const bool shown = window == 1 || window == 32 || window == 64;
-    bench.emit(object,
-               shown ? "step.sweep, " + opened.spec.title + ", window " + std::to_string(window) +
-                           ": " + fixed_digits(measured * 1e3, 3) + " ms, T(w)/T(1) " +
-                           fixed_digits(measured / first, 2) + ", floor is " +
-                           fixed_digits(100 * object["eff"].get<double>(), 0) +
-                           " % of it, model said " + fixed_digits(predicted * 1e3, 3) + " ms"
-                     : "");
+    object["miss_percent"] = 100 * (measured / predicted - 1);
+    return object;
+  }
+
+  void emit(std::int64_t window, const LoopPasses& passes, double first,
+            const ProbePair& probe) const {
+    Json object = start("step.sweep", window, passes, probe);
+    const double measured = passes.timing.median();
+    object["t_over_t1"] = measured / first;
+    const double miss = object["miss_percent"].get<double>();
+    const bool shown = window == 1 || window == 64;
+    std::string text;
+    if (shown) {
+      text = "step.sweep, " + made.opened.spec.title + ", window " + std::to_string(window) + ": " +
+             fixed_digits(measured * 1e3, 3) + " ms, T(w)/T(1) " +
+             fixed_digits(measured / first, 2) + ", floor is " +
+             fixed_digits(100 * object["eff"].get<double>(), 0) + " % of it, model said " +
+             fixed_digits(object["predicted_us"].get<double>() * 1e-3, 3) + " ms" +
+             (std::abs(miss) > 15 ? ", off by " + fixed_digits(miss, 0) + " %" : "");
+    }
+    bench.emit(object, text);
   }
 };
 
-void sweep_model(DeviceBench& bench, const std::string& name, const DeviceRates& rates) {
-  OpenedModel opened = open_model(name);
-  const bool quick = bench.options().quick;
-  const std::int64_t widest = quick ? 2 : 128;
-  const MemoryRequest asked{
-      .storage = DType::kBF16, .prompt_tokens = 32, .window = widest, .laws = true};
-  const auto plan_of = [&](const MemoryRequest& request) {
-    return plan_generation(opened, bench.backend(), request);
-  };
-  MemoryPlan plan = plan_of(asked);
-  plan_device(plan, bench.backend(), asked, plan_of);
-  check_memory(plan, name);
-  opened.source = std::make_unique<NoiseSource>(opened.spec);
-  const ImageModel model = load_image_model(opened, bench.backend(), DType::kBF16);
-  opened.source.reset();
-  Sweep sweep{bench, opened, model, rates};
-  if (quick) {
-    sweep.prompt = 4;
-    sweep.given = 4;
-    sweep.passes = 1;
-  }
-  double first = 0;
-  for (const std::int64_t window : {1, 2, 4, 8, 16, 32, 64, 96, 128}) {
-    if (window > widest) break;
+std::vector<double> sweep_model(DeviceBench& bench, const std::string& name,
+                                const DeviceRates& rates, std::span<const std::int64_t> windows) {
+  const std::int64_t widest = windows.back();
+  const BenchModel made = load_bench_model(bench, name, widest);
+  const Sweep sweep{bench, made, rates, Place(bench.options().quick)};
+  std::vector<double> out;
+  for (const std::int64_t window : windows) {
     ProbePair probe;
-    probe.before = bench.read_rate();
-    const Timing timing = sweep.time_of(window);
-    probe.after = bench.read_rate();
-    if (window == 1) first = timing.median();
-    sweep.emit(window, timing, first, probe);
+    const LoopPasses passes = sweep.run(window, probe);
+    out.push_back(passes.timing.median());
+    sweep.emit(window, passes, out.front(), probe);
   }
+  return out;
+}
+
+// The same with one order of sums, and what that costs.
+void sweep_deterministic(DeviceBench& bench, const std::string& name, const DeviceRates& rates,
+                         std::span<const std::int64_t> windows, std::span<const double> fast,
+                         std::span<const std::int64_t> all) {
+  const BenchModel made = load_bench_model(bench, name, windows.back());
+  const Sweep sweep{bench, made, rates, Place(bench.options().quick)};
+  std::string text = "step.deterministic, " + made.opened.spec.title + ":";
+  for (const std::int64_t window : windows) {
+    ProbePair probe;
+    const LoopPasses passes = sweep.run(window, probe);
+    const auto at = std::find(all.begin(), all.end(), window) - all.begin();
+    const double ratio = passes.timing.median() / fast[static_cast<std::size_t>(at)];
+    Json object = sweep.start("step.deterministic", window, passes, probe);
+    object["over_fast"] = ratio;
+    text += " " + fixed_digits(ratio, 2) + " of the fast pass at window " + std::to_string(window);
+    bench.emit(object, window == windows.back() ? text : "");
+    text += ",";
+  }
+}
+
+// Passes of one shape behind the same cached rows: as they are, and judged.
+class LawCase {
+ public:
+  LawCase(DeviceBench& bench, const BenchModel& made, std::int64_t window)
+      : bench_(bench),
+        window_(window),
+        place_(middle(bench.options().quick)),
+        pass_(*made.model, limits(window, place_)) {
+    const DecodeItem item = bench_item(*made.model, place_.prompt, place_.given);
+    pass_.begin();
+    pass_.add_prompt(0, item.prompt);
+    pass_.add_prompt(1, item.unconditional);
+    pass_.run_layers();
+    const std::span<const std::int32_t> given = item.given;
+    for (std::size_t at = 0; at < given.size(); at += kPart) {
+      const auto part = given.subspan(at, std::min(kPart, given.size() - at));
+      pass_.begin();
+      for (const std::int32_t branch : {0, 1}) pass_.add_tokens(branch, part);
+      pass_.run_layers();
+    }
+    cached_ = pass_.cache().length(0);
+    tokens_.resize(static_cast<std::size_t>(window));
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      tokens_[i] =
+          static_cast<std::int32_t>(i * 37 % static_cast<std::size_t>(made.config().codes));
+    }
+    RowJudgeMaker* judges = bench.backend().row_judges();
+    if (judges == nullptr) return;
+    const JudgeMethod method =
+        window == 1 ? JudgeMethod{} : JudgeMethod{.tail = JudgeTail::kMaximal, .laws = true};
+    judge_ = judges->make(method, {.codes = made.config().codes, .rows = window, .items = 1});
+  }
+
+  bool on_device() const { return judge_ != nullptr; }
+
+  // Seconds. Judged: with records on the host, or with the logits there where the host judges.
+  double once(bool judged) {
+    const double began = monotonic_seconds();
+    pass_.begin();
+    for (const std::int32_t branch : {0, 1}) pass_.add_tokens(branch, tokens_);
+    pass_.run();
+    if (!judged) {
+      bench_.backend().synchronize();
+    } else if (judge_ == nullptr) {
+      pass_.fetch_logits();
+    } else {
+      judge();
+    }
+    const double ended = monotonic_seconds();
+    for (const std::int32_t branch : {0, 1}) pass_.cache().truncate(branch, cached_);
+    return ended - began;
+  }
+
+ private:
+  static constexpr std::size_t kPart = 64;
+
+  // Where the loop is in the middle of its timed passes, of which each brings about a token.
+  static Place middle(bool quick) {
+    Place out(quick);
+    out.given += 3 + out.passes;
+    return out;
+  }
+
+  static ModelPass::Limits limits(std::int64_t window, const Place& place) {
+    return {.sequences = 2,
+            .capacity = place.prompt + place.given + window,
+            .logit_rows = 2 * window,
+            .token_rows = 2 * std::max(window, static_cast<std::int64_t>(kPart)),
+            .prompt_rows = 2 * place.prompt,
+            .kv = DType::kBF16};
+  }
+
+  // Drafts that were drawn evenly.
+  void judge() {
+    rows_.clear();
+    for (std::int32_t row = 0; row < window_; ++row) {
+      const bool last = row + 1 == window_;
+      rows_.push_back({.cond = row,
+                       .uncond = static_cast<std::int32_t>(window_) + row,
+                       .draft = last ? -1 : tokens_[static_cast<std::size_t>(row) + 1],
+                       .kind = last ? DraftKind::kNone : DraftKind::kUniform});
+    }
+    const JudgedItem item{.law = {.guidance = 5}, .rows = static_cast<std::int32_t>(window_)};
+    judge_->judge({pass_.device_logits(), {&item, 1}, rows_});
+    judge_->rows();
+  }
+
+  DeviceBench& bench_;
+  std::int64_t window_, cached_ = 0;
+  Place place_;
+  ModelPass pass_;
+  std::unique_ptr<RowJudge> judge_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<JudgedRow> rows_;
+};
+
+void law_of(DeviceBench& bench, const BenchModel& made, std::int64_t window) {
+  const Place place(bench.options().quick);
+  LawCase one(bench, made, window);
+  Timing bare, judged;
+  bare.warmup = judged.warmup = 3;
+  const int pairs = bench.options().quick ? 1 : 40;
+  for (int i = 0; i < bare.warmup + pairs; ++i) {
+    for (const bool with : {false, true}) {
+      const double seconds = one.once(with);
+      if (i >= bare.warmup) (with ? judged : bare).seconds.push_back(seconds);
+    }
+  }
+  for (Timing* timing : {&bare, &judged}) {
+    std::sort(timing->seconds.begin(), timing->seconds.end());
+  }
+  const DecodeItem item = bench_item(*made.model, place.prompt, place.given);
+  const LoopPasses steps = time_loop(bench, *made.model, item, window, 2 * place.passes);
+  // What stands beside the bare pass: the judge's kernels and their records, by turns with it, and
+  // the host's part.
+  const double law = judged.median() - bare.median();
+  const double step = judged.median() + steps.host_seconds;
+  const double of_step = (law + steps.host_seconds) / step;
+  Json object = bench.start("law.share", bench.backend().name());
+  object["model"] = made.json();
+  object["shape"] = {{"M", 2 * window},
+                     {"w", window},
+                     {"c", 2},
+                     {"b", 1},
+                     {"S", place.prompt + place.given},
+                     {"V", made.config().codes}};
+  BenchReport::add_timing(object, steps.timing);
+  object["pass_us"] = bare.median() * 1e6;
+  object["judged_pass_us"] = judged.median() * 1e6;
+  object["host_us"] = steps.host_seconds * 1e6;
+  object["step_us"] = step * 1e6;
+  object["law_share"] = law / judged.median();
+  object["share_of_step"] = of_step;
+  object["judged_by"] = one.on_device() ? "device" : "host";
+  const auto passes = static_cast<double>(steps.passes);
+  object["host_reads_a_pass"] = static_cast<double>(steps.reads) / passes;
+  object["host_bytes_a_pass"] = static_cast<double>(steps.bytes) / passes;
+  object["quality"] = nullptr;
+  bench.emit(object, "law.share, " + made.opened.spec.title + ", " + std::to_string(2 * window) +
+                         " rows: law, acceptance and commit " + fixed_digits(100 * of_step, 1) +
+                         " % of a step, " +
+                         fixed_digits(static_cast<double>(steps.reads) / passes, 1) + " reads of " +
+                         fixed_digits(static_cast<double>(steps.bytes) / passes, 0) +
+                         " bytes a pass");
 }
 
 }  // namespace
 
 void run_device_macro(DeviceBench& bench, const std::vector<std::string>& models) {
-  DeviceRates rates{.bytes_per_second = bench.read_rate() * 1e9};
-  // Without a library's rate arithmetic is left out of the prediction.
-  rates.flops_per_second = bench.product_rate().value_or(1e9) * 1e12;
-  for (const std::string& model : models) sweep_model(bench, model, rates);
+  const bool quick = bench.options().quick;
+  const std::vector<std::int64_t> windows =
+      quick ? std::vector<std::int64_t>{1, 2}
+            : std::vector<std::int64_t>{1, 2, 4, 8, 16, 32, 48, 64, 96, 128};
+  const std::vector<std::int64_t> few = quick ? windows : std::vector<std::int64_t>{1, 16, 64};
+  const DeviceRates rates = probed_rates(bench);
+  std::vector<std::vector<double>> fast;
+  for (const std::string& model : models) {
+    fast.push_back(sweep_model(bench, model, rates, windows));
+  }
+  if (bench.options().cuda.deterministic) return;
+  DeviceBench deterministic = bench.deterministic();
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    sweep_deterministic(deterministic, models[i], rates, few, fast[i], windows);
+  }
+}
+
+void run_device_law(DeviceBench& bench, const std::vector<std::string>& models) {
+  const std::vector<std::int64_t> windows = bench.options().quick
+                                                ? std::vector<std::int64_t>{1, 2}
+                                                : std::vector<std::int64_t>{1, 16, 32, 64};
+  for (const std::string& model : models) {
+    const BenchModel made = load_bench_model(bench, model, windows.back());
+    for (const std::int64_t window : windows) law_of(bench, made, window);
+  }
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
-// Single ops on a device at the dimensions of published models: skinny products beside cuBLAS, the
-// attention of a window, judgement of rows, what is fused, the gap between two kernels.
+// Single ops on a device at the dimensions of published models: skinny products beside cuBLASLt,
+// the attention of a window, judgement of rows, what is fused, the gap between two kernels.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -79,7 +79,8 @@ class Micro {
   }
 
   struct Compared {
-    std::vector<double> eff, against;  // of weights from 16 MB on
+    std::vector<double> eff;            // of weights from 16 MB on
+    std::vector<double> against, wide;  // cuBLASLt's time by ours: all weights, those
   };
 
   void skinny_products() {
@@ -91,20 +92,50 @@ class Micro {
     }
     for (const auto& [rows, compared] : by_rows) {
       const bool shown = rows == 1 || rows == 2 || rows == 16 || rows == 64 || rows == 128;
-      if (!shown || compared.eff.empty()) continue;
-      Json object = bench_.start("linear.skinny.mean", bench_.backend().name());
-      object["shape"] = {{"M", rows}};
-      object["eff"] = geometric_mean(compared.eff);
-      std::string text = "linear.skinny, " + std::to_string(rows) +
-                         " rows: " + fixed_digits(100 * geometric_mean(compared.eff), 0) +
-                         " % of mem." + bench_.read_probe();
-      if (!compared.against.empty()) {
-        object["cublas_over_own"] = geometric_mean(compared.against);
-        text += ", cuBLAS takes " + fixed_digits(geometric_mean(compared.against), 2) +
-                " times as long";
-      }
-      bench_.emit(object, text);
+      if (shown && !compared.eff.empty()) emit_mean(rows, compared);
     }
+    emit_gain(by_rows);
+  }
+
+  void emit_mean(std::int64_t rows, const Compared& compared) {
+    Json object = bench_.start("linear.skinny.mean", bench_.backend().name());
+    object["shape"] = {{"M", rows}};
+    object["eff"] = geometric_mean(compared.eff);
+    std::string text = "linear.skinny, " + std::to_string(rows) +
+                       " rows: " + fixed_digits(100 * geometric_mean(compared.eff), 0) +
+                       " % of mem." + bench_.read_probe();
+    if (!compared.against.empty()) {
+      object["cublaslt_over_own"] = geometric_mean(compared.against);
+      text += ", cuBLASLt takes " + fixed_digits(geometric_mean(compared.against), 2) +
+              " times as long";
+    }
+    bench_.emit(object, text);
+  }
+
+  // All products of 16 to 128 rows in one figure.
+  void emit_gain(const std::map<std::int64_t, Compared>& by_rows) {
+    Compared all;
+    for (const auto& [rows, compared] : by_rows) {
+      if (rows < 16 || rows > 128) continue;
+      all.against.insert(all.against.end(), compared.against.begin(), compared.against.end());
+      all.wide.insert(all.wide.end(), compared.wide.begin(), compared.wide.end());
+      all.eff.insert(all.eff.end(), compared.eff.begin(), compared.eff.end());
+    }
+    if (all.eff.empty()) return;
+    Json object = bench_.start("linear.skinny.gain", bench_.backend().name());
+    object["shape"] = {{"M", "16..128"}};
+    object["eff"] = geometric_mean(all.eff);
+    object["products"] = all.against.size();
+    std::string text =
+        "linear.skinny, 16 to 128 rows: " + fixed_digits(100 * geometric_mean(all.eff), 0) +
+        " % of mem." + bench_.read_probe();
+    if (!all.against.empty()) {
+      object["peer_version"] = bench_.libraries()->products_version();
+      object["cublaslt_over_own"] = geometric_mean(all.against);
+      text += ", cuBLASLt takes " + fixed_digits(geometric_mean(all.against), 2) + " times as long";
+    }
+    if (!all.wide.empty()) object["cublaslt_over_own_16mb"] = geometric_mean(all.wide);
+    bench_.emit(object, text);
   }
 
   void skinny_product(const Product& product, std::map<std::int64_t, Compared>& by_rows) {
@@ -116,12 +147,12 @@ class Micro {
     const int count = quick_ ? 1 : copies_of(bytes);
     std::vector<LinearWeight> copies;
     for (int i = 0; i < count; ++i) copies.push_back(backend.pack_linear({&view, 1}, DType::kBF16));
-    Tensor plain;  // row-major, of cuBLAS; in turn, too
+    Tensor plain;  // row-major, of cuBLASLt; in turn, too
     const bool peer = bench_.has_peer();
     if (peer) plain = bench_.random({count, product.n, product.k}, 3, 0.02f, DType::kBF16);
     double own_two = 0;
     for (const std::int64_t rows : kRows) {
-      if (quick_ && rows > 2) continue;
+      if (quick_ && rows > 2 && rows != 16) continue;
       const Tensor x = bench_.random({rows, product.k}, 4, 1.0f);
       Tensor out = backend.allocate(DType::kF32, {rows, product.n});
       Timing timing;
@@ -137,15 +168,20 @@ class Micro {
       if (bytes >= 16e6 || quick_) {
         compared.eff.push_back(bytes / (timing.median() * probe.mean() * 1e9));
       }
-      if (!peer) continue;
+      if (!peer || !bench_.has_peer()) continue;
       const Tensor narrow = bench_.random({rows, product.k}, 4, 1.0f, DType::kBF16);
-      const auto* first = static_cast<const std::uint16_t*>(std::as_const(plain).view().data);
-      const Timing theirs = bench_.time_library(std::max(count, kCallsOfATime), [&](int call) {
-        bench_.libraries()->product(rows, product.n, product.k, narrow.view().data,
-                                    first + call % count * product.n * product.k, out.f32());
-      });
-      emit_product(product, rows, "cublas", theirs, bytes, probe, 0);
-      if (bytes >= 16e6) compared.against.push_back(theirs.median() / timing.median());
+      const auto theirs = bench_.time_library({.m = rows,
+                                               .n = product.n,
+                                               .k = product.k,
+                                               .x = narrow.view().data,
+                                               .w = plain.view().data,
+                                               .copies = count,
+                                               .out = out.f32()},
+                                              std::max(count, kCallsOfATime));
+      if (!theirs) continue;
+      emit_product(product, rows, kLibrary, *theirs, bytes, probe, 0);
+      compared.against.push_back(theirs->median() / timing.median());
+      if (bytes >= 16e6) compared.wide.push_back(compared.against.back());
     }
   }
 

@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
 # Checks and measures a CUDA device in one go: ./gpu-check.sh [--out FILE] [--device NAME] [--git COMMIT]
-# [--tests FOLDER] [--bin FOLDER] [--slow N] [--quick]
+# [--tests FOLDER] [--bin FOLDER] [--minutes N] [--slow N] [--quick]
 #
 # Beside this script, or in --bin FOLDER: tessera-gpu-check, and gpu_peers.py. --tests FOLDER holds
 # test programs that ran on the CPU already; they run here on the device, and where one fails nothing
 # is measured: figures of wrong code are none. Every phase has its own time and appends JSON lines to
-# FILE; what a time limit cuts off costs that phase alone. The settings of the card are left alone.
+# FILE; what a time limit cuts off costs that phase alone, and nothing begins when --minutes (25) are
+# over: so the sanitizer comes last. The settings of the card are left alone.
 # Exit: 0 measured, 1 a test failed or a phase broke off, 2 wrong usage, 3 no device.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-bin=$here out=gpu-check.jsonl device=cuda:0 git='' tests='' scale=1
-more=()
+bin=$here out=gpu-check.jsonl device=cuda:0 git='' tests='' scale=1 minutes=25
+more=() peers=()
 
 say() { printf '%s\n' "$*"; }
-usage() { say "usage: gpu-check.sh [--bin FOLDER] [--out FILE] [--device NAME] [--git COMMIT] [--tests FOLDER] [--slow N] [--quick]" >&2; exit 2; }
+usage() { say "usage: gpu-check.sh [--bin FOLDER] [--out FILE] [--device NAME] [--git COMMIT] [--tests FOLDER] [--minutes N] [--slow N] [--quick]" >&2; exit 2; }
 
 while [ $# -gt 0 ]; do
   case "$1" in
-    --quick) more+=(--quick --models test:tiny); shift; continue ;;
-    --bin | --out | --device | --git | --tests | --slow) [ $# -ge 2 ] || usage ;;
+    --quick) more+=(--quick --models test:tiny); peers+=(--quick); shift; continue ;;
+    --bin | --out | --device | --git | --tests | --minutes | --slow) [ $# -ge 2 ] || usage ;;
     *) usage ;;
   esac
   case "$1" in
@@ -27,6 +28,7 @@ while [ $# -gt 0 ]; do
     --device) device=$2 ;;
     --git) git=$2 ;;
     --tests) tests=$2 ;;
+    --minutes) minutes=$2 ;;
     --slow) scale=$2 ;;  # every time limit, that many times
   esac
   shift 2
@@ -35,11 +37,13 @@ check=$bin/tessera-gpu-check
 [ -x "$check" ] || { say "no $check" >&2; exit 2; }
 [ -n "$git" ] && more+=(--git "$git")
 
-broken=0
+broken=0 end=$((SECONDS + minutes * 60 * scale))
 # phase NAME SECONDS COMMAND...: says how it ended; what broke off does not stop the next one.
 phase() {
-  local name=$1 limit=$(($2 * scale)) began=$SECONDS status=0
+  local name=$1 limit=$(($2 * scale)) began=$SECONDS status=0 left=$((end - SECONDS))
   shift 2
+  if [ "$left" -lt 5 ]; then say "--- $name: no time left"; broken=1; return 124; fi
+  [ "$limit" -le "$left" ] || limit=$left
   say "--- $name"
   timeout --kill-after=5 "$limit" "$@" || status=$?
   case $status in
@@ -88,12 +92,16 @@ else
   say "--- parity: no tests were carried"
 fi
 
-measure micro 100
-measure macro 120
+# What everything else is explained by comes first, what is compared with it last.
+measure macro 240
+measure micro 240
+measure law 120
+measure image 240
+measure prefill 90
 
 say "--- peers"
 if command -v python3 >/dev/null && [ -f "$here/gpu_peers.py" ]; then
-  phase peers 90 python3 "$here/gpu_peers.py" --out "$out" --device "$device"
+  phase peers 480 python3 "$here/gpu_peers.py" --out "$out" --device "$device" "${peers[@]}"
 else
   say "no python3 or no gpu_peers.py: no peers"
 fi
@@ -101,6 +109,7 @@ fi
 if command -v compute-sanitizer >/dev/null && [ -n "$tests" ]; then
   for tool in memcheck racecheck synccheck; do
     for program in "$tests"/*_test; do
+      if [ $((end - SECONDS)) -lt $((120 * scale)) ]; then say "--- $tool: no time left"; break 2; fi
       phase "$tool: $(basename "$program")" 120 compute-sanitizer --tool "$tool" --error-exitcode 1 \
         "$program" --gtest_brief=1 --gtest_filter="$cases"
     done

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/decode_bench.h"
+#include "apps/bench/replay.h"
 #include "apps/pipeline/eval_statistics.h"
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
@@ -14,26 +15,6 @@
 namespace tessera {
 
 namespace {
-
-// Accepts draft j of a pass with the trace's hazard, whatever it is.
-class ReplayRule final : public AcceptanceRule<float, KeyedRandom> {
- public:
-  explicit ReplayRule(std::vector<double> hazards) : hazards_(std::move(hazards)) {}
-  std::string_view name() const override { return "replay"; }
-  Promise promise() const override { return Promise::kNone; }
-  bool needs_laws() const override { return false; }
-  Judgement<float> judge(const DraftTest<float>& test, KeyedRandom& random,
-                         std::span<float>) const override {
-    // The real decision is taken as well, for what it costs.
-    const std::int32_t own = random.race(test.position, test.target.logits);
-    const double hazard = hazards_[std::min<std::size_t>(test.depth, hazards_.size() - 1)];
-    const bool right = random.uniform({Purpose::kTest, test.position}) < hazard;
-    return {right, right ? test.token : own, 0, 0};
-  }
-
- private:
-  std::vector<double> hazards_;
-};
 
 struct Painter {
   DecodeLoop& loop;
@@ -105,9 +86,12 @@ void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, Bench
   const DecodeAids aids{.grammar = model.config().grammar()};
   DecodeMethod method = settle_method(decode_method("gumbel"), aids, model.image_token_count());
   const OwnedParts<float, KeyedRandom> plain(DecodeMethod{}, aids), owned(method, aids);
-  ReplayRule rule(options.trace);
+  const AcceptTrace trace = AcceptTrace::of_hazards("recorded", options.trace);
   LoopParts parts = owned.parts();
+  ReplayRule rule(*parts.rule, trace);
+  WatchedJudges judges(backend, &trace);
   parts.rule = &rule;
+  parts.judges = &judges;
   for (const std::int64_t batch : options.batch_sizes) {
     std::vector<DecodeItem> items;
     for (std::int64_t i = 0; i < batch; ++i) {

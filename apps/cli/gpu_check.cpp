@@ -7,21 +7,22 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "apps/bench/decode_bench.h"
 #include "apps/bench/device_bench.h"
+#include "apps/bench/device_table.h"
 #include "engine/core/io.h"
-#include "engine/core/json.h"
 
 namespace tessera {
 
 namespace {
 
 constexpr int kNothingMeasured = 3;
-constexpr std::size_t kMostLines = 30;
 constexpr std::size_t kMostBytes = std::size_t{256} << 20;
 
 struct CheckFlags {
   std::string phase, out = "gpu-check.jsonl";
   DeviceBenchOptions bench;
+  std::vector<std::string> traces;  // METHOD=FILE
   std::vector<std::string> models = {"random:janus-pro:1B", "random:janus-pro:7B"};
 };
 
@@ -47,26 +48,39 @@ bool usable(const std::string& device) {
   }
 }
 
-// The summaries of all phases, in the order in which they were found.
 int print_table(const std::string& file) {
-  if (!file_exists(file)) {
+  std::vector<nlohmann::json> objects;
+  if (file_exists(file)) {
+    std::istringstream lines(read_file(file, kMostBytes, ErrorKind::kUsage));
+    for (std::string line; std::getline(lines, line);) {
+      nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+      // A line may be cut off by a time limit.
+      if (object.is_object()) objects.push_back(std::move(object));
+    }
+  }
+  if (objects.empty()) {
     std::puts("nothing was measured");
     return kNothingMeasured;
   }
-  std::istringstream lines(read_file(file, kMostBytes, ErrorKind::kUsage));
-  std::size_t shown = 0, measured = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const Json object = Json::parse(line, nullptr, false);
-    if (!object.is_object()) continue;  // cut off by a time limit
-    ++measured;
-    if (!object.contains("summary") || !object["summary"].is_string() || shown == kMostLines)
-      continue;
-    ++shown;
-    std::puts(object["summary"].get<std::string>().c_str());
+  for (const std::string& line : device_table(objects)) std::puts(line.c_str());
+  return 0;
+}
+
+AcceptTraces read_traces(const std::vector<std::string>& flags) {
+  AcceptTraces out;
+  for (const std::string& flag : flags) {
+    const std::size_t at = flag.find('=');
+    const std::string method = flag.substr(0, at);
+    if (at == std::string::npos || (method != "sjd" && method != "coupled" && method != "gsd")) {
+      throw Error({.kind = ErrorKind::kUsage,
+                   .code = "E_FLAG_VALUE",
+                   .where = "--accept-trace",
+                   .expected = "METHOD=FILE, METHOD being sjd, coupled or gsd",
+                   .found = flag});
+    }
+    out[method] = read_accept_trace(flag.substr(at + 1));
   }
-  if (measured > 0) return 0;
-  std::puts("nothing was measured");
-  return kNothingMeasured;
+  return out;
 }
 
 int run_phase(const CheckFlags& flags) {
@@ -89,6 +103,11 @@ int run_phase(const CheckFlags& flags) {
   if (flags.phase == "probe") run_device_probe(bench);
   if (flags.phase == "micro") run_device_micro(bench);
   if (flags.phase == "macro") run_device_macro(bench, flags.models);
+  if (flags.phase == "law") run_device_law(bench, flags.models);
+  if (flags.phase == "image") {
+    run_device_image(bench, flags.models, read_traces(flags.traces));
+  }
+  if (flags.phase == "prefill") run_device_prefill(bench);
   return 0;
 }
 
@@ -99,7 +118,8 @@ int check_main(int argc, char** argv) {
   CLI::App app("measures a CUDA device beside its own ceilings");
   app.add_option("phase", flags.phase, "device: only whether there is one")
       ->required()
-      ->check(CLI::IsMember({"device", "probe", "micro", "macro", "table"}));
+      ->check(
+          CLI::IsMember({"device", "probe", "micro", "macro", "law", "image", "prefill", "table"}));
   app.add_option("--out", flags.out, "file that JSON lines are appended to");
   app.add_option("--device", flags.bench.device, "as --device of tessera");
   app.add_flag("--deterministic", flags.bench.cuda.deterministic, "one order of sums");
@@ -107,7 +127,11 @@ int check_main(int argc, char** argv) {
   app.add_flag("--quick", flags.bench.quick, "tiny shapes, whose figures mean nothing");
   app.add_option("--git", flags.bench.git, "the commit that was built");
   app.add_flag("--dirty", flags.bench.dirty, "with changes");
-  app.add_option("--models", flags.models, "macro: random:FAMILY:SIZE or test models")
+  app.add_option("--models", flags.models, "macro, law, image: random:FAMILY:SIZE or test models")
+      ->delimiter(',');
+  app.add_option("--accept-trace", flags.traces,
+                 "image: METHOD=FILE, counts by depth as `tessera bench decode` prints them; "
+                 "without, what was published")
       ->delimiter(',');
   CLI11_PARSE(app, argc, argv);
   try {

@@ -18,6 +18,7 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
                                                std::int64_t window) {
   RowJudgeMaker* maker = backend.row_judges();
   if (maker == nullptr || parts.shape() != PassShape::kLine || parts.tv_budget > 0) return nullptr;
+  if (parts.judges != nullptr) maker = parts.judges;
   if (parts.drafter != nullptr && parts.drafter->reads_rows()) return nullptr;
   JudgeMethod method;
   if (!parts.rule->describe(method) || !parts.tail->describe(method)) return nullptr;

@@ -15,6 +15,8 @@ template <typename Real, typename Random>
 struct SequenceParts : ChainParts<Real, Random> {
   TreeParts<Real, Random> tree = {};
   std::size_t row_lead = 0;  // rows side by side: tokens by which one leads the next; 0 = off
+  // Asked in place of the backend's judges of rows, where that has some; for benchmarks.
+  RowJudgeMaker* judges = nullptr;
 
   PassShape shape() const {
     if (row_lead > 0) return PassShape::kRows;

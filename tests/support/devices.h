@@ -15,23 +15,26 @@
 
 namespace tessera::testing {
 
+// "cpu", "simt", "cuda"; null where this machine has no such device.
+inline std::unique_ptr<Backend> open_device(const std::string& name, const CpuOptions& cpu,
+                                            const CudaOptions& cuda) {
+  if (name == "cpu") return make_backend("cpu", cpu);
+#ifdef TESSERA_SIMULATED_DEVICE
+  if (name == "simt") return simt::make_device(cpu, cuda);
+#endif
+  if (name != "cuda") return nullptr;
+  for (const DeviceInfo& info : list_devices()) {
+    if (info.name == "cuda:0" && info.usable) return make_backend("cuda:0", cpu, cuda);
+  }
+  return nullptr;
+}
+
 struct TestDevice {
-  std::string name;  // "cpu", "simt", "cuda"
+  std::string name;
   bool deterministic = true;
 
-  // Null where this machine has no such device.
   std::unique_ptr<Backend> open(int threads = 2) const {
-    const CpuOptions cpu{.threads = threads};
-    const CudaOptions cuda{.deterministic = deterministic};
-    if (name == "cpu") return make_backend("cpu", cpu);
-#ifdef TESSERA_SIMULATED_DEVICE
-    if (name == "simt") return simt::make_device(cpu, cuda);
-#endif
-    if (name != "cuda") return nullptr;
-    for (const DeviceInfo& info : list_devices()) {
-      if (info.name == "cuda:0" && info.usable) return make_backend("cuda:0", cpu, cuda);
-    }
-    return nullptr;
+    return open_device(name, {.threads = threads}, {.deterministic = deterministic});
   }
   friend std::ostream& operator<<(std::ostream& out, const TestDevice& device) {
     return out << device.name << (device.deterministic ? "" : "-fast");

@@ -3,13 +3,15 @@
 // ascending order. A score is a sum over 64 dimensions at a time, an output one over the keys in
 // order, each by one thread: a row's result depends on the keys that it sees and on nothing else.
 // Where few tiles of rows would leave the device idle, each split has a block of its own and what
-// it summed goes through scratch; otherwise a block takes all splits.
+// it summed goes through scratch; otherwise a block takes all splits. Outside
+// the deterministic mode, segments of many rows go through wide_attention.cu.
 #include <algorithm>
 #include <limits>
 #include <vector>
 
 #include "engine/backend/cuda/attention.cuh"
 #include "engine/backend/cuda/launch.cuh"
+#include "engine/backend/cuda/wide_attention.h"
 
 namespace tessera::cuda {
 
@@ -106,14 +108,8 @@ std::size_t sums_bytes(std::int64_t entries, std::int64_t splits, std::int64_t d
   return static_cast<std::size_t>(entries * splits * (dim + 2)) * sizeof(float);
 }
 
-}  // namespace
-
-std::size_t CudaBackend::attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
-                                                 std::int64_t head_dim) const {
-  return std::min(sums_bytes(rows * heads, kPlannedSplits, head_dim), kMostScratch);
-}
-
-void CudaBackend::attention(const AttentionArgs& args) {
+// By the kernels here, whose results keep the row contract bit for bit.
+void attend_exactly(CudaBackend& backend, const AttentionArgs& args) {
   if (args.segments.empty()) return;
   const std::int64_t heads = args.q.shape[1], dim = args.q.shape[2];
   const std::int64_t kv_heads = args.segments[0].keys.shape[1], group = heads / kv_heads;
@@ -124,8 +120,8 @@ void CudaBackend::attention(const AttentionArgs& args) {
             .out = args.out.f32(),
             .log_sum = args.log_sum.empty() ? nullptr : args.log_sum.f32(),
             .scale = args.scale,
-            .tiles = stage(std::span<const Tile>(cut.tiles)),
-            .listed = stage(std::span<const std::int32_t>(cut.listed)),
+            .tiles = backend.stage(std::span<const Tile>(cut.tiles)),
+            .listed = backend.stage(std::span<const std::int32_t>(cut.listed)),
             .heads = static_cast<int>(heads),
             .kv_heads = static_cast<int>(kv_heads),
             .group = static_cast<int>(group),
@@ -134,26 +130,51 @@ void CudaBackend::attention(const AttentionArgs& args) {
   const std::int64_t rows_and_heads = args.q.shape[0] * heads;
   const std::size_t bytes = sums_bytes(rows_and_heads, cut.splits, dim);
   const bool apart = cut.splits > 1 && bytes <= kMostScratch &&
-                     tiles * kv_heads * work.slices < 2 * multiprocessors();
+                     tiles * kv_heads * work.slices < 2 * backend.multiprocessors();
   Launch shape{.blocks = tiles * kv_heads, .blocks_y = work.slices, .overlaps = true};
   if (apart) {
     work.splits = static_cast<int>(cut.splits);
-    work.sums = static_cast<float*>(scratch(bytes));
+    work.sums = static_cast<float*>(backend.scratch(bytes));
     work.peaks = work.sums + rows_and_heads * cut.splits * dim;
     work.totals = work.peaks + rows_and_heads * cut.splits;
-    if (entries <= kFewEntries) work.tickets = tickets(shape.blocks);
+    if (entries <= kFewEntries) work.tickets = backend.tickets(shape.blocks);
     shape.blocks_y *= cut.splits;
   }
   if (args.segments[0].keys.dtype == DType::kF32) {
-    launch_tiles<float>(*this, work, entries, shape);
+    launch_tiles<float>(backend, work, entries, shape);
   } else {
-    launch_tiles<std::uint16_t>(*this, work, entries, shape);
+    launch_tiles<std::uint16_t>(backend, work, entries, shape);
   }
   if (!apart || entries <= kFewEntries) return;
   launch(
-      *this, "merge of attention",
+      backend, "merge of attention",
       {.blocks = tiles * kv_heads, .threads = kMergeThreads, .blocks_y = entries, .overlaps = true},
       merge_splits, work);
+}
+
+}  // namespace
+
+std::size_t CudaBackend::attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
+                                                 std::int64_t head_dim) const {
+  return std::min(sums_bytes(rows * heads, kPlannedSplits, head_dim), kMostScratch);
+}
+
+void CudaBackend::attention(const AttentionArgs& args) {
+  const auto is_wide = [&](const AttentionSegment& segment) {
+    return goes_wide(options_, args, segment);
+  };
+  if (std::none_of(args.segments.begin(), args.segments.end(), is_wide)) {
+    return attend_exactly(*this, args);
+  }
+  std::vector<AttentionSegment> wide, narrow;
+  for (const AttentionSegment& segment : args.segments) {
+    (is_wide(segment) ? wide : narrow).push_back(segment);
+  }
+  AttentionArgs part = args;
+  part.segments = wide;
+  wide_attention(*this, part);
+  part.segments = narrow;
+  attend_exactly(*this, part);
 }
 
 }  // namespace tessera::cuda

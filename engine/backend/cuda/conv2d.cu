@@ -2,7 +2,8 @@
 // channels a block, taps and input channels in order along the sum. What the input is read through
 // (padding, affine map, swish, upsampling) is applied once to a strip of rows, which stays in the
 // second-level cache, since a kernel of 3 x 3 would apply it nine times for every 64 channels. A
-// pixel is one sum in one order. bf16 weights meet pixels rounded to bf16; f32 stays f32.
+// pixel is one sum in one order. bf16 weights meet pixels rounded to bf16; f32 stays f32. Outside the
+// deterministic mode cuDNN takes the sums of a strip where it is found.
 #include <algorithm>
 
 #include "engine/backend/cuda/conv2d_kernels.cuh"
@@ -14,12 +15,15 @@ namespace tessera::cuda {
 
 namespace {
 
+constexpr std::int64_t kScratchMultiple = 256;  // bytes: what lies in scratch begins on them
+
 struct Plan {
   std::int64_t columns = 0;  // of the padded, upsampled input
   std::int64_t out_rows = 0, out_columns = 0, channels = 0;
   std::int64_t strip_rows = 0;  // output rows at once
   bool direct = false;          // the input is what the kernels read already
   std::size_t strip_bytes = 0;
+  std::size_t sums_bytes = 0;  // of the library's sums of bf16 factors, for one strip
 };
 
 std::int64_t input_rows(const Conv2dArgs& args, std::int64_t out_rows) {
@@ -51,7 +55,11 @@ Plan plan(const Conv2dArgs& args, int device) {
   const std::int64_t fitting = (strip_bytes(device) / row_bytes - weight.kh) / args.stride + 1;
   p.strip_rows = p.direct ? p.out_rows : std::clamp<std::int64_t>(fitting, 1, p.out_rows);
   if (!p.direct) {
-    p.strip_bytes = static_cast<std::size_t>(input_rows(args, p.strip_rows) * row_bytes);
+    p.strip_bytes = static_cast<std::size_t>(
+        round_up(input_rows(args, p.strip_rows) * row_bytes, kScratchMultiple));
+  }
+  if (weight.storage == DType::kBF16) {
+    p.sums_bytes = static_cast<std::size_t>(p.strip_rows * p.out_columns * weight.c_out) * 2;
   }
   return p;
 }
@@ -99,12 +107,15 @@ void convolve_own(CudaBackend& backend, const Strip& s, DType storage) {
   }
 }
 
-// True where cuDNN did it. Its sums of bf16 factors come rounded to bf16, so f32 only.
-bool convolve_by_library(CudaBackend& backend, const Strip& s, std::int64_t rows, void* workspace) {
+// True where cuDNN did it. Its sums of bf16 factors come rounded to bf16, and go through `sums`.
+bool convolve_by_library(CudaBackend& backend, const Strip& s, DType storage, std::int64_t rows,
+                         void* workspace, void* sums) {
+  const bool half = storage == DType::kBF16;
   PlainConvolution c;
-  c.in = static_cast<const float*>(s.in);
-  c.w = static_cast<const float*>(s.w);
-  c.out = s.out;
+  c.in = s.in;
+  c.w = s.w;
+  c.out = half ? sums : s.out;
+  c.factors = storage;
   c.rows = static_cast<int>(rows);
   c.columns = static_cast<int>(s.columns);
   c.c_in = s.channels;
@@ -113,38 +124,45 @@ bool convolve_by_library(CudaBackend& backend, const Strip& s, std::int64_t rows
   c.kw = s.kw;
   c.stride = s.stride;
   c.tf32 = backend.options().tf32;
-  c.accumulate = s.accumulate;
+  c.accumulate = s.accumulate && !half;
   c.workspace = workspace;
   c.stream = backend.stream();
   if (!backend.libraries().convolve(c)) return false;
   constexpr int kThreads = 256;
   const std::int64_t count = s.pixels * s.c_out;
-  if (s.bias != nullptr) {
+  if (half) {
+    launch(backend, "conv2d: sums", {.blocks = divide_up(count, kThreads), .threads = kThreads},
+           widen_sums, static_cast<const std::uint16_t*>(sums), s.bias, count, s.c_out,
+           s.accumulate, s.out);
+  } else if (s.bias != nullptr) {
     launch(backend, "conv2d: bias", {.blocks = divide_up(count, kThreads), .threads = kThreads},
            add_bias, s.bias, count, s.c_out, s.out);
   }
   return true;
 }
 
-bool asks_library(const CudaOptions& options, Libraries& libraries, DType storage) {
-  return !options.deterministic && storage == DType::kF32 && libraries.without_cudnn().empty();
+bool asks_library(const CudaOptions& options, Libraries& libraries) {
+  return !options.deterministic && libraries.without_cudnn().empty();
+}
+
+std::size_t scratch_bytes(const Plan& p, bool library) {
+  return p.strip_bytes + (library ? kLibraryWorkspace + p.sums_bytes : 0);
 }
 
 }  // namespace
 
 std::size_t CudaBackend::conv_scratch_bytes(const Conv2dArgs& args) const {
-  const bool library = asks_library(options_, *libraries_, args.weight->storage);
-  return plan(args, device_.index).strip_bytes + (library ? kLibraryWorkspace : 0);
+  return scratch_bytes(plan(args, device_.index), asks_library(options_, *libraries_));
 }
 
 void CudaBackend::conv2d(const Conv2dArgs& args) {
   const Plan p = plan(args, device_.index);
   const ConvWeight& weight = *args.weight;
   if (weight.c_out == 0 || !enqueues()) return;
-  const bool library = asks_library(options_, *libraries_, weight.storage);
-  auto* memory =
-      static_cast<std::byte*>(scratch(p.strip_bytes + (library ? kLibraryWorkspace : 0)));
+  const bool library = asks_library(options_, *libraries_);
+  auto* memory = static_cast<std::byte*>(scratch(scratch_bytes(p, library)));
   std::byte* prepared = memory + (library ? kLibraryWorkspace : 0);
+  std::byte* sums = prepared + p.strip_bytes;
   for (std::int64_t row = 0; row < p.out_rows; row += p.strip_rows) {
     const std::int64_t out_rows = std::min(p.strip_rows, p.out_rows - row);
     const std::int64_t rows = input_rows(args, out_rows);
@@ -167,7 +185,7 @@ void CudaBackend::conv2d(const Conv2dArgs& args) {
                          .out = args.out.f32() + row * p.out_columns * weight.c_out,
                          .c_out = weight.c_out,
                          .accumulate = args.accumulate};
-    if (library && convolve_by_library(*this, strip, rows, memory)) continue;
+    if (library && convolve_by_library(*this, strip, weight.storage, rows, memory, sums)) continue;
     convolve_own(*this, strip, weight.storage);
   }
 }

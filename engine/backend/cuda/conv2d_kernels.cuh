@@ -287,4 +287,14 @@ __global__ void add_bias(const float* bias, std::int64_t count, std::int64_t cha
   if (i < count) out[i] += bias[i % channels];
 }
 
+// out = the sums of a library that rounds them, plus a bias (or none), plus what stands in out.
+__global__ void widen_sums(const std::uint16_t* sums, const float* bias, std::int64_t count,
+                           std::int64_t channels, bool accumulate, float* out) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i >= count) return;
+  float value = bf16_value(sums[i]);
+  if (bias != nullptr) value += bias[i % channels];
+  out[i] = accumulate ? out[i] + value : value;
+}
+
 }  // namespace tessera::cuda

@@ -118,6 +118,11 @@ std::optional<DeviceMemory> CudaBackend::memory() const {
   return out;
 }
 
+std::int64_t CudaBackend::rows_at_once() const {
+  constexpr std::int64_t kOfOne = 24, kMultiple = 256;
+  return std::min(round_up(kOfOne * multiprocessors_, kMultiple), kWideRows);
+}
+
 void CudaBackend::begin_recorded(std::uint64_t key) { recorder_.begin(key, stream()); }
 
 void CudaBackend::end_recorded() {

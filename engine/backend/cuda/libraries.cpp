@@ -233,11 +233,12 @@ class Cudnn {
   bool convolve(const PlainConvolution& c);
 
  private:
-  using Key = std::tuple<int, int, int, int, int, int, int, bool>;
+  using Key = std::tuple<int, int, int, int, int, int, int, DType, bool>;
   std::optional<cudnnConvolutionFwdAlgo_t> choose(cudnnTensorDescriptor_t in,
                                                   cudnnFilterDescriptor_t filter,
                                                   cudnnConvolutionDescriptor_t convolution,
-                                                  cudnnTensorDescriptor_t out, bool tf32) const;
+                                                  cudnnTensorDescriptor_t out,
+                                                  bool tensor_cores) const;
 
   CudnnFunctions f_;
   cudnnHandle_t handle_ = nullptr;
@@ -251,7 +252,7 @@ std::optional<cudnnConvolutionFwdAlgo_t> Cudnn::choose(cudnnTensorDescriptor_t i
                                                        cudnnFilterDescriptor_t filter,
                                                        cudnnConvolutionDescriptor_t convolution,
                                                        cudnnTensorDescriptor_t out,
-                                                       bool tf32) const {
+                                                       bool tensor_cores) const {
   std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> ranking = {};
   int count = 0;
   if (f_.algorithms(handle_, in, filter, convolution, out, static_cast<int>(ranking.size()), &count,
@@ -263,7 +264,7 @@ std::optional<cudnnConvolutionFwdAlgo_t> Cudnn::choose(cudnnTensorDescriptor_t i
     const bool plain = entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ||
                        entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ||
                        entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_GEMM;
-    const bool math = tf32 || entry.mathType == CUDNN_FMA_MATH;
+    const bool math = tensor_cores || entry.mathType == CUDNN_FMA_MATH;
     if (entry.status == CUDNN_STATUS_SUCCESS && plain && math &&
         entry.memory <= kLibraryWorkspace) {
       return entry.algo;
@@ -278,26 +279,25 @@ bool Cudnn::convolve(const PlainConvolution& c) {
   Made convolution(f_.convolution_destroy);
   const int out_rows = (c.rows - c.kh) / c.stride + 1;
   const int out_columns = (c.columns - c.kw) / c.stride + 1;
+  const bool half = c.factors == DType::kBF16, tensor_cores = half || c.tf32;
+  const cudnnDataType_t type = half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
   const auto fine = [](cudnnStatus_t status) { return status == CUDNN_STATUS_SUCCESS; };
   const bool made =
       fine(f_.set_stream(handle_, c.stream)) && fine(f_.tensor_create(&in.handle)) &&
       fine(f_.tensor_create(&out.handle)) && fine(f_.filter_create(&filter.handle)) &&
       fine(f_.convolution_create(&convolution.handle)) &&
-      fine(f_.tensor_set(in.handle, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, 1, c.c_in, c.rows,
-                         c.columns)) &&
-      fine(f_.tensor_set(out.handle, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, 1, c.c_out, out_rows,
-                         out_columns)) &&
-      fine(f_.filter_set(filter.handle, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, c.c_out, c.c_in, c.kh,
-                         c.kw)) &&
+      fine(f_.tensor_set(in.handle, CUDNN_TENSOR_NHWC, type, 1, c.c_in, c.rows, c.columns)) &&
+      fine(f_.tensor_set(out.handle, CUDNN_TENSOR_NHWC, type, 1, c.c_out, out_rows, out_columns)) &&
+      fine(f_.filter_set(filter.handle, type, CUDNN_TENSOR_NHWC, c.c_out, c.c_in, c.kh, c.kw)) &&
       fine(f_.convolution_set(convolution.handle, 0, 0, c.stride, c.stride, 1, 1,
                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT)) &&
-      fine(f_.math_set(convolution.handle, c.tf32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
+      fine(f_.math_set(convolution.handle, tensor_cores ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
   if (!made) return false;
   if (chosen_.size() >= kMostPlans) chosen_.clear();
-  const auto [found, is_new] =
-      chosen_.try_emplace(Key{c.rows, c.columns, c.c_in, c.c_out, c.kh, c.kw, c.stride, c.tf32});
+  const auto [found, is_new] = chosen_.try_emplace(
+      Key{c.rows, c.columns, c.c_in, c.c_out, c.kh, c.kw, c.stride, c.factors, tensor_cores});
   if (is_new) {
-    found->second = choose(in.handle, filter.handle, convolution.handle, out.handle, c.tf32);
+    found->second = choose(in.handle, filter.handle, convolution.handle, out.handle, tensor_cores);
   }
   if (!found->second.has_value()) return false;
   const float one = 1.0f, kept = c.accumulate ? 1.0f : 0.0f;

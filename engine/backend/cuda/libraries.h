@@ -27,12 +27,14 @@ struct MatrixProduct {
   cudaStream_t stream = nullptr;
 };
 
-// out [out_rows, out_columns, c_out] f32, a convolution of f32 pixels without pads, plus what out
-// holds with `accumulate`.
+// out [out_rows, out_columns, c_out], a convolution of pixels without pads, plus what out holds
+// with `accumulate`. Pixels, weights and out are of one type; sums are f32, bf16 outputs rounded
+// from them.
 struct PlainConvolution {
-  const float* in = nullptr;  // [rows][columns][c_in]
-  const float* w = nullptr;   // [c_out][kh][kw][c_in]
-  float* out = nullptr;
+  const void* in = nullptr;  // [rows][columns][c_in]
+  const void* w = nullptr;   // [c_out][kh][kw][c_in]
+  void* out = nullptr;
+  DType factors = DType::kF32;
   int rows = 0, columns = 0, c_in = 0, c_out = 0, kh = 0, kw = 0, stride = 1;
   bool tf32 = false, accumulate = false;
   void* workspace = nullptr;

@@ -23,9 +23,10 @@ constexpr std::int64_t padded_rows(std::int64_t n) { return round_up(n, kRowMult
 constexpr std::int64_t padded_inputs(std::int64_t k) { return round_up(k, kInputMultiple); }
 constexpr std::int64_t padded_channels(std::int64_t c) { return round_up(c, kChannelMultiple); }
 
-// Rows that the kernels of linear.cu take at once, and those that go to the library at once.
+// Rows that the kernels of linear.cu take at once, and those that go to the library at once: all
+// that a model brings (CudaBackend::rows_at_once) on devices of up to 136 multiprocessors.
 constexpr std::int64_t kOwnRows = 256;
-constexpr std::int64_t kWideRows = 2048;
+constexpr std::int64_t kWideRows = 3328;
 constexpr std::size_t kLibraryWorkspace = std::size_t{32} << 20;
 
 // Whether 16 bytes can be read at once from here on.

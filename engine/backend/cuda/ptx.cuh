@@ -30,6 +30,32 @@ __device__ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// Four 8 x 8 matrices of bf16 from shared memory; lane l gives where row l % 8 of matrix l / 8
+// begins, on 16 bytes. Register i is of matrix i: M[lane / 4][2 (lane % 4)..], a piece of
+// mma_bf16's a or b.
+__device__ inline void load_matrices(std::uint32_t (&to)[4], const std::uint16_t* row) {
+  const auto from = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(from)
+               : "memory");
+}
+// The same of the transposed matrices: M[2 (lane % 4)..][lane / 4].
+__device__ inline void load_matrices_turned(std::uint32_t (&to)[4], const std::uint16_t* row) {
+  const auto from = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(from)
+               : "memory");
+}
+
+// 2^x with an error of two units in the last place; 0 instead of what is not normal.
+__device__ inline float exp2_approximately(float x) {
+  float out;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
+
 // 16 bytes that are read once: past the first-level cache.
 __device__ inline uint4 load_once(const void* from) {
   uint4 out;

@@ -34,10 +34,11 @@ Said run(const std::string& command) {
 class GpuCheck : public testing::Test {
  protected:
   std::string out() const { return (folder_ / "check.jsonl").string(); }
-  Said phase(const std::string& name, const std::string& device) const {
+  Said phase(const std::string& name, const std::string& device,
+             const std::string& more = "") const {
     return run(std::string(TESSERA_GPU_CHECK) + " " + name +
                " --quick --models test:tiny --device " + device + " --out " + out() +
-               " --git abc123");
+               " --git abc123" + more);
   }
   Said script(const std::string& device, const std::string& more = "") const {
     const std::filesystem::path program = TESSERA_GPU_CHECK;
@@ -61,7 +62,7 @@ class GpuCheck : public testing::Test {
 
 TEST_F(GpuCheck, WithoutADeviceNothingIsMeasured) {
   if (phase("device", "cuda:0").exit_code == 0) GTEST_SKIP() << "there is a device";
-  for (const char* name : {"device", "probe", "micro", "macro"}) {
+  for (const char* name : {"device", "probe", "micro", "macro", "law", "image", "prefill"}) {
     const Said said = phase(name, "cuda:0");
     EXPECT_EQ(said.exit_code, 3) << name << ": " << said.text;
     EXPECT_NE(said.text.find("no device: nothing was measured (cuda:0: "), std::string::npos)
@@ -78,7 +79,7 @@ TEST_F(GpuCheck, WithoutADeviceNothingIsMeasured) {
 }
 
 TEST_F(GpuCheck, ObjectsHaveTheFieldsOfAMeasurement) {
-  for (const char* name : {"probe", "micro", "macro"}) {
+  for (const char* name : {"probe", "micro", "macro", "law", "image", "prefill"}) {
     const Said said = phase(name, "cpu");
     ASSERT_EQ(said.exit_code, 0) << name << ": " << said.text;
   }
@@ -93,8 +94,10 @@ TEST_F(GpuCheck, ObjectsHaveTheFieldsOfAMeasurement) {
     EXPECT_EQ(object.at("schema"), "tessera.bench/1");
     EXPECT_EQ(object.at("git"), "abc123");
     EXPECT_EQ(object.at("quick"), true);
-    const bool timed = name == "linear.skinny" || name == "attn.window" || name == "step.sweep" ||
-                       name.starts_with("fuse.");
+    const bool timed = name == "linear.skinny" || name == "attn.window" ||
+                       name.starts_with("step.") || name.starts_with("fuse.") ||
+                       name.starts_with("prefill.") || name == "vit.encode" ||
+                       (name.starts_with("image.") && name != "image.vq");
     if (!timed) continue;
     for (const char* field : {"shape", "warmup", "reps", "bytes", "flops", "probe_gbs", "eff",
                               "tflops", "floor_us", "share_of_floor"}) {
@@ -109,13 +112,19 @@ TEST_F(GpuCheck, ObjectsHaveTheFieldsOfAMeasurement) {
       EXPECT_GT(object.at("t_over_t1").get<double>(), 0);
     }
   }
-  for (const char* name : {"mem.read", "mem.copy", "graph.gap", "linear.skinny", "attn.window",
-                           "fuse.qkv_rope_cache", "fuse.silu_mul", "fuse.addrms", "step.sweep"}) {
+  for (const char* name :
+       {"mem.read", "mem.copy", "graph.gap", "linear.skinny", "attn.window", "fuse.qkv_rope_cache",
+        "fuse.silu_mul", "fuse.addrms", "step.sweep", "step.deterministic", "law.share",
+        "image.plain", "image.sjd", "image.coupled", "image.gsd", "image.vq", "prefill.llava",
+        "prefill.ttft", "vit.encode"}) {
     EXPECT_TRUE(names.contains(name)) << "nothing of " << name;
   }
   const Said table = phase("table", "cpu");
   EXPECT_EQ(table.exit_code, 0);
   EXPECT_LE(std::count(table.text.begin(), table.text.end(), '\n'), 30);
+  EXPECT_EQ(table.text.find("quick run: "), 0u) << table.text;
+  EXPECT_EQ(table.text.find(": met\n"), std::string::npos) << table.text;
+  EXPECT_EQ(table.text.find(": missed\n"), std::string::npos) << table.text;
   EXPECT_NE(table.text.find("mem.read: "), std::string::npos) << table.text;
   EXPECT_NE(table.text.find("step.sweep, "), std::string::npos) << table.text;
 }
@@ -138,13 +147,59 @@ TEST_F(GpuCheck, TestsThatAllSkipProveNothing) {
   EXPECT_NE(skipped.text.find("no test ran on this device"), std::string::npos) << skipped.text;
 }
 
+TEST_F(GpuCheck, RecordedTracesAreReplayed) {
+  const std::string file = (folder_ / "trace.json").string();
+  // Every draft is right: a window of four rows brings four tokens.
+  put_file(file, R"({"tested_by_depth": [8, 8], "accepted_by_depth": [8, 8]})");
+  const Said said = phase("image", "cpu", " --accept-trace coupled=" + file);
+  ASSERT_EQ(said.exit_code, 0) << said.text;
+  int seen = 0;
+  for (const auto& object : lines()) {
+    if (object.at("name") != "image.coupled") continue;
+    EXPECT_EQ(object.at("accept_trace").at("name"), "recorded");
+    EXPECT_EQ(object.at("accept_trace").at("tokens_per_pass"), 4);
+    if (object.at("window").at("mode") != "fixed") continue;
+    // The prompt's pass brings one token, the others four.
+    EXPECT_EQ(object.at("passes"), 1 + 16) << "64 tokens";
+    ++seen;
+  }
+  EXPECT_EQ(seen, 1);
+  EXPECT_EQ(phase("image", "cpu", " --accept-trace plain=" + file).exit_code, 2);
+}
+
+TEST_F(GpuCheck, PeersSayWhatIsMissingOrWriteObjects) {
+  const Said said = run(
+      "python3 " TESSERA_SOURCE_DIR "/apps/bench/gpu_peers.py --quick --device cpu --out " + out());
+  EXPECT_EQ(said.exit_code, 0) << said.text;
+  if (said.text == "torch is not installed: no peers\n") {
+    EXPECT_FALSE(std::filesystem::exists(out()));
+    GTEST_SKIP() << said.text;
+  }
+  std::set<std::string> impls;
+  for (const auto& object : lines()) {
+    EXPECT_EQ(object.at("quick"), true);
+    EXPECT_GT(object.at("t_us").at("median").get<double>(), 0);
+    EXPECT_TRUE(object.at("model").contains("dims"));
+    if (object.at("name") != "prefill.peer") impls.insert(object.at("impl"));
+  }
+  EXPECT_TRUE(impls.contains("torch compiled")) << said.text;
+}
+
+TEST_F(GpuCheck, NothingBeginsWhenTheTimeIsOver) {
+  const Said said = script("cpu", " --minutes 0");
+  EXPECT_EQ(said.exit_code, 1) << said.text;
+  EXPECT_NE(said.text.find("--- macro: no time left"), std::string::npos) << said.text;
+  EXPECT_NE(said.text.find("nothing was measured"), std::string::npos) << said.text;
+}
+
 TEST_F(GpuCheck, TheScriptGoesThroughAllPhases) {
   test_program("[ \"$TESSERA_TEST_DEVICE\" = cuda ] && echo '[  PASSED  ] 3 tests.'\n");
   const Said said = script("cpu", " --tests " + (folder_ / "tests").string());
   EXPECT_EQ(said.exit_code, 0) << said.text;
   std::size_t at = 0;
   for (const char* phase : {"--- probe: done", "--- build", "--- parity: carried_test: done",
-                            "--- micro: done", "--- macro: done", "--- peers", "--- table"}) {
+                            "--- macro: done", "--- micro: done", "--- law: done",
+                            "--- image: done", "--- prefill: done", "--- peers", "--- table"}) {
     at = said.text.find(phase, at);
     ASSERT_NE(at, std::string::npos) << "no " << phase << " in its place: " << said.text;
   }

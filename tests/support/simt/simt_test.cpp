@@ -174,6 +174,34 @@ TEST(Simt, MultipliesBf16Tiles) {
   }
 }
 
+// Numbers 0 .. 255: matrix, row and column of four matrices of 8 x 8, one behind the other.
+__global__ void read_matrices(std::uint32_t* out, std::uint32_t* turned) {
+  alignas(16) __shared__ std::uint16_t numbers[256];
+  for (unsigned i = threadIdx.x; i < 256; i += 32) numbers[i] = static_cast<std::uint16_t>(i);
+  __syncthreads();
+  std::uint32_t got[4];
+  cuda::load_matrices(got, numbers + threadIdx.x * 8);
+  for (unsigned i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = got[i];
+  cuda::load_matrices_turned(got, numbers + threadIdx.x * 8);
+  for (unsigned i = 0; i < 4; ++i) turned[threadIdx.x * 4 + i] = got[i];
+}
+
+TEST(Simt, ReadsMatricesInPairs) {
+  Device device;
+  Memory<std::uint32_t> out(128), turned(128);
+  device.run(1, 32, read_matrices, out.at, turned.at);
+  const std::vector<std::uint32_t> plain = out.read(device, 128);
+  const std::vector<std::uint32_t> other = turned.read(device, 128);
+  for (std::uint32_t lane = 0; lane < 32; ++lane) {
+    const std::uint32_t g = lane / 4, t = lane % 4;
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      const std::uint32_t row = i * 64 + g * 8 + 2 * t, column = i * 64 + 2 * t * 8 + g;
+      EXPECT_EQ(plain[lane * 4 + i], row | (row + 1) << 16) << lane;
+      EXPECT_EQ(other[lane * 4 + i], column | (column + 8) << 16) << lane;
+    }
+  }
+}
+
 __global__ void copy_late(const int* in, int* out, int waits) {
   alignas(16) __shared__ int tile[4 * 32];
   int* own = tile + 4 * threadIdx.x;

@@ -50,12 +50,17 @@ void convolve_kernel(PlainConvolution c) {
   for (int tap = 0; tap < c.kh * c.kw; ++tap) {
     const int from = ((y * c.stride + tap / c.kw) * c.columns + x * c.stride + tap % c.kw) * c.c_in;
     for (int k = 0; k < c.c_in; ++k) {
-      sum += static_cast<double>(c.in[from + k]) *
-             static_cast<double>(c.w[(channel * c.kh * c.kw + tap) * c.c_in + k]);
+      sum +=
+          static_cast<double>(factor(c.in, from + k, c.factors)) *
+          static_cast<double>(factor(c.w, (channel * c.kh * c.kw + tap) * c.c_in + k, c.factors));
     }
   }
-  if (c.accumulate) sum += static_cast<double>(c.out[i]);
-  c.out[i] = static_cast<float>(sum);
+  if (c.accumulate) sum += static_cast<double>(factor(c.out, i, c.factors));
+  if (c.factors == DType::kBF16) {
+    static_cast<std::uint16_t*>(c.out)[i] = float_to_bf16(static_cast<float>(sum));
+  } else {
+    static_cast<float*>(c.out)[i] = static_cast<float>(sum);
+  }
 }
 
 template <typename Args>

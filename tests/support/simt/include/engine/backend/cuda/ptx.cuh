@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "engine/core/dtype.h"
+#include "engine/core/error.h"
 
 namespace tessera::cuda {
 
@@ -51,6 +52,36 @@ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint
     for (int k = 0; k < 16; ++k) sum += a_at(row, k) * b_at(k, column);
     d[i] = static_cast<float>(static_cast<double>(d[i]) + sum);
   }
+}
+
+// Where the rows of four matrices of 8 x 8 begin, one a lane.
+inline const std::uint64_t* exchange_rows(const std::uint16_t* row) {
+  const auto at = reinterpret_cast<std::uintptr_t>(row);
+  expects(at % 16 == 0, "rows of matrices begin on 16 bytes");
+  return simt::exchange(0xffffffffu, at);
+}
+
+inline void load_matrices(std::uint32_t (&to)[4], const std::uint16_t* row) {
+  const std::uint64_t* rows = exchange_rows(row);
+  const int lane = simt::lane();
+  for (int i = 0; i < 4; ++i) {
+    const auto* from = reinterpret_cast<const std::uint16_t*>(rows[i * 8 + lane / 4]);
+    to[i] = from[lane % 4 * 2] | static_cast<std::uint32_t>(from[lane % 4 * 2 + 1]) << 16;
+  }
+}
+inline void load_matrices_turned(std::uint32_t (&to)[4], const std::uint16_t* row) {
+  const std::uint64_t* rows = exchange_rows(row);
+  const int lane = simt::lane();
+  for (int i = 0; i < 4; ++i) {
+    const auto* upper = reinterpret_cast<const std::uint16_t*>(rows[i * 8 + lane % 4 * 2]);
+    const auto* lower = reinterpret_cast<const std::uint16_t*>(rows[i * 8 + lane % 4 * 2 + 1]);
+    to[i] = upper[lane / 4] | static_cast<std::uint32_t>(lower[lane / 4]) << 16;
+  }
+}
+
+inline float exp2_approximately(float x) {
+  const float out = std::exp2(x);
+  return out < 1.17549435e-38f ? 0.0f : out;
 }
 
 inline uint4 load_once(const void* from) { return *static_cast<const uint4*>(from); }

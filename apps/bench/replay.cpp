@@ -1,0 +1,168 @@
+#include "apps/bench/replay.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/io.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::size_t kDepths = 256;  // of a trace; windows have 128 rows at most
+
+// Lumina-mGPT and others: decoding papers' tokens a pass by window.
+constexpr AcceptTrace::Tokens kSjd[] = {{2, 1.35}, {3, 1.6},  {4, 1.8}, {6, 2.0},
+                                        {8, 2.1},  {16, 2.2}, {32, 2.3}};
+constexpr AcceptTrace::Tokens kCoupled[] = {{2, 1.35}, {3, 1.6},  {4, 1.85}, {6, 2.2},
+                                            {8, 2.5},  {16, 3.0}, {32, 3.5}, {64, 4.2}};
+// One published mean, 3.7 at 16 rows: the hazard that gives it if every depth has the same.
+constexpr double kGsdHazard = 0.7315481;
+
+}  // namespace
+
+AcceptTrace AcceptTrace::of_hazards(std::string name, std::span<const double> hazards) {
+  expects(!hazards.empty(), "a trace has depths");
+  AcceptTrace out{std::move(name), {}};
+  double all = 1;
+  for (std::size_t j = 0; j < kDepths; ++j) {
+    all *= std::clamp(hazards[std::min(j, hazards.size() - 1)], 0.0, 1.0);
+    out.survival.push_back(all);
+  }
+  return out;
+}
+
+AcceptTrace AcceptTrace::of_tokens(std::string name, std::span<const Tokens> tokens) {
+  AcceptTrace out{std::move(name), {}};
+  Tokens last;
+  for (const Tokens& next : tokens) {
+    expects(next.window > last.window && next.tokens >= last.tokens, "windows ascend");
+    const double share =
+        (next.tokens - last.tokens) / static_cast<double>(next.window - last.window);
+    expects(share <= (out.survival.empty() ? 1.0 : out.survival.back() + 1e-9),
+            "later drafts are right no more often");
+    out.survival.resize(static_cast<std::size_t>(next.window) - 1, share);
+    last = next;
+  }
+  return out;
+}
+
+AcceptTrace AcceptTrace::published(std::string_view method) {
+  if (method == "sjd") return of_tokens("published, SJD on Lumina-mGPT", kSjd);
+  if (method == "coupled") return of_tokens("published, coupled SJD on Lumina-mGPT", kCoupled);
+  expects(method == "gsd", "a method with a published trace");
+  return of_hazards("published, GSD: 3.7 at 16 rows", std::span(&kGsdHazard, 1));
+}
+
+double AcceptTrace::tokens(std::int64_t window) const {
+  double out = 1;
+  for (std::size_t j = 0; j < survival.size() && static_cast<std::int64_t>(j) + 1 < window; ++j) {
+    out += survival[j];
+  }
+  return out;
+}
+
+// Multiples of the golden section fill an interval evenly, wherever they begin (Weyl's theorem).
+std::int64_t AcceptTrace::right(const std::array<std::uint32_t, 2>& key, std::uint32_t pass) const {
+  constexpr double kGolden = 0.61803398874989485, kWord = 4294967296.0;
+  const double at = static_cast<double>(key[0] ^ key[1]) / kWord + kGolden * pass;
+  const double u = at - std::floor(at);
+  // survival descends.
+  const auto end = std::partition_point(survival.begin(), survival.end(),
+                                        [u](double share) { return share > u; });
+  return end - survival.begin();
+}
+
+Judgement<float> ReplayRule::judge(const DraftTest<float>& test, KeyedRandom& random,
+                                   std::span<float> scratch) const {
+  Judgement<float> out = inner_.judge(test, random, scratch);
+  out.accepted = static_cast<std::int64_t>(test.depth) < trace_.right(random.key(), random.pass());
+  if (out.accepted) out.token = test.token;
+  return out;
+}
+
+void replay_records(std::span<const JudgedRow> rows, std::int64_t right,
+                    std::span<RowRecord> records) {
+  for (std::size_t j = 0; j < records.size(); ++j) {
+    RowRecord& record = records[j];
+    const JudgedRow& row = rows[j];
+    // What the device drew for this position, whichever way; else what stood there.
+    std::int32_t drawn = record.token >= 0 ? record.token : record.redraft;
+    if (drawn < 0) drawn = std::max(row.draft, 0);
+    const std::int32_t own = row.forced >= 0 ? row.forced : drawn;
+    const bool stands = row.draft >= 0 && static_cast<std::int64_t>(j) < right;
+    record.accepted = stands ? 1 : 0;
+    record.token = stands && row.forced < 0 ? row.draft : own;
+    if (record.redraft < 0) record.redraft = own;
+  }
+}
+
+class WatchedJudges::Judge final : public RowJudge {
+ public:
+  Judge(WatchedJudges& owner, std::unique_ptr<RowJudge> inner)
+      : owner_(owner), inner_(std::move(inner)) {}
+
+  void judge(const JudgedPass& pass) override {
+    passed_items_.assign(pass.items.begin(), pass.items.end());
+    passed_rows_.assign(pass.rows.begin(), pass.rows.end());
+    if (owner_.apart_) {
+      owner_.backend_.synchronize();
+      began_ = monotonic_seconds();
+    }
+    inner_->judge(pass);
+    fetched_ = false;
+  }
+  std::span<const RowRecord> rows() override {
+    fetch();
+    return records_;
+  }
+  std::span<const JudgedCount> items() override {
+    fetch();
+    return counts_;
+  }
+
+ private:
+  void fetch() {
+    if (fetched_) return;
+    fetched_ = true;
+    const std::span<const RowRecord> rows = inner_->rows();
+    const std::span<const JudgedCount> items = inner_->items();
+    Seen& seen = owner_.seen_;
+    if (owner_.apart_) seen.law_seconds += monotonic_seconds() - began_;
+    ++seen.passes;
+    ++seen.reads;
+    seen.bytes += static_cast<std::int64_t>(rows.size_bytes() + items.size_bytes());
+    records_.assign(rows.begin(), rows.end());
+    counts_.assign(items.begin(), items.end());
+    if (owner_.trace_ == nullptr) return;
+    for (std::size_t i = 0; i < passed_items_.size(); ++i) {
+      const JudgedItem& item = passed_items_[i];
+      const auto first = static_cast<std::size_t>(item.first);
+      const auto count = static_cast<std::size_t>(item.rows);
+      const std::int64_t right = owner_.trace_->right(item.key, item.pass);
+      replay_records(std::span(passed_rows_).subspan(first, count), right,
+                     std::span(records_).subspan(first, count));
+      const auto drafts = std::max<std::int64_t>(0, counts_[i].sound - 1);
+      counts_[i].right = static_cast<std::int32_t>(std::min(right, drafts));
+      counts_[i].tested = static_cast<std::int32_t>(std::min(right + 1, drafts));
+    }
+  }
+
+  WatchedJudges& owner_;
+  std::unique_ptr<RowJudge> inner_;
+  std::vector<JudgedItem> passed_items_;
+  std::vector<JudgedRow> passed_rows_;
+  std::vector<RowRecord> records_;
+  std::vector<JudgedCount> counts_;
+  bool fetched_ = false;
+  double began_ = 0;
+};
+
+std::unique_ptr<RowJudge> WatchedJudges::make(const JudgeMethod& method,
+                                              const JudgeLimits& limits) {
+  RowJudgeMaker* judges = backend_.row_judges();
+  expects(judges != nullptr, "a backend with judges of rows");
+  return std::make_unique<Judge>(*this, judges->make(method, limits));
+}
+
+}  // namespace tessera

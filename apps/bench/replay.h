@@ -1,0 +1,96 @@
+// Acceptance replay: real passes, real judgement, and then the number of drafts that stand is that
+// of a recorded trace, so that wall time at a stated acceptance is exact. Pictures, law and quality
+// mean nothing. Where a device judges, its records are changed on their way to the chain; where the
+// host does, the rule's verdicts are.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/backend/backend.h"
+#include "engine/backend/row_judge.h"
+#include "engine/decoding/acceptance.h"
+
+namespace tessera {
+
+// How often drafts are right: survival[j] of the passes have more than j right ones.
+struct AcceptTrace {
+  std::string name;  // where it comes from
+  std::vector<double> survival;
+
+  // By depth: the share of drafts that were right where all before them were; the last one holds
+  // beyond its end.
+  static AcceptTrace of_hazards(std::string name, std::span<const double> hazards);
+  // By tokens a pass of ascending windows, the first of which is wider than 1. Between two windows
+  // the chance of each further draft is the same.
+  struct Tokens {
+    std::int64_t window = 1;
+    double tokens = 1;
+  };
+  static AcceptTrace of_tokens(std::string name, std::span<const Tokens> tokens);
+  // What publications say of a method: "sjd", "coupled", "gsd".
+  static AcceptTrace published(std::string_view method);
+
+  // Mean of a pass that wide.
+  double tokens(std::int64_t window) const;
+  // Right drafts of a pass. Passes of one key follow one another so evenly that a picture's mean is
+  // that of the trace.
+  std::int64_t right(const std::array<std::uint32_t, 2>& key, std::uint32_t pass) const;
+};
+
+// The trace's verdicts. The inner rule decides as well, for what that costs.
+class ReplayRule final : public AcceptanceRule<float, KeyedRandom> {
+ public:
+  ReplayRule(const AcceptanceRule<float, KeyedRandom>& inner, const AcceptTrace& trace)
+      : inner_(inner), trace_(trace) {}
+  std::string_view name() const override { return "replay"; }
+  Promise promise() const override { return Promise::kNone; }
+  bool needs_laws() const override { return inner_.needs_laws(); }
+  bool describe(JudgeMethod& method) const override { return inner_.describe(method); }
+  Judgement<float> judge(const DraftTest<float>& test, KeyedRandom& random,
+                         std::span<float> scratch) const override;
+
+ private:
+  const AcceptanceRule<float, KeyedRandom>& inner_;
+  const AcceptTrace& trace_;
+};
+
+// The judges of a device, watched: counts what comes to the host, can wait between a pass and its
+// judgement to time both apart, and follows a trace if there is one.
+class WatchedJudges final : public RowJudgeMaker {
+ public:
+  // The backend has judges of rows. Both are borrowed.
+  WatchedJudges(Backend& backend, const AcceptTrace* trace) : backend_(backend), trace_(trace) {}
+
+  struct Seen {
+    std::int64_t passes = 0;
+    std::int64_t reads = 0;  // times that the host waited for records
+    std::int64_t bytes = 0;  // of those records
+    double law_seconds = 0;  // judgement behind a finished pass; 0 unless timed apart
+  };
+  void time_apart(bool apart) { apart_ = apart; }
+  void forget() { seen_ = {}; }
+  const Seen& seen() const { return seen_; }
+
+  std::unique_ptr<RowJudge> make(const JudgeMethod& method, const JudgeLimits& limits) override;
+
+ private:
+  class Judge;
+
+  Backend& backend_;
+  const AcceptTrace* trace_;
+  bool apart_ = false;
+  Seen seen_;
+};
+
+// Records of one item as if its first `right` drafts had been right; `rows` are what was judged.
+// Every record that a chain reads gets tokens that can stand.
+void replay_records(std::span<const JudgedRow> rows, std::int64_t right,
+                    std::span<RowRecord> records);
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// What a check of a GPU counts as read by the host, against what the simulated device copied.
+#include <gtest/gtest.h>
+
+#include "apps/bench/replay.h"
+#include "engine/decoding/decode_loop.h"
+#include "engine/decoding/method_parts.h"
+#include "engine/families/open_model.h"
+#include "tests/support/simt/simulated_device.h"
+
+namespace tessera {
+namespace {
+
+TEST(HostReads, AreTheCopiesThatTheDeviceMade) {
+  const auto backend = simt::make_device({.threads = 1});
+  OpenedModel opened = open_model("test:tiny");
+  const ImageModel model = load_image_model(opened, *backend, DType::kF32);
+  const DecodeAids aids{.grammar = model.config().grammar()};
+  DecodeMethod method = decode_method("coupled");
+  method.window = 4;
+  method = settle_method(method, aids, model.image_token_count());
+  const OwnedParts<float, KeyedRandom> owned(method, aids);
+  LoopParts parts = owned.parts();
+  WatchedJudges judges(*backend, nullptr);
+  parts.judges = &judges;
+  DecodeItem item;
+  item.prompt = {1, 2, 3};
+  item.unconditional = model.unconditional_prompt(item.prompt, 0);
+  item.law.guidance = 5;
+  DecodeLoop loop(model, {.prompt_tokens = 3, .window = 4, .laws = true});
+  simt::DeviceCounts before;
+  WatchedJudges::Seen seen;
+  loop.run({&item, 1}, parts, [&](const PassEvent& event) {
+    // From the second pass on, when everything is there that a run makes once.
+    if (event.pass == 2) {
+      before = simt::counts();
+      seen = judges.seen();
+    }
+    return event.pass == 5 ? Flow::kStop : Flow::kContinue;
+  });
+  const simt::DeviceCounts after = simt::counts();
+  EXPECT_EQ(judges.seen().reads - seen.reads, 3);
+  EXPECT_EQ(after.downloads - before.downloads, 3) << "one copy to the host a pass";
+  EXPECT_EQ(after.bytes_down - before.bytes_down,
+            static_cast<std::size_t>(judges.seen().bytes - seen.bytes));
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,138 @@
+// Acceptance replay: traces say what publications say, and pictures commit what the trace says pass
+// by pass, whoever judges: the host by rules, a device by records.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "apps/bench/decode_bench.h"
+#include "apps/bench/replay.h"
+#include "engine/decoding/decode_loop.h"
+#include "engine/decoding/method_parts.h"
+#include "engine/families/open_model.h"
+#include "tests/support/devices.h"
+
+namespace tessera {
+namespace {
+
+TEST(AcceptTrace, GivesTheTokensThatWerePublished) {
+  const AcceptTrace sjd = AcceptTrace::published("sjd"),
+                    coupled = AcceptTrace::published("coupled");
+  EXPECT_NEAR(sjd.tokens(4), 1.8, 1e-9);
+  EXPECT_NEAR(sjd.tokens(16), 2.2, 1e-9);
+  EXPECT_NEAR(sjd.tokens(128), 2.3, 1e-9) << "nothing is known beyond 32 rows";
+  EXPECT_NEAR(coupled.tokens(3), 1.6, 1e-9);
+  EXPECT_NEAR(coupled.tokens(64), 4.2, 1e-9);
+  EXPECT_NEAR(AcceptTrace::published("gsd").tokens(16), 3.7, 1e-4);
+  EXPECT_EQ(coupled.tokens(1), 1);
+}
+
+TEST(AcceptTrace, HazardsMultiply) {
+  const double hazards[] = {0.5, 0.8};
+  const AcceptTrace trace = AcceptTrace::of_hazards("x", hazards);
+  EXPECT_NEAR(trace.tokens(2), 1.5, 1e-12);
+  EXPECT_NEAR(trace.tokens(4), 1 + 0.5 + 0.4 + 0.32, 1e-12) << "the last hazard holds beyond";
+}
+
+TEST(AcceptTrace, PicturesHaveTheTracesMean) {
+  for (const char* name : {"sjd", "coupled", "gsd"}) {
+    const AcceptTrace trace = AcceptTrace::published(name);
+    for (const std::int64_t window : {4, 16, 64}) {
+      for (std::uint32_t key = 0; key < 5; ++key) {
+        constexpr std::uint32_t kPasses = 150;
+        double tokens = 0;
+        for (std::uint32_t pass = 1; pass <= kPasses; ++pass) {
+          tokens += 1 + static_cast<double>(
+                            std::min(trace.right({key * 0x9E3779B9u, 7}, pass), window - 1));
+        }
+        EXPECT_NEAR(tokens / kPasses / trace.tokens(window), 1, 0.05) << name << ", " << window;
+      }
+    }
+  }
+}
+
+TEST(ReplayRecords, EveryRecordThatIsReadCanStand) {
+  std::vector<JudgedRow> rows(4);
+  std::vector<RowRecord> records(4);
+  for (std::size_t j = 0; j < 4; ++j)
+    rows[j].draft = j == 3 ? -1 : static_cast<std::int32_t>(10 + j);
+  records[0] = {.token = 5};  // refused: the rows behind it have redrafts
+  for (std::size_t j = 1; j < 4; ++j) records[j].redraft = static_cast<std::int32_t>(20 + j);
+  replay_records(rows, 2, records);
+  EXPECT_EQ(records[0].accepted, 1);
+  EXPECT_EQ(records[0].token, 10);
+  EXPECT_EQ(records[1].accepted, 1);
+  EXPECT_EQ(records[1].token, 11);
+  EXPECT_EQ(records[2].accepted, 0);
+  EXPECT_EQ(records[2].token, 22) << "what was drawn for that place";
+  EXPECT_EQ(records[3].redraft, 23);
+  replay_records(rows, 9, records);
+  EXPECT_EQ(records[3].accepted, 0) << "no draft stands behind the last row";
+  EXPECT_GE(records[3].token, 0);
+}
+
+class Replay : public testing::OnDevice {};
+
+// The last 24 of 64 tokens of a tiny model, whose own verdicts are others.
+TEST_P(Replay, PassesCommitWhatTheTraceSays) {
+  OpenedModel opened = open_model("test:tiny");
+  const ImageModel model = load_image_model(opened, *backend, DType::kF32);
+  DecodeItem item;
+  item.prompt = {1, 2, 3};
+  item.unconditional = model.unconditional_prompt(item.prompt, 0);
+  item.law.guidance = 5;
+  item.seed = 9;
+  item.given.assign(40, 3);
+  for (const char* name : {"sjd", "coupled"}) {
+    const DecodeAids aids{.grammar = model.config().grammar()};
+    DecodeMethod method = decode_method(name);
+    method.window = 8;
+    method = settle_method(method, aids, model.image_token_count());
+    const OwnedParts<float, KeyedRandom> owned(method, aids);
+    const AcceptTrace trace = AcceptTrace::published(name);
+    LoopParts parts = owned.parts();
+    const ReplayRule rule(*parts.rule, trace);
+    ReplayRule own = rule;
+    WatchedJudges judges(*backend, &trace);
+    parts.rule = &own;
+    const bool on_device = backend->row_judges() != nullptr;
+    if (on_device) parts.judges = &judges;
+    DecodeLoop loop(model, {.prompt_tokens = 3, .window = 8, .laws = true, .given_tokens = 40});
+    const auto results =
+        loop.run({&item, 1}, parts, [](const PassEvent&) { return Flow::kContinue; });
+    ASSERT_EQ(results[0].status, DecodeStatus::kDone);
+    EXPECT_EQ(judges.seen().reads, on_device ? results[0].passes : 0);
+
+    std::vector<std::int64_t> wanted(9);
+    std::int64_t left = 24;
+    const KeyedRandom random(item.seed, item.item);
+    for (std::uint32_t pass = 1; left > 0; ++pass) {
+      // The first pass, the prompt's, has no drafts.
+      const std::int64_t rows = pass == 1 ? 1 : std::min<std::int64_t>(8, left);
+      const std::int64_t tokens = std::min(1 + trace.right(random.key(), pass), rows);
+      ++wanted[static_cast<std::size_t>(tokens)];
+      left -= tokens;
+    }
+    EXPECT_EQ(results[0].meters.commit_histogram, wanted) << name;
+  }
+}
+
+TEST_P(Replay, TheBenchmarkOfMethodsRunsOnTheDevice) {
+  std::vector<nlohmann::ordered_json> objects;
+  BenchReport report({}, *backend, [&](const auto& object) { objects.push_back(object); });
+  run_replay_bench({.model = "test:tiny", .trace = {0.5}, .windows = {2}, .tokens = 5, .pairs = 1},
+                   *backend, report);
+  ASSERT_EQ(objects.size(), 2u);
+  EXPECT_EQ(objects[0].at("name"), "replay.w2");
+  EXPECT_EQ(objects[1].at("name"), "replay.auto");
+  for (const auto& object : objects) {
+    EXPECT_GT(object.at("latency_ratio").at("mean").get<double>(), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Replay, ::testing::ValuesIn(testing::test_devices()),
+                         testing::device_name);
+
+}  // namespace
+}  // namespace tessera
