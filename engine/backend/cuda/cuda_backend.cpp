@@ -18,9 +18,11 @@ int ask_device(int index, cudaDeviceAttr what) {
   return value;
 }
 
-// Kernels that share sums out have no more places for them than twice the multiprocessors: with
-// more the device is busy without.
-std::int64_t most_tickets(int multiprocessors) { return 2 * std::int64_t{multiprocessors}; }
+// Of attention, sums are shared out where there are fewer than two places of them for every
+// multiprocessor; of products where one split leaves half of them idle, for 64 rows at a time.
+std::int64_t most_tickets(int multiprocessors) {
+  return std::max<std::int64_t>(2 * multiprocessors, multiprocessors / 2 * divide_up(kOwnRows, 64));
+}
 
 }  // namespace
 

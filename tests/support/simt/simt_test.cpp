@@ -225,6 +225,30 @@ TEST(Simt, CopiesHappenWhenTheyAreWaitedFor) {
   EXPECT_EQ(to.read(device, 32)[5], -1) << "a wait for too few copies shows";
 }
 
+// Every block adds its number to its share of three sums; the last of each writes it down.
+__global__ void share_sums(unsigned* tickets, int* shares, int* sums) {
+  const unsigned of = blockIdx.x % 3, count = gridDim.x / 3;
+  if (threadIdx.x == 7) shares[blockIdx.x] = static_cast<int>(blockIdx.x);
+  if (!cuda::is_last_of(tickets + of, count)) return;
+  if (threadIdx.x != 0) return;
+  for (unsigned i = of; i < gridDim.x; i += 3) sums[of] += shares[i];
+}
+
+TEST(Simt, TheLastBlockFindsWhatTheOthersWrote) {
+  Device device;
+  Memory<unsigned> tickets(3);
+  Memory<int> shares(12), sums(3);
+  cudaMemsetAsync(tickets.at, 0, 3 * sizeof(unsigned), device.stream);
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    set_seed(seed);
+    cudaMemsetAsync(shares.at, 0, 12 * sizeof(int), device.stream);
+    cudaMemsetAsync(sums.at, 0, 3 * sizeof(int), device.stream);
+    device.run(12, 64, share_sums, tickets.at, shares.at, sums.at);
+    EXPECT_EQ(sums.read(device, 3), (std::vector<int>{18, 22, 26})) << "once each";
+    EXPECT_EQ(tickets.read(device, 3), std::vector<unsigned>(3, 0)) << "for the next kernel";
+  }
+}
+
 enum class Reads { kBehind, kInFront, kCopiesInFront, kNeverWaits, kLetsGoFirst };
 
 // out = in + 1 by the thread of the same number, of a kernel that may begin before the one in front
