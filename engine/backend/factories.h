@@ -21,5 +21,7 @@ std::unique_ptr<Backend> make_cuda_backend(const std::string& name, const CpuOpt
                                            const CudaOptions& options);
 // read_probe() on a CUDA device; false for another backend.
 bool cuda_read_probe(Backend& backend, ConstTensorView x, TensorView sums);
+// missing_libraries() of a CUDA device; nothing for another backend.
+std::vector<std::pair<std::string, std::string>> cuda_missing_libraries(Backend& backend);
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
-// A kernel that does nothing but read: what a device's memory gives, for benchmarks to divide by.
+// What benchmarks ask of a device beside its ops: a kernel that does nothing but read, to divide by,
+// and which of its vendor's libraries it goes without.
 #pragma once
 
 #include "engine/backend/backend.h"
@@ -9,5 +10,9 @@ namespace tessera {
 // numbers. False where the backend has no such kernel.
 inline constexpr std::int64_t kReadProbeSums = 4096;
 bool read_probe(Backend& backend, ConstTensorView x, TensorView sums);
+
+// Libraries by name that a CUDA device would use and did not find, with the reason; empty for other
+// devices and where nothing is missing.
+std::vector<std::pair<std::string, std::string>> missing_libraries(Backend& backend);
 
 }  // namespace tessera

@@ -59,6 +59,15 @@ bool read_probe([[maybe_unused]] Backend& backend, [[maybe_unused]] ConstTensorV
 #endif
 }
 
+std::vector<std::pair<std::string, std::string>> missing_libraries(
+    [[maybe_unused]] Backend& backend) {
+#ifdef TESSERA_WITH_CUDA
+  return cuda_missing_libraries(backend);
+#else
+  return {};
+#endif
+}
+
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> out;
   for (DeviceOffer& device : devices_here()) out.push_back(std::move(device.info));

@@ -1,7 +1,9 @@
-// Reads memory at the rate that it has: 16 bytes a thread, eight of them under way.
+// Reads memory at the rate that it has: 16 bytes a thread, eight of them under way; and what a
+// device has to do without.
 #include <algorithm>
 
 #include "engine/backend/cuda/launch.cuh"
+#include "engine/backend/cuda/libraries.h"
 #include "engine/backend/factories.h"
 #include "engine/backend/read_probe.h"
 
@@ -51,6 +53,17 @@ bool cuda_read_probe(Backend& backend, ConstTensorView x, TensorView sums) {
   cuda::launch(*device, "reading memory", {.blocks = blocks, .threads = cuda::kThreads},
                cuda::read_all, reinterpret_cast<const float4*>(x.f32()), count / 4, sums.f32());
   return true;
+}
+
+std::vector<std::pair<std::string, std::string>> cuda_missing_libraries(Backend& backend) {
+  std::vector<std::pair<std::string, std::string>> out;
+  auto* device = dynamic_cast<cuda::CudaBackend*>(&backend);
+  if (device == nullptr || !device->of_this_library()) return out;
+  const std::string& products = device->libraries().without_cublaslt();
+  const std::string& convolutions = device->libraries().without_cudnn();
+  if (!products.empty()) out.emplace_back("cublaslt", products);
+  if (!convolutions.empty()) out.emplace_back("cudnn", convolutions);
+  return out;
 }
 
 }  // namespace tessera

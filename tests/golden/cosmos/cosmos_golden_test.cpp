@@ -12,6 +12,7 @@
 #include "tests/support/chosen_backend.h"
 #include "tests/support/hashed_weights.h"
 #include "tests/support/model_runner.h"
+#include "tests/support/source_folder.h"
 
 namespace tessera {
 namespace {
@@ -51,7 +52,7 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
  protected:
   CosmosGolden()
       : backend_(chosen_backend({.threads = 2})),
-        recorded_(Checkpoint::open(TESSERA_SOURCE_DIR "/tests/golden/cosmos/recorded.safetensors")),
+        recorded_(Checkpoint::open(source_folder() / "tests/golden/cosmos/recorded.safetensors")),
         spec_(parse_family_config(config_of(form()).dump(), form())),
         weights_(Checkpoint::from_tensors(form(), hashed_weights(language()))),
         tokens_(ints_of(*recorded_.find(form() + ".tokens"))) {}

@@ -11,6 +11,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/hashed_weights.h"
+#include "tests/support/source_folder.h"
 #include "tokenizers/visual/fsq_clip_tokenizer.h"
 #include "tokenizers/visual/haar.h"
 
@@ -38,7 +39,7 @@ class FsqClipGolden : public testing::Test {
  protected:
   std::unique_ptr<Backend> backend = chosen_backend();
   Checkpoint recorded =
-      Checkpoint::open(TESSERA_SOURCE_DIR "/tests/golden/cosmos/recorded.safetensors");
+      Checkpoint::open(source_folder() / "tests/golden/cosmos/recorded.safetensors");
   std::vector<float> clip = hashed_values("clip", kFrames* kHeight* kWidth * 3);
 
   FsqClipTokenizer load(const Checkpoint& weights,

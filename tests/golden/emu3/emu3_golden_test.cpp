@@ -12,6 +12,7 @@
 #include "tests/support/chosen_backend.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/movq_reference.h"
+#include "tests/support/source_folder.h"
 #include "tests/support/temp_folder.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kGolden = fs::path(TESSERA_SOURCE_DIR) / "tests" / "golden" / "emu3";
+const fs::path kGolden = source_folder() / "tests" / "golden" / "emu3";
 constexpr std::int32_t kFirst = 99;  // joint id of code 0
 constexpr std::int64_t kTopK = 20;
 

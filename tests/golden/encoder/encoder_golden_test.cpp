@@ -13,13 +13,14 @@
 #include "engine/checkpoint/checked_weight.h"
 #include "engine/ops/host_access.h"
 #include "tests/support/chosen_backend.h"
+#include "tests/support/source_folder.h"
 #include "vision/encoder/vision_tower.h"
 
 namespace tessera {
 namespace {
 
 const std::filesystem::path kGolden =
-    std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden" / "encoder";
+    source_folder() / "tests" / "golden" / "encoder";
 constexpr double kTolerance = 1e-5;
 
 // max|a - b| / max|b|; infinity when sizes differ or anything is not a number.

@@ -9,6 +9,7 @@
 #include "engine/core/json.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/model_runner.h"
+#include "tests/support/source_folder.h"
 #include "tests/support/temp_folder.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
@@ -16,7 +17,7 @@ namespace tessera {
 namespace {
 
 const std::filesystem::path kGolden =
-    std::filesystem::path(TESSERA_SOURCE_DIR) / "tests" / "golden" / "janus";
+    source_folder() / "tests" / "golden" / "janus";
 constexpr float kGuidance = 5.0f;
 
 std::vector<float> recorded_floats(const Checkpoint& recorded, const std::string& name) {

@@ -11,6 +11,7 @@
 #include "engine/checkpoint/checked_weight.h"
 #include "engine/core/io.h"
 #include "tests/support/chosen_backend.h"
+#include "tests/support/source_folder.h"
 #include "vision/judge/judge.h"
 #include "vision/scene/render.h"
 
@@ -21,8 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr double kTolerance = 1e-4;  // of the largest reference value
 
-const fs::path kModel = fs::path(TESSERA_SOURCE_DIR) / "assets/models/tabletop-judge";
-const fs::path kGolden = fs::path(TESSERA_SOURCE_DIR) / "tests/golden/judge/judge.safetensors";
+const fs::path kModel = source_folder() / "assets/models/tabletop-judge";
+const fs::path kGolden = source_folder() / "tests/golden/judge/judge.safetensors";
 
 JudgeConfig bundled_config() {
   return parse_judge_config(read_file(kModel / "config.json", 1 << 16), "config.json");

@@ -7,6 +7,7 @@
 #include "engine/families/random_weights.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/model_runner.h"
+#include "tests/support/source_folder.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {
@@ -14,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kGolden = fs::path(TESSERA_SOURCE_DIR) / "tests" / "golden" / "llamagen";
+const fs::path kGolden = source_folder() / "tests" / "golden" / "llamagen";
 constexpr float kGuidance = 4.0f;
 
 // A VQ tokenizer beside the weights, as the family asks for; its values play no part here.

@@ -14,13 +14,14 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/movq_reference.h"
+#include "tests/support/source_folder.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 
 namespace tessera {
 namespace {
 
 constexpr double kTolerance = 1e-5;  // of max|reference|
-const std::string kFile = TESSERA_SOURCE_DIR "/tests/golden/movq/movq.safetensors";
+const std::string kFile = source_folder() / "tests/golden/movq/movq.safetensors";
 
 class MovqGolden : public testing::Test {
  protected:
@@ -109,7 +110,7 @@ TEST_F(MovqGolden, EveryTensorIsReadAndNamed) {
     EXPECT_TRUE(named.emplace(tensor.name, shape).second) << tensor.name;
   }
   std::map<std::string, std::string> reference;
-  std::ifstream file(TESSERA_SOURCE_DIR "/tests/golden/movq/names.txt");
+  std::ifstream file(source_folder() / "tests/golden/movq/names.txt");
   for (std::string line; std::getline(file, line);) {
     const std::size_t space = line.find(' ');
     reference.emplace(line.substr(0, space), line.substr(space));

@@ -14,6 +14,7 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/core/philox.h"
 #include "tests/support/chosen_backend.h"
+#include "tests/support/source_folder.h"
 #include "tokenizers/visual/vq_tokenizer.h"
 
 namespace tessera {
@@ -25,7 +26,7 @@ namespace fs = std::filesystem;
 // the faintest wrong tensor below is seen.
 constexpr double kTolerance = 1e-5;
 
-const fs::path kFolder = fs::path(TESSERA_SOURCE_DIR) / "tests/golden/vq";
+const fs::path kFolder = source_folder() / "tests/golden/vq";
 
 struct NamePair {
   std::string hf;
