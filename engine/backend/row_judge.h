@@ -106,11 +106,15 @@ class RowJudge {
   virtual std::span<const JudgedCount> items() = 0;
 };
 
+// Ids of a row that a device judges at most: more than any published captioner has.
+inline constexpr std::int64_t kMostJudgedCodes = 262144;
+
 struct JudgeLimits {
-  std::int64_t codes = 1;            // at most 65,536
+  std::int64_t codes = 1;            // at most kMostJudgedCodes
   std::int64_t rows = 1, items = 1;  // of a pass
 
-  // Of the device, with and without laws that outlive a pass.
+  // Of the device: a row's logits under judgement and its law, four bytes an id each, and where
+  // laws outlive a pass those of the pass before. 152,064 ids take 1.2 MB a row, or 1.8.
   std::size_t bytes(bool laws) const {
     return static_cast<std::size_t>(codes) * static_cast<std::size_t>(rows) * sizeof(float) *
            (laws ? 3 : 2);

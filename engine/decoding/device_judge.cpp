@@ -2,11 +2,6 @@
 
 namespace tessera {
 
-namespace {
-// Ids of a row that a device judges.
-constexpr std::size_t kMostCodes = 65536;
-}  // namespace
-
 DeviceJudge::DeviceJudge(std::unique_ptr<RowJudge> judge, std::int64_t items, std::int64_t rows)
     : judge_(std::move(judge)) {
   items_.reserve(static_cast<std::size_t>(items));
@@ -21,7 +16,7 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   if (parts.drafter != nullptr && parts.drafter->reads_rows()) return nullptr;
   JudgeMethod method;
   if (!parts.rule->describe(method) || !parts.tail->describe(method)) return nullptr;
-  if (grammar.codes > kMostCodes) return nullptr;
+  if (grammar.codes > static_cast<std::size_t>(kMostJudgedCodes)) return nullptr;
   method.laws = window > 1 && parts.needs_laws();
   const JudgeLimits limits{static_cast<std::int64_t>(grammar.codes), items * window, items};
   return std::unique_ptr<DeviceJudge>(

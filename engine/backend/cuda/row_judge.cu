@@ -185,7 +185,8 @@ class CudaRowJudge final : public RowJudge {
         laws_(allocate_device(static_cast<std::size_t>(side_ * sides_) * sizeof(float))),
         records_(allocate_device(bytes_of_records(limits))),
         host_records_(allocate_pinned(bytes_of_records(limits))) {
-    expects(limits.codes >= 1 && limits.codes <= 65536 && limits.rows >= 1 && limits.items >= 1,
+    expects(limits.codes >= 1 && limits.codes <= kMostJudgedCodes && limits.rows >= 1 &&
+                limits.items >= 1,
             "rows that a device judges");
     numbers_ = {.rule = method.rule,
                 .tail = method.tail,

@@ -104,6 +104,20 @@ TEST_P(RowJudges, DecideAsTheHostDoesOverWholeVocabularies) {
   }
 }
 
+// Those of language models, and the most that a judge takes.
+TEST_P(RowJudges, DecideAsTheHostDoesOverVocabulariesOfText) {
+  std::uint64_t number = 3024;
+  for (const std::int64_t codes :
+       {std::int64_t{128256}, std::int64_t{151936}, std::int64_t{152064}, kMostJudgedCodes}) {
+    for (int i = 0; i < 8; ++i) {
+      JudgedCase drawn = draw_case(number, codes);
+      number += 7;  // another rule and, in time, another tail
+      if (drawn.rule == "relaxed") drawn.rule = "exact";
+      ASSERT_EQ(compare(drawn, 2, 1, 2), "");
+    }
+  }
+}
+
 TEST_P(RowJudges, WindowsLongerThanABlock) {
   ASSERT_EQ(compare(draw_case(6, 8), 3, 2, 100), "");
   ASSERT_EQ(compare(draw_case(12, 8), 3, 2, 100), "");
