@@ -149,6 +149,7 @@ inline DrawnPass draw_pass(Dice& dice, std::int64_t codes, std::int64_t items, s
     for (std::int32_t j = 0; j < item.rows; ++j) {
       JudgedRow row{.item = static_cast<std::int32_t>(i), .cond = next_logits + j};
       if (guided) row.uncond = next_logits + item.rows + j;
+      row.place = j;
       if (dice.one_in(12)) {
         row.forced = static_cast<std::int32_t>(dice.below(static_cast<std::uint64_t>(codes) + 2));
       }

@@ -14,6 +14,7 @@ namespace tessera::cuda {
 struct JudgeNumbers {
   JudgeRule rule;
   JudgeTail tail;
+  JudgeSiblings siblings;
   int group_size, width, listed, neighbours;
   double max_gap, max_distance, delta, lambda, peak, decay;
   const float* vectors;

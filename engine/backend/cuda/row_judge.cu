@@ -1,76 +1,18 @@
 // Sampling and acceptance, a block a row. The first kernel makes every row's law and tests its
 // draft; the second one finds each item's first refused draft, draws the token behind windows that
-// were right as a whole and redrafts the rows behind refused ones. Compiled without contracted
-// products, so that its numbers are the host's.
+// were right as a whole and redrafts the rows behind refused ones. Trees have kernels of their own
+// in place of the second one (judge_tree_pass.cuh). Compiled without contracted products, so that
+// its numbers are the host's.
 #include <algorithm>
 #include <bit>
 #include <vector>
 
-#include "engine/backend/cuda/judge_rules.cuh"
+#include "engine/backend/cuda/judge_tree_pass.cuh"
 #include "engine/backend/cuda/launch.cuh"
 
 namespace tessera::cuda {
 
 namespace {
-
-// Of one pass, all on the device.
-struct PassArrays {
-  const float* logits;
-  const JudgedItem* items;
-  const JudgedRow* rows;
-  const std::int64_t* sides;  // where in `laws` this pass writes, and where the last one wrote
-  float *processed, *laws;    // [rows, codes], [sides, rows, codes]
-  RowRecord* records;
-  JudgedCount* item_records;
-  int codes;
-};
-
-__device__ BlockRow row_of(const PassArrays& pass, int row) {
-  const std::int64_t begin = static_cast<std::int64_t>(row) * pass.codes;
-  return {pass.processed + begin, pass.laws + pass.sides[0] + begin, pass.codes};
-}
-
-__device__ BlockTest test_of(const PassArrays& pass, int number) {
-  const JudgedRow& row = pass.rows[number];
-  const JudgedItem& item = pass.items[row.item];
-  BlockTest out;
-  out.row = row_of(pass, number);
-  out.draft.kind = row.kind;
-  out.draft.token = out.token = row.draft;
-  out.draft.row = pass.laws + pass.sides[1] + static_cast<std::int64_t>(row.law_row) * pass.codes;
-  out.draft.uniform = 1.0f / static_cast<float>(pass.codes);
-  out.depth = static_cast<std::uint32_t>(number - item.first);
-  out.position = item.position + out.depth;
-  return out;
-}
-
-// The record of a token that stands by a row.
-__device__ void put_figures(const BlockRow& row, int token, RowRecord& record, JudgeScratch& s) {
-  const float own = row.probs[token];
-  const double total = static_cast<double>(row.logits[token]) - log_of_probability(own);
-  double sums[3] = {0, 0, 0};
-  for (int id = judge_thread(); id < row.codes; id += judge_threads()) {
-    const float p = row.probs[id];
-    if (!(p > 0)) continue;
-    if (comes_before(p, id, own, token)) sums[0] += static_cast<double>(p);
-    const double log_p = static_cast<double>(row.logits[id]) - total;
-    const double share = static_cast<double>(p) * log_p;
-    sums[1] += share;
-    sums[2] += share * log_p;
-  }
-  fold_lanes(sums, s);
-  record.token = token;
-  record.probability = static_cast<double>(own);
-  record.above = sums[0];
-  record.mean = sums[1];
-  record.spread = sums[2];
-}
-
-__device__ void put_forced(int forced, RowRecord& record) {
-  record.token = record.redraft = forced;
-  record.probability = 1;
-  record.above = record.mean = record.spread = 0;
-}
 
 __global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
                                                              JudgeNumbers numbers) {
@@ -88,11 +30,11 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
     record.unsound_logit = broken < pass.codes ? cond[broken] : uncond[broken - pass.codes];
   } else if (row.forced >= 0) {
     put_forced(row.forced, record);
-    record.accepted = row.draft == row.forced ? 1 : 0;
+    record.accepted = row.draft == row.forced ? 1 : 0;  // of a line
     record.strict = record.chance = row.draft == row.forced ? 1.0f : 0.0f;
   } else {
     make_law(item.law, cond, uncond, row_of(pass, number), s);
-    if (row.draft >= 0) {
+    if (row.draft >= 0 && pass.nodes == nullptr) {
       const BlockTest test = test_of(pass, number);
       const BlockVerdict verdict = judge_draft(numbers, test, item, s);
       record.accepted = verdict.accepted ? 1 : 0;
@@ -102,12 +44,6 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
     }
   }
   if (judge_thread() == 0) pass.records[number] = record;
-}
-
-// Lowest place of the block at which something holds, `none` where it holds nowhere.
-__device__ int first_place(bool holds, int place, int none, JudgeScratch& s) {
-  const Word found = largest_word(holds ? ranked(1, place) : 0, s);
-  return found == 0 ? none : id_of(found);
 }
 
 __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
@@ -173,6 +109,17 @@ std::size_t bytes_of_records(const JudgeLimits& limits) {
          static_cast<std::size_t>(limits.items) * sizeof(JudgedCount);
 }
 
+// Nothing where drafts stand in a line.
+std::size_t bytes_of_masses(const JudgeLimits& limits) {
+  return limits.width == 0 ? 0
+                           : static_cast<std::size_t>(limits.items * limits.codes) * sizeof(float);
+}
+std::size_t bytes_of_drawn(const JudgeLimits& limits) {
+  return limits.width == 0
+             ? 0
+             : static_cast<std::size_t>(limits.rows * (limits.width + 1)) * sizeof(DrawnId);
+}
+
 class CudaRowJudge final : public RowJudge {
  public:
   CudaRowJudge(CudaBackend& backend, const JudgeMethod& method, const JudgeLimits& limits)
@@ -184,12 +131,19 @@ class CudaRowJudge final : public RowJudge {
         processed_(allocate_device(static_cast<std::size_t>(side_) * sizeof(float))),
         laws_(allocate_device(static_cast<std::size_t>(side_ * sides_) * sizeof(float))),
         records_(allocate_device(bytes_of_records(limits))),
-        host_records_(allocate_pinned(bytes_of_records(limits))) {
+        host_records_(allocate_pinned(bytes_of_records(limits))),
+        masses_(allocate_device(bytes_of_masses(limits))),
+        drawn_(allocate_device(bytes_of_drawn(limits))),
+        host_drawn_(allocate_pinned(bytes_of_drawn(limits))) {
+    expects((method.siblings == JudgeSiblings::kNone) == (limits.width == 0) &&
+                limits.width <= kMostSiblings,
+            "candidates that a device judges");
     expects(limits.codes >= 1 && limits.codes <= kMostJudgedCodes && limits.rows >= 1 &&
                 limits.items >= 1,
             "rows that a device judges");
     numbers_ = {.rule = method.rule,
                 .tail = method.tail,
+                .siblings = method.siblings,
                 .group_size = static_cast<int>(std::min(method.group_size, 2 * limits.codes + 1)),
                 .width = static_cast<int>(method.width),
                 .listed = static_cast<int>(method.listed),
@@ -217,6 +171,7 @@ class CudaRowJudge final : public RowJudge {
     expects(static_cast<std::int64_t>(row_count_) <= limits_.rows &&
                 static_cast<std::int64_t>(item_count_) <= limits_.items,
             "a pass fits its judge");
+    expects(pass.nodes.size() == (limits_.width > 0 ? row_count_ : 0), "trees have nodes");
     expects(pass.logits.dtype == DType::kF32 && pass.logits.shape[1] == limits_.codes,
             "rows of logits have one number a code");
     const std::int64_t begins[2] = {side_ * (passes_ % sides_), side_ * ((passes_ + 1) % sides_)};
@@ -226,19 +181,21 @@ class CudaRowJudge final : public RowJudge {
         .logits = pass.logits.f32(),
         .items = backend_.stage(pass.items),
         .rows = backend_.stage(pass.rows),
+        .nodes = pass.nodes.empty() ? nullptr : backend_.stage(pass.nodes),
         .sides = backend_.stage(std::span<const std::int64_t>(begins)),
         .processed = static_cast<float*>(processed_.get()),
         .laws = static_cast<float*>(laws_.get()),
+        .masses = static_cast<float*>(masses_.get()),
         .records = records,
         .item_records = reinterpret_cast<JudgedCount*>(records + limits_.rows),
         .codes = static_cast<int>(limits_.codes)};
-    const auto lanes = std::bit_ceil(static_cast<std::uint64_t>(limits_.codes));
-    const Launch shape{
-        .blocks = static_cast<std::int64_t>(row_count_),
-        .threads = std::clamp(static_cast<int>(std::min<std::uint64_t>(lanes, kJudgeLanes)), kWarp,
-                              kJudgeLanes)};
-    launch(backend_, "judging rows", shape, judge_rows, arrays, numbers_);
-    launch(backend_, "settling judged rows", shape, settle_rows, arrays, numbers_);
+    launch(backend_, "judging rows", shape_of(row_count_), judge_rows, arrays, numbers_);
+    if (limits_.width == 0) {
+      launch(backend_, "settling judged rows", shape_of(row_count_), settle_rows, arrays, numbers_);
+    } else {
+      launch(backend_, "walking trees", shape_of(item_count_), walk_tree, arrays, numbers_);
+      launch(backend_, "redrafting trees", shape_of(row_count_), redraft_tree, arrays, numbers_);
+    }
     check(cudaMemcpyAsync(host_records_.get(), records, bytes_of_records(limits_),
                           cudaMemcpyDeviceToHost, backend_.stream()),
           "fetching the records of a pass");
@@ -253,8 +210,33 @@ class CudaRowJudge final : public RowJudge {
     wait();
     return {reinterpret_cast<const JudgedCount*>(host_rows() + limits_.rows), item_count_};
   }
+  std::span<const DrawnId> draw(std::span<const JudgedDraw> draws) override {
+    expects(limits_.width > 0 && static_cast<std::int64_t>(draws.size()) <= limits_.rows,
+            "draws fit their judge");
+    // The side that the last pass wrote.
+    const DrawArrays arrays = {
+        .draws = backend_.stage(draws),
+        .laws = static_cast<const float*>(laws_.get()) + side_ * ((passes_ + 1) % sides_),
+        .drawn = static_cast<DrawnId*>(drawn_.get()),
+        .codes = static_cast<int>(limits_.codes),
+        .width = static_cast<int>(limits_.width)};
+    const std::size_t count = draws.size() * static_cast<std::size_t>(limits_.width + 1);
+    launch(backend_, "drawing candidates", shape_of(draws.size()), draw_candidates, arrays,
+           numbers_);
+    check(cudaMemcpyAsync(host_drawn_.get(), drawn_.get(), count * sizeof(DrawnId),
+                          cudaMemcpyDeviceToHost, backend_.stream()),
+          "fetching candidates");
+    backend_.synchronize();
+    return {static_cast<const DrawnId*>(host_drawn_.get()), count};
+  }
 
  private:
+  Launch shape_of(std::size_t blocks) const {
+    const auto lanes = std::bit_ceil(static_cast<std::uint64_t>(limits_.codes));
+    return {.blocks = static_cast<std::int64_t>(blocks),
+            .threads = std::clamp(static_cast<int>(std::min<std::uint64_t>(lanes, kJudgeLanes)),
+                                  kWarp, kJudgeLanes)};
+  }
   const RowRecord* host_rows() const { return static_cast<const RowRecord*>(host_records_.get()); }
   void wait() {
     if (!waited_) backend_.synchronize();
@@ -276,6 +258,7 @@ class CudaRowJudge final : public RowJudge {
   JudgeLimits limits_;
   std::int64_t sides_, side_;  // laws of a pass and of the one before; numbers of one side
   Buffer processed_, laws_, records_, host_records_;
+  Buffer masses_, drawn_, host_drawn_;  // of trees
   std::vector<Buffer> tables_;
   JudgeNumbers numbers_ = {};
   std::int64_t passes_ = 0;

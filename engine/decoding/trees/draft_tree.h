@@ -57,6 +57,8 @@ class DraftTree {
     set_law(node, law);
   }
 
+  // A node that was added before its token was known.
+  void set_token(std::int32_t node, std::int32_t token) { at(node).token = token; }
   // The next candidate behind `parent`.
   std::int32_t add(std::int32_t parent, std::int32_t token) {
     expects(nodes_.size() < nodes_.capacity(), "nodes fit the tree");

@@ -87,7 +87,9 @@ TEST_P(JudgedText, HasTheVocabularyOfACaptioner) {
   const auto there = write(small.model, way, false, 1);
 #ifdef TESSERA_SIMULATED_DEVICE
   // Less than one row of logits.
-  if (GetParam().name == "simt") EXPECT_LT(simt::counts().bytes_down - before, 128256u);
+  if (GetParam().name == "simt") {
+    EXPECT_LT(simt::counts().bytes_down - before, 128256u);
+  }
 #endif
   expect_same(write(small.model, way, true, 1), there, "many ids");
 }
