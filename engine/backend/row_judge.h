@@ -34,6 +34,7 @@ struct JudgeMethod {
   JudgeTail tail = JudgeTail::kDrop;
   JudgeSiblings siblings =
       JudgeSiblings::kNone;  // kNone: drafts stand in a line, else the rule rests
+  bool budget = false;       // whether items have budgets
   bool laws = false;         // whether drafts of a pass need the laws of the pass before
 
   std::int64_t group_size = 1;  // kGrouped
@@ -62,6 +63,9 @@ struct JudgedItem {
   std::uint32_t pass = 0;
   std::uint32_t position = 0;        // that row 0 speaks of
   std::int32_t first = 0, rows = 0;  // of the pass's rows
+  // Of total variation along `total` tokens, and what of it is spent; 0 = none. Lines alone.
+  double budget = 0, spent = 0;
+  std::int64_t total = 1;
 };
 
 // What the draft behind a row was drawn from.

@@ -20,7 +20,7 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
                                                std::int64_t window) {
   RowJudgeMaker* maker = backend.row_judges();
   const bool tree = parts.shape() == PassShape::kTree;
-  if (maker == nullptr || parts.shape() == PassShape::kRows || parts.tv_budget > 0) return nullptr;
+  if (maker == nullptr || parts.shape() == PassShape::kRows) return nullptr;
   if (parts.drafter != nullptr && parts.drafter->reads_rows()) return nullptr;
   JudgeMethod method;
   if (tree) {
@@ -34,6 +34,7 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   if (!parts.tail->describe(method)) return nullptr;
   if (grammar.codes > static_cast<std::size_t>(kMostJudgedCodes)) return nullptr;
   method.laws = window > 1 && parts.needs_laws();
+  method.budget = !tree && parts.tv_budget > 0;
   const JudgeLimits limits{.codes = static_cast<std::int64_t>(grammar.codes),
                            .rows = items * window,
                            .items = items,

@@ -1,5 +1,6 @@
 #include "engine/decoding/judged_chain.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace tessera {
@@ -34,7 +35,10 @@ void JudgedChain::describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& 
                          .pass = random_.pass(),
                          .position = position(),
                          .first = first_,
-                         .rows = count});
+                         .rows = count,
+                         .budget = std::max(0.0, parts_.tv_budget),
+                         .spent = meters_.excess,
+                         .total = static_cast<std::int64_t>(total_)});
   for (std::int32_t j = 0; j < count; ++j) {
     const auto depth = static_cast<std::size_t>(j);
     JudgedRow row{.item = item, .cond = cond + j};

@@ -10,6 +10,12 @@
 
 namespace tessera::cuda {
 
+// What a budget needs of a row's test: the mass may become less, by what the tests before it spend.
+struct BoundedTest {
+  int bounded = 0;
+  float p = 0, q = 0, mass = 0;
+};
+
 // Of one pass, all on the device.
 struct PassArrays {
   const float* logits;
@@ -19,6 +25,7 @@ struct PassArrays {
   const std::int64_t* sides;  // where in `laws` this pass writes, and where the last one wrote
   float *processed, *laws;    // [rows, codes], [sides, rows, codes]
   float* masses;              // [items, codes], of trees
+  BoundedTest* tests;         // [rows]; null without budgets
   RowRecord* records;
   JudgedCount* item_records;
   int codes;

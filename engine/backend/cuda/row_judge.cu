@@ -24,6 +24,7 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
   const float* uncond =
       row.uncond < 0 ? nullptr : pass.logits + static_cast<std::int64_t>(row.uncond) * pass.codes;
   RowRecord record;
+  BoundedTest bounded;
   const int broken = first_unsound_id(cond, uncond, pass.codes, s);
   if (broken >= 0) {
     record.unsound = broken % pass.codes;
@@ -40,9 +41,68 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
       record.accepted = verdict.accepted ? 1 : 0;
       record.strict = verdict.strict;
       record.chance = verdict.chance;
+      if (verdict.bounded) bounded = {1, test.p(), test.q(), verdict.mass};
       put_figures(test.row, verdict.token, record, s);
     }
   }
+  if (judge_thread() != 0) return;
+  pass.records[number] = record;
+  if (pass.tests != nullptr) pass.tests[number] = bounded;
+}
+
+// The tests of an item's drafts under its budget, one after another.
+struct Spent {
+  int refused;         // drafts where none is
+  float chance = 0;    // of the draft `place`
+  bool right = false;  // it
+};
+__device__ Spent spend(const PassArrays& pass, const JudgedItem& item, int drafts, int place) {
+  Spent out;
+  out.refused = drafts;
+  double spent = item.spent;
+  for (int j = 0; j < drafts; ++j) {
+    const BoundedTest& test = pass.tests[item.first + j];
+    const RowRecord& record = pass.records[item.first + j];
+    const std::uint32_t position = item.position + static_cast<std::uint32_t>(j);
+    float chance;
+    bool right;
+    if (test.bounded != 0) {
+      const float left = excess_left<float>(item.budget, std::size_t{position} + 1,
+                                            static_cast<std::size_t>(item.total), spent);
+      float mass = test.mass;
+      if (left < 1) mass = bounded_mass(mass, test.p, test.q, record.strict, left);
+      chance = chance_of(mass, test.q);
+      right = passes(chance_at(item, position, Purpose::kAccept).uniform(), mass, test.q);
+    } else {  // nobody writes it again
+      chance = record.chance;
+      right = record.accepted != 0;
+    }
+    if (j == place) {
+      out.chance = chance;
+      out.right = right;
+    }
+    if (chance > record.strict) spent += static_cast<double>(chance - record.strict);
+    if (right) continue;
+    out.refused = j;
+    break;
+  }
+  return out;
+}
+
+// A row whose test the budget decided: a draft that it refused after all is replaced.
+__device__ void settle_bounded(const PassArrays& pass, int number, const Spent& spent,
+                               JudgeScratch& s) {
+  if (pass.tests[number].bounded == 0) return;
+  RowRecord record = pass.records[number];
+  if (record.accepted != 0 && !spent.right) {
+    const BlockTest test = test_of(pass, number);
+    const JudgedItem& item = pass.items[pass.rows[number].item];
+    const int token = draw_residual(test.row, test.draft, kNoFactor,
+                                    chance_at(item, test.position, Purpose::kResidual), s);
+    put_figures(test.row, token, record, s);
+  }
+  record.accepted = spent.right ? 1 : 0;
+  record.chance = spent.chance;
   if (judge_thread() == 0) pass.records[number] = record;
 }
 
@@ -65,6 +125,11 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
   }
   // The last sound row has no draft behind it that counts.
   const int drafts = sound - 1;
+  Spent spent;
+  if (item.budget > 0) {
+    spent = spend(pass, item, drafts, place);
+    refused = spent.refused;
+  }
   const bool right = refused >= drafts;
   if (place == 0 && judge_thread() == 0) {
     JudgedCount out;
@@ -74,6 +139,9 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
     pass.item_records[row.item] = out;
   }
   if (place > drafts) return;
+  if (item.budget > 0 && place < drafts && place <= refused) {
+    return settle_bounded(pass, number, spent, s);
+  }
   RowRecord record = pass.records[number];
   if (right) {
     if (place < drafts) return;
@@ -93,7 +161,8 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
       record.redraft = redraft(numbers, old, item, s);
     }
   }
-  // Others may read what this row's test came to: that is not written again.
+  // Others may read what this row's test came to: that is not written again, unless a budget
+  // decides and nobody reads it.
   if (judge_thread() != 0) return;
   RowRecord& to = pass.records[number];
   to.token = record.token;
@@ -132,6 +201,9 @@ class CudaRowJudge final : public RowJudge {
         laws_(allocate_device(static_cast<std::size_t>(side_ * sides_) * sizeof(float))),
         records_(allocate_device(bytes_of_records(limits))),
         host_records_(allocate_pinned(bytes_of_records(limits))),
+        tests_(method.budget
+                   ? allocate_device(static_cast<std::size_t>(limits.rows) * sizeof(BoundedTest))
+                   : Buffer(nullptr, [](void*) {})),
         masses_(allocate_device(bytes_of_masses(limits))),
         drawn_(allocate_device(bytes_of_drawn(limits))),
         host_drawn_(allocate_pinned(bytes_of_drawn(limits))) {
@@ -186,6 +258,7 @@ class CudaRowJudge final : public RowJudge {
         .processed = static_cast<float*>(processed_.get()),
         .laws = static_cast<float*>(laws_.get()),
         .masses = static_cast<float*>(masses_.get()),
+        .tests = static_cast<BoundedTest*>(tests_.get()),
         .records = records,
         .item_records = reinterpret_cast<JudgedCount*>(records + limits_.rows),
         .codes = static_cast<int>(limits_.codes)};
@@ -258,6 +331,7 @@ class CudaRowJudge final : public RowJudge {
   JudgeLimits limits_;
   std::int64_t sides_, side_;  // laws of a pass and of the one before; numbers of one side
   Buffer processed_, laws_, records_, host_records_;
+  Buffer tests_;                        // of budgets
   Buffer masses_, drawn_, host_drawn_;  // of trees
   std::vector<Buffer> tables_;
   JudgeNumbers numbers_ = {};
