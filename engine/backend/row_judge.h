@@ -66,6 +66,7 @@ struct JudgedItem {
   // Of total variation along `total` tokens, and what of it is spent; 0 = none. Lines alone.
   double budget = 0, spent = 0;
   std::int64_t total = 1;
+  std::int32_t apart = 0;  // 1: no row stands behind another, each gives a token; no drafts
 };
 
 // What the draft behind a row was drawn from.

@@ -1,6 +1,7 @@
 #include "engine/decoding/device_judge.h"
 
 #include "engine/decoding/judged_chain.h"
+#include "engine/decoding/judged_rows.h"
 #include "engine/decoding/trees/judged_tree.h"
 
 namespace tessera {
@@ -20,7 +21,7 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
                                                std::int64_t window) {
   RowJudgeMaker* maker = backend.row_judges();
   const bool tree = parts.shape() == PassShape::kTree;
-  if (maker == nullptr || parts.shape() == PassShape::kRows) return nullptr;
+  if (maker == nullptr) return nullptr;
   if (parts.drafter != nullptr && parts.drafter->reads_rows()) return nullptr;
   JudgeMethod method;
   if (tree) {
@@ -28,10 +29,10 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
         !parts.tree.rule->describe(method)) {
       return nullptr;
     }
-  } else if (!parts.rule->describe(method)) {
+  } else if (parts.shape() == PassShape::kLine && !parts.rule->describe(method)) {
     return nullptr;
   }
-  if (!parts.tail->describe(method)) return nullptr;
+  if (parts.shape() != PassShape::kRows && !parts.tail->describe(method)) return nullptr;
   if (grammar.codes > static_cast<std::size_t>(kMostJudgedCodes)) return nullptr;
   method.laws = window > 1 && parts.needs_laws();
   method.budget = !tree && parts.tv_budget > 0;
@@ -53,6 +54,9 @@ DeviceJudge::Made DeviceJudge::make_sequence(const LawSettings& law,
   if (parts.shape() == PassShape::kTree) {
     return made(std::make_unique<JudgedTree>(law, grammar, rows, parts.tree, parts.tail,
                                              parts.drafter, random, item));
+  }
+  if (parts.shape() == PassShape::kRows) {
+    return made(std::make_unique<JudgedRows>(law, grammar, parts.row_lead, random, item));
   }
   return made(std::make_unique<JudgedChain>(law, grammar, rows, parts, random, item));
 }

@@ -130,12 +130,14 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
     spent = spend(pass, item, drafts, place);
     refused = spent.refused;
   }
-  const bool right = refused >= drafts;
+  const bool apart = item.apart != 0, right = apart || refused >= drafts;
   if (place == 0 && judge_thread() == 0) {
     JudgedCount out;
     out.sound = sound;
-    out.right = sound == 0 ? 0 : (right ? drafts : refused);
-    out.tested = sound == 0 ? 0 : (right ? drafts : refused + 1);
+    if (sound > 0 && !apart) {
+      out.right = right ? drafts : refused;
+      out.tested = right ? drafts : refused + 1;
+    }
     pass.item_records[row.item] = out;
   }
   if (place > drafts) return;
@@ -144,7 +146,7 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
   }
   RowRecord record = pass.records[number];
   if (right) {
-    if (place < drafts) return;
+    if (place < drafts && !apart) return;
     if (row.forced >= 0) {
       put_forced(row.forced, record);
     } else {
