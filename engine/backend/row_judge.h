@@ -70,7 +70,8 @@ struct JudgedItem {
 };
 
 // What the draft behind a row was drawn from.
-enum class DraftKind : std::int32_t { kNone, kPoint, kUniform, kRow };
+// kGuest: a law that another judge of the device keeps, a draft model's.
+enum class DraftKind : std::int32_t { kNone, kPoint, kUniform, kRow, kGuest };
 
 struct JudgedRow {
   std::int32_t item = 0;
@@ -78,8 +79,9 @@ struct JudgedRow {
   std::int32_t forced = -1;            // the one id that may stand there
   std::int32_t draft = -1;             // the token under test; -1 behind the last row of an item
   DraftKind kind = DraftKind::kNone;   // of the draft's law
-  std::int32_t law_row = 0;            // kRow: of the last pass's rows
+  std::int32_t law_row = 0;            // kRow: of the last pass's rows; kGuest: of the guest's
   std::int32_t place = 0;              // the row speaks of the item's position + place
+  std::int32_t keep = -1;              // where its law is kept; -1 = by the row's number
 };
 
 // A row of a tree. Its candidates share the law that its JudgedRow tells; draft is the first one.
@@ -94,6 +96,7 @@ struct JudgedPass {
   std::span<const JudgedItem> items;
   std::span<const JudgedRow> rows;         // item by item
   std::span<const JudgedNode> nodes = {};  // of trees: one a row; children stand behind parents
+  const float* guest = nullptr;            // laws() of another judge, whose passes are over
 };
 
 // What came of a row. Rows before the first refused draft and the refused one have a token that
@@ -151,6 +154,8 @@ class RowJudge {
   // Draws candidates and waits. Draw d has entries d (width + 1) and on: what was asked, then
   // `count` candidates. They live until the next call.
   virtual std::span<const DrawnId> draw(std::span<const JudgedDraw> draws) = 0;
+  // [kept, codes] on the device: the laws of rows, where these were told to be kept.
+  virtual const float* laws() const = 0;
 };
 
 // Ids of a row that a device judges at most: more than any published captioner has.
@@ -160,13 +165,15 @@ inline constexpr std::int64_t kMostSiblings = 64;
 struct JudgeLimits {
   std::int64_t codes = 1;            // at most kMostJudgedCodes
   std::int64_t rows = 1, items = 1;  // of a pass
+  std::int64_t kept = 0;             // laws that are kept, at least `rows`; 0 = `rows`
   std::int64_t width = 0;            // trees: candidates of a node at most, up to kMostSiblings
 
+  std::int64_t law_rows() const { return kept > rows ? kept : rows; }
   // Of the device: a row's logits under judgement and its law, four bytes an id each, and where
   // laws outlive a pass those of the pass before. 152,064 ids take 1.2 MB a row, or 1.8. Trees take
   // a row an item beside that.
   std::size_t bytes(bool laws) const {
-    const std::int64_t all = rows * (laws ? 3 : 2) + (width > 0 ? items : 0);
+    const std::int64_t all = rows + law_rows() * (laws ? 2 : 1) + (width > 0 ? items : 0);
     return static_cast<std::size_t>(codes * all) * sizeof(float);
   }
 };

@@ -22,7 +22,9 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   RowJudgeMaker* maker = backend.row_judges();
   const bool tree = parts.shape() == PassShape::kTree;
   if (maker == nullptr) return nullptr;
-  if (parts.drafter != nullptr && parts.drafter->reads_rows()) return nullptr;
+  const RowJudge* const guest =
+      parts.drafter == nullptr ? nullptr : parts.drafter->judge_on(backend);
+  if (parts.drafter != nullptr && parts.drafter->reads_rows() && guest == nullptr) return nullptr;
   JudgeMethod method;
   if (tree) {
     if (parts.tree.source != nullptr || parts.tree.settings.width > kMostSiblings ||
@@ -40,7 +42,9 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
                            .rows = items * window,
                            .items = items,
                            .width = tree ? parts.tree.settings.width : 0};
-  return std::unique_ptr<DeviceJudge>(new DeviceJudge(maker->make(method, limits), limits));
+  std::unique_ptr<DeviceJudge> out(new DeviceJudge(maker->make(method, limits), limits));
+  out->guest_ = guest;
+  return out;
 }
 
 DeviceJudge::Made DeviceJudge::make_sequence(const LawSettings& law,
@@ -85,7 +89,8 @@ std::size_t DeviceJudge::add(JudgedSequence& sequence, std::int64_t cond, std::i
 }
 
 void DeviceJudge::run(ConstTensorView logits) {
-  judge_->judge({logits, batch_.items, batch_.rows, batch_.nodes});
+  judge_->judge({logits, batch_.items, batch_.rows, batch_.nodes,
+                 guest_ == nullptr ? nullptr : guest_->laws()});
   row_records_ = judge_->rows();
   item_records_ = judge_->items();
 }

@@ -48,7 +48,8 @@ class DeviceJudge {
   DeviceJudge(std::unique_ptr<RowJudge> judge, const JudgeLimits& limits);
 
   std::unique_ptr<RowJudge> judge_;
-  std::size_t width_;  // of trees
+  const RowJudge* guest_ = nullptr;  // a draft model's
+  std::size_t width_;                // of trees
   JudgedBatch batch_;
   std::vector<JudgedDraw> draws_;
   std::vector<std::size_t> first_draws_;  // of each sequence

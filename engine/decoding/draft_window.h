@@ -82,6 +82,12 @@ class DraftWindow {
   void append_dense(std::int32_t token, std::span<const Real> probs) {
     set(grow(), token, LawKind::kDense, probs);
   }
+  // A draft whose law a draft model's judge keeps at a row; law_row() gives ~row.
+  void append_guest(std::int32_t token, std::int32_t row) {
+    expects(laws_ != DraftLaws::kHere, "laws on a device");
+    const std::size_t i = grow();
+    replace(i, token, ~row);
+  }
   // Overwrites draft i.
   void replace(std::size_t i, std::int32_t token, std::span<const Real> probs) {
     expects(i < size_, "a draft of the window");

@@ -15,6 +15,8 @@
 
 namespace tessera {
 
+class Backend;
+
 // One picture's window to fill. Drafts that the tail kept are in it already.
 template <typename Real, typename Random>
 struct DraftJob {
@@ -61,6 +63,10 @@ class Drafter {
   // Whether commit() reads rows of the target, or extend() appends laws that are rows. Those that
   // do neither leave rows wherever they are.
   virtual bool reads_rows() const { return true; }
+  // The judge that draws its drafts where a device's target has its rows, and keeps their laws
+  // there; then it reads no rows of the target, and appends laws by append_guest() to windows that
+  // do not keep them.
+  virtual const RowJudge* judge_on(const Backend&) const { return nullptr; }
   // Before the first pass of a run over `items` pictures.
   virtual void start(std::size_t /*items*/) {}
   // A place goes to another stream than before; nothing of the old one holds for it.

@@ -49,6 +49,10 @@ void JudgedChain::describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& 
       row.draft = drafts_.token(depth);
       row.kind = draft_kind(drafts_.kind(depth));
       row.law_row = drafts_.law_row(depth);
+      if (row.law_row < 0) {
+        row.kind = DraftKind::kGuest;
+        row.law_row = ~row.law_row;
+      }
     }
     row.place = j;
     batch.rows.push_back(row);

@@ -23,7 +23,8 @@ struct PassArrays {
   const JudgedRow* rows;
   const JudgedNode* nodes;    // null where drafts stand in a line
   const std::int64_t* sides;  // where in `laws` this pass writes, and where the last one wrote
-  float *processed, *laws;    // [rows, codes], [sides, rows, codes]
+  float *processed, *laws;    // [rows, codes], [sides, kept, codes]
+  const float* guest;         // [any, codes]
   float* masses;              // [items, codes], of trees
   BoundedTest* tests;         // [rows]; null without budgets
   RowRecord* records;
@@ -32,8 +33,10 @@ struct PassArrays {
 };
 
 __device__ inline BlockRow row_of(const PassArrays& pass, int row) {
-  const std::int64_t begin = static_cast<std::int64_t>(row) * pass.codes;
-  return {pass.processed + begin, pass.laws + pass.sides[0] + begin, pass.codes};
+  const int keep = pass.rows[row].keep;
+  return {pass.processed + static_cast<std::int64_t>(row) * pass.codes,
+          pass.laws + pass.sides[0] + static_cast<std::int64_t>(keep < 0 ? row : keep) * pass.codes,
+          pass.codes};
 }
 
 __device__ inline BlockTest test_of(const PassArrays& pass, int number) {
@@ -43,7 +46,10 @@ __device__ inline BlockTest test_of(const PassArrays& pass, int number) {
   out.row = row_of(pass, number);
   out.draft.kind = row.kind;
   out.draft.token = out.token = row.draft;
-  out.draft.row = pass.laws + pass.sides[1] + static_cast<std::int64_t>(row.law_row) * pass.codes;
+  const bool guest = row.kind == DraftKind::kGuest;
+  if (guest) out.draft.kind = DraftKind::kRow;
+  out.draft.row = (guest ? pass.guest : pass.laws + pass.sides[1]) +
+                  static_cast<std::int64_t>(row.law_row) * pass.codes;
   out.draft.uniform = 1.0f / static_cast<float>(pass.codes);
   out.depth = static_cast<std::uint32_t>(row.place);
   out.position = item.position + out.depth;

@@ -198,8 +198,9 @@ class CudaRowJudge final : public RowJudge {
         stream_(backend.stream()),  // chooses the device of what follows
         limits_(limits),
         sides_(method.laws ? 2 : 1),
-        side_(limits.rows * limits.codes),
-        processed_(allocate_device(static_cast<std::size_t>(side_) * sizeof(float))),
+        side_(limits.law_rows() * limits.codes),
+        processed_(
+            allocate_device(static_cast<std::size_t>(limits.rows * limits.codes) * sizeof(float))),
         laws_(allocate_device(static_cast<std::size_t>(side_ * sides_) * sizeof(float))),
         records_(allocate_device(bytes_of_records(limits))),
         host_records_(allocate_pinned(bytes_of_records(limits))),
@@ -259,6 +260,7 @@ class CudaRowJudge final : public RowJudge {
         .sides = backend_.stage(std::span<const std::int64_t>(begins)),
         .processed = static_cast<float*>(processed_.get()),
         .laws = static_cast<float*>(laws_.get()),
+        .guest = pass.guest,
         .masses = static_cast<float*>(masses_.get()),
         .tests = static_cast<BoundedTest*>(tests_.get()),
         .records = records,
@@ -304,6 +306,7 @@ class CudaRowJudge final : public RowJudge {
     backend_.synchronize();
     return {static_cast<const DrawnId*>(host_drawn_.get()), count};
   }
+  const float* laws() const override { return static_cast<const float*>(laws_.get()); }
 
  private:
   Launch shape_of(std::size_t blocks) const {
