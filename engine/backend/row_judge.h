@@ -132,7 +132,7 @@ struct JudgedCount {
 struct JudgedDraw {
   std::array<std::uint32_t, 2> key = {};
   std::uint32_t pass = 0, position = 0;  // the next pass; what the candidates stand for
-  std::int32_t law_row = 0;              // of the last pass's rows
+  std::int32_t law_row = 0;              // of the last pass's rows, or of the guest's
   std::int32_t lane = 0;                 // of the first one's chance, where every one has its own
   std::int32_t count = 0;
   std::int32_t without = -1;  // an id that stands already and is not drawn again
@@ -151,9 +151,10 @@ class RowJudge {
   // Waits for it. Both live until the next pass.
   virtual std::span<const RowRecord> rows() = 0;
   virtual std::span<const JudgedCount> items() = 0;
-  // Draws candidates and waits. Draw d has entries d (width + 1) and on: what was asked, then
-  // `count` candidates. They live until the next call.
-  virtual std::span<const DrawnId> draw(std::span<const JudgedDraw> draws) = 0;
+  // Draws candidates and waits, by laws of the last pass or of `guest`, laws() of another judge
+  // whose passes are over. Draw d has entries d (width + 1) and on: what was asked, then `count`
+  // candidates. They live until the next call.
+  virtual std::span<const DrawnId> draw(std::span<const JudgedDraw> draws, const float* guest) = 0;
   // [kept, codes] on the device: the laws of rows, where these were told to be kept.
   virtual const float* laws() const = 0;
 };

@@ -241,7 +241,7 @@ void DecodeLoop::State::draft(const std::vector<DecodeResult>& results, const Lo
   if (device_judge != nullptr) {
     judged.clear();
     for (const auto& job : jobs) judged.push_back(slots[job.item].judged);
-    return device_judge->grow(judged);
+    device_judge->grow(judged);
   }
   while (true) {
     tree_jobs.clear();
@@ -251,6 +251,7 @@ void DecodeLoop::State::draft(const std::vector<DecodeResult>& results, const Lo
     }
     if (tree_jobs.empty()) return;
     parts.tree.source->answer(tree_jobs);
+    if (device_judge != nullptr) device_judge->grow(judged);
   }
 }
 

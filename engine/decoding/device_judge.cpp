@@ -22,13 +22,15 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   RowJudgeMaker* maker = backend.row_judges();
   const bool tree = parts.shape() == PassShape::kTree;
   if (maker == nullptr) return nullptr;
-  const RowJudge* const guest =
-      parts.drafter == nullptr ? nullptr : parts.drafter->judge_on(backend);
-  if (parts.drafter != nullptr && parts.drafter->reads_rows() && guest == nullptr) return nullptr;
+  const bool by_model = tree && parts.tree.source != nullptr;
+  const RowJudge* guest = nullptr;
+  if (by_model) guest = parts.tree.source->judge_on(backend);
+  if (parts.drafter != nullptr) guest = parts.drafter->judge_on(backend);
+  const bool reads = parts.drafter != nullptr && parts.drafter->reads_rows();
+  if ((by_model || reads) && guest == nullptr) return nullptr;
   JudgeMethod method;
   if (tree) {
-    if (parts.tree.source != nullptr || parts.tree.settings.width > kMostSiblings ||
-        !parts.tree.rule->describe(method)) {
+    if (parts.tree.settings.width > kMostSiblings || !parts.tree.rule->describe(method)) {
       return nullptr;
     }
   } else if (parts.shape() == PassShape::kLine && !parts.rule->describe(method)) {
@@ -36,7 +38,7 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   }
   if (parts.shape() != PassShape::kRows && !parts.tail->describe(method)) return nullptr;
   if (grammar.codes > static_cast<std::size_t>(kMostJudgedCodes)) return nullptr;
-  method.laws = window > 1 && parts.needs_laws();
+  method.laws = window > 1 && parts.needs_laws() && !by_model;
   method.budget = !tree && parts.tv_budget > 0;
   const JudgeLimits limits{.codes = static_cast<std::int64_t>(grammar.codes),
                            .rows = items * window,
@@ -74,7 +76,7 @@ void DeviceJudge::grow(std::span<JudgedSequence* const> sequences) {
     first_draws_.push_back(draws_.size());
   }
   std::span<const DrawnId> drawn;
-  if (!draws_.empty()) drawn = judge_->draw(draws_);
+  if (!draws_.empty()) drawn = judge_->draw(draws_, guest_ == nullptr ? nullptr : guest_->laws());
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const std::size_t first = first_draws_[i] * (width_ + 1);
     sequences[i]->take_drawn(drawn.subspan(first, first_draws_[i + 1] * (width_ + 1) - first));

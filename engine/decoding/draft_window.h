@@ -30,6 +30,7 @@ struct DraftLaw {
   Real uniform = 0;             // kUniform: 1 / codes
   // kUniform: ids from here on are control ids.
   std::int32_t codes = std::numeric_limits<std::int32_t>::max();
+  std::int32_t guest = -1;  // kDense on a device: the row at which a draft model's judge keeps it
 
   Real prob(std::int32_t id) const {
     if (kind == LawKind::kDense) return dense[static_cast<std::size_t>(id)];

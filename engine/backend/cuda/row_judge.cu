@@ -175,9 +175,11 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
   to.spread = record.spread;
 }
 
-std::size_t bytes_of_records(const JudgeLimits& limits) {
-  return static_cast<std::size_t>(limits.rows) * sizeof(RowRecord) +
-         static_cast<std::size_t>(limits.items) * sizeof(JudgedCount);
+// Of items, then of rows: what a pass does not have is not fetched.
+static_assert(sizeof(JudgedCount) % alignof(RowRecord) == 0);
+std::size_t bytes_of_records(std::int64_t items, std::int64_t rows) {
+  return static_cast<std::size_t>(items) * sizeof(JudgedCount) +
+         static_cast<std::size_t>(rows) * sizeof(RowRecord);
 }
 
 // Nothing where drafts stand in a line.
@@ -202,8 +204,8 @@ class CudaRowJudge final : public RowJudge {
         processed_(
             allocate_device(static_cast<std::size_t>(limits.rows * limits.codes) * sizeof(float))),
         laws_(allocate_device(static_cast<std::size_t>(side_ * sides_) * sizeof(float))),
-        records_(allocate_device(bytes_of_records(limits))),
-        host_records_(allocate_pinned(bytes_of_records(limits))),
+        records_(allocate_device(bytes_of_records(limits.items, limits.rows))),
+        host_records_(allocate_pinned(bytes_of_records(limits.items, limits.rows))),
         tests_(method.budget
                    ? allocate_device(static_cast<std::size_t>(limits.rows) * sizeof(BoundedTest))
                    : Buffer(nullptr, [](void*) {})),
@@ -251,21 +253,20 @@ class CudaRowJudge final : public RowJudge {
             "rows of logits have one number a code");
     const std::int64_t begins[2] = {side_ * (passes_ % sides_), side_ * ((passes_ + 1) % sides_)};
     ++passes_;
-    auto* const records = static_cast<RowRecord*>(records_.get());
-    const PassArrays arrays = {
-        .logits = pass.logits.f32(),
-        .items = backend_.stage(pass.items),
-        .rows = backend_.stage(pass.rows),
-        .nodes = pass.nodes.empty() ? nullptr : backend_.stage(pass.nodes),
-        .sides = backend_.stage(std::span<const std::int64_t>(begins)),
-        .processed = static_cast<float*>(processed_.get()),
-        .laws = static_cast<float*>(laws_.get()),
-        .guest = pass.guest,
-        .masses = static_cast<float*>(masses_.get()),
-        .tests = static_cast<BoundedTest*>(tests_.get()),
-        .records = records,
-        .item_records = reinterpret_cast<JudgedCount*>(records + limits_.rows),
-        .codes = static_cast<int>(limits_.codes)};
+    auto* const counts = static_cast<JudgedCount*>(records_.get());
+    const PassArrays arrays = {.logits = pass.logits.f32(),
+                               .items = backend_.stage(pass.items),
+                               .rows = backend_.stage(pass.rows),
+                               .nodes = pass.nodes.empty() ? nullptr : backend_.stage(pass.nodes),
+                               .sides = backend_.stage(std::span<const std::int64_t>(begins)),
+                               .processed = static_cast<float*>(processed_.get()),
+                               .laws = static_cast<float*>(laws_.get()),
+                               .guest = pass.guest,
+                               .masses = static_cast<float*>(masses_.get()),
+                               .tests = static_cast<BoundedTest*>(tests_.get()),
+                               .records = reinterpret_cast<RowRecord*>(counts + limits_.items),
+                               .item_records = counts,
+                               .codes = static_cast<int>(limits_.codes)};
     launch(backend_, "judging rows", shape_of(row_count_), judge_rows, arrays, numbers_);
     if (limits_.width == 0) {
       launch(backend_, "settling judged rows", shape_of(row_count_), settle_rows, arrays, numbers_);
@@ -273,7 +274,8 @@ class CudaRowJudge final : public RowJudge {
       launch(backend_, "walking trees", shape_of(item_count_), walk_tree, arrays, numbers_);
       launch(backend_, "redrafting trees", shape_of(row_count_), redraft_tree, arrays, numbers_);
     }
-    check(cudaMemcpyAsync(host_records_.get(), records, bytes_of_records(limits_),
+    check(cudaMemcpyAsync(host_records_.get(), counts,
+                          bytes_of_records(limits_.items, static_cast<std::int64_t>(row_count_)),
                           cudaMemcpyDeviceToHost, backend_.stream()),
           "fetching the records of a pass");
     waited_ = false;
@@ -285,18 +287,19 @@ class CudaRowJudge final : public RowJudge {
   }
   std::span<const JudgedCount> items() override {
     wait();
-    return {reinterpret_cast<const JudgedCount*>(host_rows() + limits_.rows), item_count_};
+    return {host_counts(), item_count_};
   }
-  std::span<const DrawnId> draw(std::span<const JudgedDraw> draws) override {
+  std::span<const DrawnId> draw(std::span<const JudgedDraw> draws, const float* guest) override {
     expects(limits_.width > 0 && static_cast<std::int64_t>(draws.size()) <= limits_.rows,
             "draws fit their judge");
     // The side that the last pass wrote.
-    const DrawArrays arrays = {
-        .draws = backend_.stage(draws),
-        .laws = static_cast<const float*>(laws_.get()) + side_ * ((passes_ + 1) % sides_),
-        .drawn = static_cast<DrawnId*>(drawn_.get()),
-        .codes = static_cast<int>(limits_.codes),
-        .width = static_cast<int>(limits_.width)};
+    const DrawArrays arrays = {.draws = backend_.stage(draws),
+                               .laws = guest != nullptr ? guest
+                                                        : static_cast<const float*>(laws_.get()) +
+                                                              side_ * ((passes_ + 1) % sides_),
+                               .drawn = static_cast<DrawnId*>(drawn_.get()),
+                               .codes = static_cast<int>(limits_.codes),
+                               .width = static_cast<int>(limits_.width)};
     const std::size_t count = draws.size() * static_cast<std::size_t>(limits_.width + 1);
     launch(backend_, "drawing candidates", shape_of(draws.size()), draw_candidates, arrays,
            numbers_);
@@ -315,7 +318,12 @@ class CudaRowJudge final : public RowJudge {
             .threads = std::clamp(static_cast<int>(std::min<std::uint64_t>(lanes, kJudgeLanes)),
                                   kWarp, kJudgeLanes)};
   }
-  const RowRecord* host_rows() const { return static_cast<const RowRecord*>(host_records_.get()); }
+  const JudgedCount* host_counts() const {
+    return static_cast<const JudgedCount*>(host_records_.get());
+  }
+  const RowRecord* host_rows() const {
+    return reinterpret_cast<const RowRecord*>(host_counts() + limits_.items);
+  }
   void wait() {
     if (!waited_) backend_.synchronize();
     waited_ = true;

@@ -10,6 +10,7 @@
 #include "engine/backend/backend.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/judged_sequence.h"
+#include "engine/decoding/trees/tree_law_source.h"
 
 namespace tessera {
 
@@ -20,8 +21,9 @@ class DraftJudge {
   // For `items` streams with windows of `window` rows. Null where the backend has no judge, or none
   // for so many codes. Error kMemory.
   static std::unique_ptr<DraftJudge> make(Backend& backend, std::int64_t codes, std::int64_t items,
-                                          std::int64_t window);
-  static JudgeLimits limits(std::int64_t codes, std::int64_t items, std::int64_t window);
+                                          std::int64_t window, bool trees);
+  static JudgeLimits limits(std::int64_t codes, std::int64_t items, std::int64_t window,
+                            bool trees);
 
   // Whether drafts of these jobs are drawn here: their windows keep no laws on the host.
   static bool draws(std::span<const Job> jobs) {
@@ -34,6 +36,11 @@ class DraftJudge {
   // Draws by the logits [any, codes] on the device, waits, and appends to every window. The ids, -1
   // where a row was broken: that window stays short.
   std::span<const std::int32_t> run(ConstTensorView logits);
+  // Laws of the wanted nodes of a tree, by one logit row each from `cond` and `uncond` on.
+  void add(const TreeJob<float>& job, const LawSettings& law, const VocabularyGrammar& grammar,
+           std::int64_t cond, std::int64_t uncond);
+  // Makes them and tells the trees of all that are not broken; waits.
+  void keep_laws(std::span<TreeJob<float>> jobs, ConstTensorView logits);
   const RowJudge& rows() const { return *judge_; }
 
  private:

@@ -65,6 +65,7 @@ struct ModelDrafter::State {
   void catch_up(const TreeJob<float>& job);
   void add_nodes(const TreeJob<float>& job);
   void keep_laws(const TreeJob<float>& job);
+  void keep_laws_on_device(std::span<TreeJob<float>> jobs);
   std::int32_t sequence(std::size_t item, int branch) const {
     return static_cast<std::int32_t>(static_cast<std::int64_t>(item) * branches) + branch;
   }
@@ -86,7 +87,7 @@ ModelDrafter::State::State(const ImageModel& draft_model, const DraftLimits& dra
       branches(draft_limits.guided ? 2 : 1),
       pass(draft_model, pass_limits(draft_model.config(), draft_limits)),
       judge(DraftJudge::make(draft_model.backend(), draft_model.config().codes, draft_limits.items,
-                             draft_limits.window)) {
+                             draft_limits.window, draft_limits.trees)) {
   slots.resize(static_cast<std::size_t>(limits.items));
   open.reserve(slots.size());
   ancestors.reserve(static_cast<std::size_t>(limits.window));
@@ -224,6 +225,17 @@ void ModelDrafter::State::keep_laws(const TreeJob<float>& job) {
   }
 }
 
+void ModelDrafter::State::keep_laws_on_device(std::span<TreeJob<float>> jobs) {
+  const VocabularyGrammar grammar = model.config().grammar();
+  judge->begin();
+  for (const TreeJob<float>& job : jobs) {
+    const Slot& slot = slots[job.item];
+    const std::int64_t row = slot.first_row + (job.wanted[0] == 0 ? slot.new_rows - 1 : 0);
+    judge->add(job, slot.item.law, grammar, row, row + slot.new_rows);
+  }
+  judge->keep_laws(jobs, pass.device_logits());
+}
+
 ModelDrafter::ModelDrafter(const ImageModel& model, const DraftLimits& limits)
     : state_(std::make_unique<State>(model, limits)) {}
 ModelDrafter::~ModelDrafter() = default;
@@ -309,7 +321,9 @@ void ModelDrafter::answer(std::span<TreeJob<float>> jobs) {
   }
   state.pass.begin();
   for (const TreeJob<float>& job : jobs) state.add_nodes(job);
-  state.run(/*fetch=*/true);
+  const bool on_device = state.judge != nullptr && !jobs[0].tree->keeps_laws();
+  state.run(!on_device);
+  if (on_device) return state.keep_laws_on_device(jobs);
   for (const TreeJob<float>& job : jobs) state.keep_laws(job);
 }
 

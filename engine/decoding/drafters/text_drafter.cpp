@@ -75,7 +75,7 @@ TextDrafter::State::State(const TextModel& draft_model, const TextLimits& draft_
       limits(draft_limits),
       pass(draft_model, pass_limits(draft_limits)),
       judge(DraftJudge::make(draft_model.backend(), draft_model.config().vocab, draft_limits.items,
-                             draft_limits.window)),
+                             draft_limits.window, /*trees=*/false)),
       last_hidden(draft_model.backend().allocate(DType::kF32, Shape{1, draft_model.width()})) {
   slots.resize(static_cast<std::size_t>(limits.items));
   prompts.reserve(slots.size());
@@ -283,7 +283,8 @@ void TextDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
 std::size_t TextDrafter::bytes(const TextModelConfig& config, const Backend& backend,
                                const TextLimits& limits) {
   const bool on_device = backend.device().kind != DeviceKind::kCpu;
-  const JudgeLimits judged = DraftJudge::limits(config.vocab, limits.items, limits.window);
+  const JudgeLimits judged =
+      DraftJudge::limits(config.vocab, limits.items, limits.window, /*trees=*/false);
   return ModelPass::bytes(config.transformer, config.vocab, backend, pass_limits(limits)) +
          (on_device ? judged.bytes(/*laws=*/false) : 0) +
          static_cast<std::size_t>(limits.items) * LawPipeline<float>::buffer_bytes(config.vocab);

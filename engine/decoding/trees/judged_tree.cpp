@@ -84,6 +84,32 @@ struct JudgedTree::Listed {
   }
 };
 
+// Candidates by a draft model's laws, drawn node by node.
+struct JudgedTree::OfNodes {
+  const JudgedTree& of;
+  OnHost host;  // for what is not on the device
+
+  std::span<const DrawnId> list(std::int32_t node) const {
+    const auto width = static_cast<std::size_t>(of.parts_.settings.width);
+    return std::span(of.of_nodes_).subspan(at(node) * width, width);
+  }
+  std::int32_t next(const Tree& tree, std::int32_t node, std::uint32_t) const {
+    if (const auto forced = of.forced_at(of.depth_of(node))) {
+      return next_forced(tree, node, *forced, host.kind);
+    }
+    std::size_t number = 0;
+    for (std::int32_t c = tree.first_child(node); c != kNoNode; c = tree.next_sibling(c)) ++number;
+    return list(node)[number].token;
+  }
+  float prob(const Tree&, std::int32_t node, std::int32_t token) const {
+    if (const auto forced = of.forced_at(of.depth_of(node))) return token == *forced ? 1.0f : 0.0f;
+    const std::span<const DrawnId> ids = list(node);
+    const auto found =
+        std::find_if(ids.begin(), ids.end(), [&](const DrawnId& id) { return id.token == token; });
+    return found->probability;
+  }
+};
+
 // The rows of a judged pass, as settle() asks for them.
 struct JudgedTree::Records {
   JudgedTree& tree;
@@ -120,7 +146,9 @@ JudgedTree::JudgedTree(const LawSettings& law, const VocabularyGrammar& grammar,
                random, item),
       ids_(grammar.vocabulary()),
       allowed_(rows) {
-  expects(parts.source == nullptr, "laws of the last pass");
+  if (parts.source != nullptr) {
+    of_nodes_.resize(rows * static_cast<std::size_t>(parts.settings.width));
+  }
   std::iota(ids_.begin(), ids_.end(), 0);
   wishes_.reserve(rows);
 }
@@ -141,6 +169,7 @@ JudgedDraw JudgedTree::draw_of(std::size_t depth) const {
 
 void JudgedTree::wish(std::vector<JudgedDraw>& draws) {
   wishes_.clear();
+  if (parts_.source != nullptr) return wish_of_nodes(draws);
   parts_.settings.by_value ? wish_lists(draws) : wish_candidates(draws);
 }
 
@@ -180,8 +209,38 @@ void JudgedTree::wish_candidates(std::vector<JudgedDraw>& draws) {
   }
 }
 
+// Of the nodes that growth asked for, those that have a law now.
+void JudgedTree::wish_of_nodes(std::vector<JudgedDraw>& draws) {
+  for (const std::int32_t node : growth_.wanted()) {
+    if (!tree_.has_law(node) || forced_at(depth_of(node))) continue;
+    draws.push_back({.key = random_.key(),
+                     .pass = random_.pass(),
+                     .position = position() + static_cast<std::uint32_t>(tree_.depth(node)),
+                     .law_row = tree_.law(node).guest,
+                     .lane = static_cast<std::int32_t>(growth_.lane_of(node, 0)),
+                     .count = static_cast<std::int32_t>(parts_.settings.width)});
+    wishes_.push_back({node, depth_of(node)});
+  }
+}
+
+TreeJob<float> JudgedTree::grow() {
+  if (parts_.source == nullptr) return {};
+  const OfNodes source{*this, {ids_, parts_.rule->candidates(), position(), random_, scratch_}};
+  if (!growth_.grow(tree_, nullptr, source)) return {item_, tokens_, &tree_, growth_.wanted()};
+  sort_rows();
+  return {};
+}
+
 void JudgedTree::take_drawn(std::span<const DrawnId> drawn) {
   const auto each = static_cast<std::size_t>(parts_.settings.width) + 1;
+  if (parts_.source != nullptr) {
+    for (std::size_t i = 0; i < wishes_.size(); ++i) {
+      const auto list = drawn.subspan(i * each + 1, each - 1);
+      std::copy(list.begin(), list.end(),
+                of_nodes_.begin() + static_cast<std::ptrdiff_t>(at(wishes_[i].child) * (each - 1)));
+    }
+    return;
+  }
   if (parts_.settings.by_value) {
     const Candidates kind = parts_.rule->candidates();
     growth_.grow(tree_, &window_,
@@ -221,7 +280,12 @@ void JudgedTree::describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& b
       node.child = row_of_[at(child)];
       row.draft = tree_.token(child);
       row.kind = draft_kind(tree_.law(of).kind);
-      if (row.kind == DraftKind::kRow) row.law_row = window_.law_row(depth);
+      if (tree_.law(of).guest >= 0) {
+        row.kind = DraftKind::kGuest;
+        row.law_row = tree_.law(of).guest;
+      } else if (row.kind == DraftKind::kRow) {
+        row.law_row = window_.law_row(depth);
+      }
     }
     const std::int32_t beside = of == 0 ? kNoNode : tree_.next_sibling(of);
     if (beside != kNoNode) node.sibling = row_of_[at(beside)];

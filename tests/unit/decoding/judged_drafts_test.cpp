@@ -7,6 +7,7 @@
 #include "engine/decoding/drafters/text_drafter.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/devices.h"
+#include "tests/support/tree_decoding.h"
 #include "tests/unit/decoding/hosts_rule.h"
 #include "tests/unit/decoding/text_run.h"
 #include "tests/unit/decoding/tiny_run.h"
@@ -48,7 +49,8 @@ std::vector<DecodeResult> paint(const TinyRun& tiny, const std::vector<DecodeIte
   OwnedParts<float, KeyedRandom> owned(method, aids);
   ModelDrafter drafter(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
                                     .prompt_tokens = 8,
-                                    .window = method.window});
+                                    .window = method.window,
+                                    .trees = method.tree != "none"});
   std::vector<DraftItem> drafts;
   for (const DecodeItem& item : items) {
     drafts.push_back({item.prompt, item.unconditional, item.law});
@@ -56,40 +58,66 @@ std::vector<DecodeResult> paint(const TinyRun& tiny, const std::vector<DecodeIte
   }
   drafter.set_items(drafts);
   LoopParts parts = owned.parts();
-  parts.drafter = &drafter;
   HostsRule rule(*parts.rule);
   if (on_host) parts.rule = &rule;
+  std::optional<HostsSiblings> siblings;
+  if (parts.tree.rule == nullptr) {
+    parts.drafter = &drafter;
+  } else {
+    parts.tree.source = &drafter;
+    if (on_host) parts.tree.rule = &siblings.emplace(*parts.tree.rule);
+  }
   DecodeLoop loop(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
                                .prompt_tokens = 8,
                                .window = method.window,
-                               .laws = true});
+                               .laws = true,
+                               .shape = parts.shape()});
   return loop.run(items, parts, [](const PassEvent&) { return Flow::kContinue; });
 }
 
-TEST_P(JudgedDrafts, OfPicturesAreThoseOfTheHost) {
+class JudgedPictureDrafts : public JudgedDrafts {
+ protected:
+  void expect_same_pictures(const TinyRun& tiny, const std::vector<DecodeItem>& items,
+                            const DecodeMethod& method);
+};
+
+void JudgedPictureDrafts::expect_same_pictures(const TinyRun& tiny,
+                                               const std::vector<DecodeItem>& items,
+                                               const DecodeMethod& method) {
+  const std::size_t before = bytes_down();
+  const auto there = paint(tiny, items, method, false);
+  const std::size_t middle = bytes_down();
+  const auto here = paint(tiny, items, method, true);
+  // Rows of logits are many times a record, even of 64 codes; trees have candidates beside.
+  EXPECT_LE((method.tree == "none" ? 4u : 2u) * (middle - before), bytes_down() - middle);
+  std::int64_t tested = 0, accepted = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string what = method.tree + " " + method.tail + " item " + std::to_string(i);
+    EXPECT_EQ(there[i].status, DecodeStatus::kDone);
+    EXPECT_EQ(there[i].tokens, here[i].tokens) << what;
+    EXPECT_EQ(there[i].passes, here[i].passes) << what;
+    expect_same_meters(there[i].meters, here[i].meters, what);
+    tested = std::accumulate(here[i].meters.tested.begin(), here[i].meters.tested.end(), tested);
+    accepted =
+        std::accumulate(here[i].meters.accepted.begin(), here[i].meters.accepted.end(), accepted);
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_LT(accepted, tested);
+}
+
+TEST_P(JudgedPictureDrafts, AreThoseOfTheHost) {
   const TinyRun tiny(std::move(backend), DType::kBF16);
   const std::vector<DecodeItem> items = first_items(tiny, 2);
-  for (const DecodeMethod& method :
-       {method_of("drop", "exact", 4), method_of("maximal", "lenient", 3)}) {
-    const std::size_t before = bytes_down();
-    const auto there = paint(tiny, items, method, false);
-    const std::size_t middle = bytes_down();
-    const auto here = paint(tiny, items, method, true);
-    // Rows of logits are many times a record.
-    EXPECT_LE(4 * (middle - before), bytes_down() - middle);
-    std::int64_t tested = 0, accepted = 0;
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const std::string what = method.tail + " item " + std::to_string(i);
-      EXPECT_EQ(there[i].status, DecodeStatus::kDone);
-      EXPECT_EQ(there[i].tokens, here[i].tokens) << what;
-      EXPECT_EQ(there[i].passes, here[i].passes) << what;
-      expect_same_meters(there[i].meters, here[i].meters, what);
-      tested = std::accumulate(here[i].meters.tested.begin(), here[i].meters.tested.end(), tested);
-      accepted =
-          std::accumulate(here[i].meters.accepted.begin(), here[i].meters.accepted.end(), accepted);
-    }
-    EXPECT_GT(accepted, 0);
-    EXPECT_LT(accepted, tested);
+  expect_same_pictures(tiny, items, method_of("drop", "exact", 4));
+  expect_same_pictures(tiny, items, method_of("maximal", "lenient", 3));
+}
+
+// Trees whose laws a draft model gives, grown level by level and by value.
+TEST_P(JudgedPictureDrafts, BranchAsThoseOfTheHost) {
+  const TinyRun tiny(std::move(backend), DType::kBF16);
+  std::vector<DecodeItem> items = first_items(tiny, 1);
+  for (const std::string_view tree : {"rsd", "dyspec"}) {
+    expect_same_pictures(tiny, items, combine_tree(tree, kModelDrafter, "drop", {8, 2, 3}));
   }
 }
 
@@ -162,6 +190,8 @@ TEST_P(JudgedDrafts, OfTextsAreThoseOfTheHost) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Devices, JudgedPictureDrafts, ::testing::ValuesIn(cuda_devices()),
+                         device_name);
 INSTANTIATE_TEST_SUITE_P(Devices, JudgedDrafts, ::testing::ValuesIn(cuda_devices()), device_name);
 
 }  // namespace
