@@ -35,6 +35,7 @@ struct JudgeMethod {
   JudgeSiblings siblings =
       JudgeSiblings::kNone;  // kNone: drafts stand in a line, else the rule rests
   bool budget = false;       // whether items have budgets
+  bool likeliest = false;    // whether records of lines tell the likeliest id
   bool laws = false;         // whether drafts of a pass need the laws of the pass before
 
   std::int64_t group_size = 1;  // kGrouped
@@ -114,8 +115,8 @@ struct RowRecord {
   // min(1, p/q), what the rule accepted with. Of a tree: the sum over candidates, and what the law
   // of the first one that counts says of it.
   float strict = 0, chance = 0;
-  // Of a tree: the row where the walk goes on, -1 at its end. Of a redraft: ids that its law
-  // allows.
+  // Of a tree: the row where the walk goes on, -1 at its end; of its redrafts: ids that their law
+  // allows. Of a line whose method asks for it: the row's likeliest id, the lowest of equal ones.
   std::int32_t next = -1;
   // The token's row, as DecodeMeters counts it.
   double probability = 0, above = 0, mean = 0, spread = 0;

@@ -27,6 +27,8 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   if (by_model) guest = parts.tree.source->judge_on(backend);
   if (parts.drafter != nullptr) guest = parts.drafter->judge_on(backend);
   const bool reads = parts.drafter != nullptr && parts.drafter->reads_rows();
+  const bool likeliest = parts.drafter != nullptr && parts.drafter->reads_likeliest();
+  if (tree && likeliest) return nullptr;
   if ((by_model || reads) && guest == nullptr) return nullptr;
   JudgeMethod method;
   if (tree) {
@@ -39,6 +41,7 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   if (parts.shape() != PassShape::kRows && !parts.tail->describe(method)) return nullptr;
   if (grammar.codes > static_cast<std::size_t>(kMostJudgedCodes)) return nullptr;
   method.laws = window > 1 && parts.needs_laws() && !by_model;
+  method.likeliest = likeliest;
   method.budget = !tree && parts.tv_budget > 0;
   const JudgeLimits limits{.codes = static_cast<std::int64_t>(grammar.codes),
                            .rows = items * window,

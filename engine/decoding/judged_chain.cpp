@@ -12,12 +12,16 @@ struct JudgedChain::Records {
 
   Verdict<float> test(std::size_t depth) const {
     const RowRecord& record = records[depth];
-    return {{record.accepted != 0, record.token, record.strict, record.chance}, figures_of(record)};
+    return {{record.accepted != 0, record.token, record.strict, record.chance},
+            figures_of(record),
+            nullptr,
+            record.next};
   }
   Verdict<float> last(std::size_t depth) const {
     Verdict<float> out;
     out.judgement.token = records[depth].token;
     out.figures = figures_of(records[depth]);
+    out.likeliest = records[depth].next;
     return out;
   }
   void redraft(std::size_t j, std::size_t to, bool) const {

@@ -79,6 +79,11 @@ __device__ inline void put_figures(const BlockRow& row, int token, RowRecord& re
   record.spread = sums[2];
 }
 
+// By probability, not by logit: rounding makes equals.
+__device__ inline int likeliest_of(const BlockRow& row, JudgeScratch& s) {
+  return id_of(heaviest(Plain{row.probs}, row.codes, s));
+}
+
 __device__ inline void put_forced(int forced, RowRecord& record) {
   record.token = record.redraft = forced;
   record.probability = 1;

@@ -15,6 +15,7 @@ struct JudgeNumbers {
   JudgeRule rule;
   JudgeTail tail;
   JudgeSiblings siblings;
+  bool likeliest;
   int group_size, width, listed, neighbours;
   double max_gap, max_distance, delta, lambda, peak, decay;
   const float* vectors;
