@@ -309,7 +309,8 @@ class Micro {
           .cond = row,
           .uncond = static_cast<std::int32_t>(rows) + row,
           .draft = last ? -1 : static_cast<std::int32_t>(row * 37 % codes),
-          .kind = last ? DraftKind::kNone : DraftKind::kUniform};
+          .kind = last ? DraftKind::kNone : DraftKind::kUniform,
+          .place = row};
     }
     const JudgedItem item{.law = {.guidance = 5}, .rows = static_cast<std::int32_t>(rows)};
     for (const Kind& kind : kinds) {

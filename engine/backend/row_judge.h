@@ -1,8 +1,9 @@
-// The seam for sampling and acceptance on a device, for methods whose drafts stand in a line. Per
-// pass and row of a window: guidance, forced ids, temperature, the cuts, softmax, the test of the
-// row's draft, the draw behind a failed test, the token behind a window that was right as a whole,
-// and what the tail makes of the rows behind a refused draft. The laws of a pass stay on the device
-// and are the draft laws of the next one; what comes back is one small record a row.
+// The seam for sampling and acceptance on a device, for drafts in a line and for drafts that
+// branch. Per pass and row of a window: guidance, forced ids, temperature, the cuts, softmax, the
+// test of the row's draft or of the candidates behind it, the draw behind a failed test, the token
+// behind a window that was right as a whole, and what the tail makes of the rows behind a refused
+// draft. The laws of a pass stay on the device and are the draft laws of the next one, whose
+// candidates are drawn there too; what comes back is one small record a row and an id a candidate.
 //
 // Plain data alone, and the same decisions as the host's (engine/sampling, engine/decoding), bit
 // for bit, where logits and keys are the same: the arithmetic is that of engine/core/law_math.h,
@@ -22,13 +23,20 @@ namespace tessera {
 
 enum class JudgeRule : std::int32_t { kExact, kGumbel, kGrouped, kPartition, kRelaxed, kCool };
 enum class JudgeTail : std::int32_t { kDrop, kResample, kMaximal, kGumbel };
+// How the candidates of a position are judged, and thereby how they are drawn: kRecursive from the
+// law each, kDistinct without replacement, kPoints the likeliest, kEquality by the position's race.
+enum class JudgeSiblings : std::int32_t { kNone, kRecursive, kDistinct, kPoints, kEquality };
 
 // A method's rule and tail with their numbers. Tables are the host's and read while a judge is
 // made.
 struct JudgeMethod {
   JudgeRule rule = JudgeRule::kExact;
   JudgeTail tail = JudgeTail::kDrop;
-  bool laws = false;  // whether drafts of a pass need the laws of the pass before
+  JudgeSiblings siblings =
+      JudgeSiblings::kNone;  // kNone: drafts stand in a line, else the rule rests
+  bool budget = false;       // whether items have budgets
+  bool likeliest = false;    // whether records of lines tell the likeliest id
+  bool laws = false;         // whether drafts of a pass need the laws of the pass before
 
   std::int64_t group_size = 1;  // kGrouped
   double max_gap = 0, max_distance = 0;
@@ -49,17 +57,22 @@ struct JudgedLaw {
   std::int64_t top_k = 0;
 };
 
-// One stream of tokens in a pass. Its rows follow one another; row j speaks of position + j.
+// One stream of tokens in a pass. Its rows follow one another.
 struct JudgedItem {
   JudgedLaw law;
   std::array<std::uint32_t, 2> key = {};  // of its chance
   std::uint32_t pass = 0;
-  std::uint32_t position = 0;        // of row 0
+  std::uint32_t position = 0;        // that row 0 speaks of
   std::int32_t first = 0, rows = 0;  // of the pass's rows
+  // Of total variation along `total` tokens, and what of it is spent; 0 = none. Lines alone.
+  double budget = 0, spent = 0;
+  std::int64_t total = 1;
+  std::int32_t apart = 0;  // 1: no row stands behind another, each gives a token; no drafts
 };
 
 // What the draft behind a row was drawn from.
-enum class DraftKind : std::int32_t { kNone, kPoint, kUniform, kRow };
+// kGuest: a law that another judge of the device keeps, a draft model's.
+enum class DraftKind : std::int32_t { kNone, kPoint, kUniform, kRow, kGuest };
 
 struct JudgedRow {
   std::int32_t item = 0;
@@ -67,33 +80,68 @@ struct JudgedRow {
   std::int32_t forced = -1;            // the one id that may stand there
   std::int32_t draft = -1;             // the token under test; -1 behind the last row of an item
   DraftKind kind = DraftKind::kNone;   // of the draft's law
-  std::int32_t law_row = 0;            // kRow: of the last pass's rows
+  std::int32_t law_row = 0;            // kRow: of the last pass's rows; kGuest: of the guest's
+  std::int32_t place = 0;              // the row speaks of the item's position + place
+  std::int32_t keep = -1;              // where its law is kept; -1 = by the row's number
+};
+
+// A row of a tree. Its candidates share the law that its JudgedRow tells; draft is the first one.
+struct JudgedNode {
+  std::int32_t token = -1;    // that the row feeds
+  std::int32_t child = -1;    // its first candidate: of the item's rows; -1 = none
+  std::int32_t sibling = -1;  // the candidate drawn after it
 };
 
 struct JudgedPass {
   ConstTensorView logits;  // [any, codes] f32 on the device
   std::span<const JudgedItem> items;
-  std::span<const JudgedRow> rows;  // item by item
+  std::span<const JudgedRow> rows;         // item by item
+  std::span<const JudgedNode> nodes = {};  // of trees: one a row; children stand behind parents
+  const float* guest = nullptr;            // laws() of another judge, whose passes are over
 };
 
 // What came of a row. Rows before the first refused draft and the refused one have a token that
 // stands, and so has the last row of an item whose drafts were all right; rows behind a refused one
-// have a redraft. The rest means nothing.
+// have a redraft. Of a tree, rows that the walk went through have a token, and those have a redraft
+// that speak of a place behind the walk's end: at each place the row below the end, first candidate
+// behind first candidate, else that of the path of first candidates from the root. The rest means
+// nothing.
 struct RowRecord {
   std::int32_t accepted = 0;
   std::int32_t token = -1, redraft = -1;
   std::int32_t unsound =
       -1;  // the first id with a logit that no law can be made of: cond, then uncond
   float unsound_logit = 0;
-  float strict = 0, chance = 0;  // min(1, p/q), what the rule accepted with
+  // min(1, p/q), what the rule accepted with. Of a tree: the sum over candidates, and what the law
+  // of the first one that counts says of it.
+  float strict = 0, chance = 0;
+  // Of a tree: the row where the walk goes on, -1 at its end; of its redrafts: ids that their law
+  // allows. Of a line whose method asks for it: the row's likeliest id, the lowest of equal ones.
+  std::int32_t next = -1;
   // The token's row, as DecodeMeters counts it.
   double probability = 0, above = 0, mean = 0, spread = 0;
 };
 
 struct JudgedCount {
   std::int32_t sound = 0;   // rows before the first unsound one
-  std::int32_t tested = 0;  // drafts
+  std::int32_t tested = 0;  // drafts; of a tree, places with candidates
   std::int32_t right = 0;   // of them
+  std::int32_t last = 0;    // of a tree: the row at which the walk ended
+};
+
+// Candidates of one node of the next tree, by a law of the last pass.
+struct JudgedDraw {
+  std::array<std::uint32_t, 2> key = {};
+  std::uint32_t pass = 0, position = 0;  // the next pass; what the candidates stand for
+  std::int32_t law_row = 0;              // of the last pass's rows, or of the guest's
+  std::int32_t lane = 0;                 // of the first one's chance, where every one has its own
+  std::int32_t count = 0;
+  std::int32_t without = -1;  // an id that stands already and is not drawn again
+  std::int32_t asked = -1;    // an id whose probability is wanted
+};
+struct DrawnId {
+  std::int32_t token = -1;  // -1: the law has no more
+  float probability = 0;
 };
 
 class RowJudge {
@@ -104,16 +152,31 @@ class RowJudge {
   // Waits for it. Both live until the next pass.
   virtual std::span<const RowRecord> rows() = 0;
   virtual std::span<const JudgedCount> items() = 0;
+  // Draws candidates and waits, by laws of the last pass or of `guest`, laws() of another judge
+  // whose passes are over. Draw d has entries d (width + 1) and on: what was asked, then `count`
+  // candidates. They live until the next call.
+  virtual std::span<const DrawnId> draw(std::span<const JudgedDraw> draws, const float* guest) = 0;
+  // [kept, codes] on the device: the laws of rows, where these were told to be kept.
+  virtual const float* laws() const = 0;
 };
 
-struct JudgeLimits {
-  std::int64_t codes = 1;            // at most 65,536
-  std::int64_t rows = 1, items = 1;  // of a pass
+// Ids of a row that a device judges at most: more than any published captioner has.
+inline constexpr std::int64_t kMostJudgedCodes = 262144;
+inline constexpr std::int64_t kMostSiblings = 64;
 
-  // Of the device, with and without laws that outlive a pass.
+struct JudgeLimits {
+  std::int64_t codes = 1;            // at most kMostJudgedCodes
+  std::int64_t rows = 1, items = 1;  // of a pass
+  std::int64_t kept = 0;             // laws that are kept, at least `rows`; 0 = `rows`
+  std::int64_t width = 0;            // trees: candidates of a node at most, up to kMostSiblings
+
+  std::int64_t law_rows() const { return kept > rows ? kept : rows; }
+  // Of the device: a row's logits under judgement and its law, four bytes an id each, and where
+  // laws outlive a pass those of the pass before. 152,064 ids take 1.2 MB a row, or 1.8. Trees take
+  // a row an item beside that.
   std::size_t bytes(bool laws) const {
-    return static_cast<std::size_t>(codes) * static_cast<std::size_t>(rows) * sizeof(float) *
-           (laws ? 3 : 2);
+    const std::int64_t all = rows + law_rows() * (laws ? 2 : 1) + (width > 0 ? items : 0);
+    return static_cast<std::size_t>(codes * all) * sizeof(float);
   }
 };
 

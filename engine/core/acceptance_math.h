@@ -2,6 +2,7 @@
 // and devices, so that they decide alike to the bit.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/core/fixed_math.h"
@@ -25,6 +26,22 @@ template <typename Real>
 constexpr Real left_of(Real p, Real taken) {
   const Real left = p - taken;
   return left > 0 ? left : Real{0};
+}
+
+// A budget of total variation, spent evenly along a stream of `total` tokens: what is left of its
+// share where `stands` of them stand with the one under test.
+template <typename Real>
+constexpr Real excess_left(double budget, std::size_t stands, std::size_t total, double spent) {
+  const double share = static_cast<double>(stands) / static_cast<double>(total);
+  const double left = budget * share - spent;
+  return static_cast<Real>(left > 0 ? left : 0.0);
+}
+// A mass whose chance stays within `excess` of the strict one, no less than p.
+template <typename Real>
+constexpr Real bounded_mass(Real mass, Real p, Real q, Real strict, Real excess) {
+  const Real most = (strict + excess) * q;
+  const Real less = most < mass ? most : mass;
+  return p < less ? less : p;
 }
 
 // Cooling acceptance: the factor on p at a depth.

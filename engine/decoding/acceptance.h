@@ -122,8 +122,7 @@ Judgement<Real> judge_by_ratio(const DraftTest<Real>& test, Real chance_mass, Ra
   // What the cuts or the mask of the target forbid stays forbidden, however like its neighbours.
   if (!(p > 0)) chance_mass = 0;
   if (test.most_excess < 1) {
-    const Real most = (out.strict + test.most_excess) * q;
-    chance_mass = std::max(p, std::min(chance_mass, most));
+    chance_mass = bounded_mass(chance_mass, p, q, out.strict, test.most_excess);
   }
   out.chance = chance_of(chance_mass, q);
   out.accepted = random.accepts({Purpose::kAccept, test.position}, chance_mass, q);

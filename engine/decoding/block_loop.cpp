@@ -6,6 +6,7 @@
 
 #include "engine/core/io.h"
 #include "engine/decoding/broken_logits.h"
+#include "engine/decoding/judged_sequence.h"
 
 namespace tessera {
 
@@ -16,6 +17,10 @@ constexpr std::int64_t kPassRows = 256;
 
 std::int64_t most_rows(const BlockModelConfig& config, const BlockLimits& limits) {
   return std::max({kPassRows, limits.prompt_tokens, config.block});
+}
+
+JudgeLimits judge_limits(const BlockModelConfig& config) {
+  return {.codes = config.codes, .rows = config.block, .items = 1};
 }
 
 }  // namespace
@@ -39,18 +44,27 @@ struct BlockLoop::State {
     const std::int64_t rows = most_rows(config, limits);
     hidden = backend.allocate(DType::kF32, Shape{rows, config.width});
     logits = backend.allocate(DType::kF32, Shape{config.block, config.codes});
-    host_logits = backend.allocate_host(DType::kF32, logits.shape());
+    if (backend.row_judges() != nullptr && config.codes <= kMostJudgedCodes) {
+      judge = backend.row_judges()->make(JudgeMethod{}, judge_limits(config));
+    } else {
+      host_logits = backend.allocate_host(DType::kF32, logits.shape());
+    }
     ids.reserve(static_cast<std::size_t>(cache.shape().capacity));
     spans.reserve(ids.capacity());
+    judged.reserve(static_cast<std::size_t>(config.block));
   }
 
   void start(const DecodeItem& item, DecodeResult& result);
   void queue_prompt(const DecodeItem& item);
   void queue_tokens(const std::vector<std::int32_t>& tokens);
   void run_queue();
-  void fetch_logits(std::int64_t rows);
+  void run_head(std::int64_t rows);
+  void fetch_logits();
+  void judge_on_device(std::int64_t rows, const DecodeResult& result);
   bool sound(std::int64_t rows, DecodeResult& result) const;
   void draw(std::int64_t row, DecodeResult& result);
+  void stand(std::int32_t token, const RowFigures& of_row, DecodeResult& result);
+  static void fail(std::int64_t row, std::int64_t id, float logit, DecodeResult& result);
 
   // Tokens that the next pass gives: a block, and in a first block that nobody gave one.
   std::int64_t pass_width(std::size_t standing) const {
@@ -68,7 +82,10 @@ struct BlockLoop::State {
   BlockLimits limits;
   KvCache cache;
   Arena arena;
-  Tensor hidden, logits, host_logits;  // [rows, D], [block, codes]
+  Tensor hidden, logits;            // [rows, D], [block, codes]
+  std::unique_ptr<RowJudge> judge;  // null where the host draws
+  Tensor host_logits;               // [block, codes]; empty where a device draws
+  std::vector<JudgedRow> judged;
   // Tokens that wait to be run, in spans whose tokens see one another.
   std::vector<std::int32_t> ids;
   std::vector<std::int64_t> spans;
@@ -98,9 +115,13 @@ std::size_t BlockLoop::cache_bytes(const BlockModelConfig& config, const Vocabul
 std::size_t BlockLoop::activation_bytes(const BlockModelConfig& config, const Backend& backend,
                                         const BlockLimits& limits) {
   const std::int64_t rows = most_rows(config, limits);
+  const bool on_device = backend.device().kind != DeviceKind::kCpu;
   return BlockModel::scratch_bytes(config, rows) +
-         static_cast<std::size_t>(rows * config.width + 2 * config.block * config.codes) *
+         static_cast<std::size_t>(rows * config.width + config.block * config.codes) *
              sizeof(float) +
+         // The logits on the host, or what a device judges by.
+         (on_device ? judge_limits(config).bytes(/*laws=*/false)
+                    : static_cast<std::size_t>(config.block * config.codes) * sizeof(float)) +
          backend.attention_scratch_bytes(rows, config.heads, config.head_dim()) +
          LawPipeline<float>::buffer_bytes(config.codes);
 }
@@ -178,36 +199,72 @@ void BlockLoop::State::run_queue() {
 }
 
 // Of the last rows that ran.
-void BlockLoop::State::fetch_logits(std::int64_t rows) {
+void BlockLoop::State::run_head(std::int64_t rows) {
   const TensorView all = hidden.view(), out = logits.view();
   model.logits({all.dtype, Shape{rows, config.width}, all.f32() + (last_rows - rows) * config.width,
                 all.device},
                {out.dtype, Shape{rows, config.codes}, out.data, out.device});
+}
+
+void BlockLoop::State::fetch_logits() {
   model.backend().download(logits.view(), host_logits.view());
   model.backend().synchronize();
 }
 
+// Draws the rows of the pass where they are; the records come to the host.
+void BlockLoop::State::judge_on_device(std::int64_t rows, const DecodeResult& result) {
+  const JudgedItem item{.law = judged_law(law->settings()),
+                        .key = random->key(),
+                        .pass = random->pass(),
+                        .position = static_cast<std::uint32_t>(result.tokens.size()),
+                        .rows = static_cast<std::int32_t>(rows),
+                        .apart = 1};
+  judged.clear();
+  for (std::int32_t row = 0; row < item.rows; ++row) judged.push_back({.cond = row, .place = row});
+  judge->judge({logits.view(), {&item, 1}, judged});
+  judge->rows();
+}
+
+void BlockLoop::State::fail(std::int64_t row, std::int64_t id, float logit, DecodeResult& result) {
+  const auto place = static_cast<std::int64_t>(result.tokens.size()) + row;
+  result.status = DecodeStatus::kFailed;
+  result.error =
+      unsound_logit("image token " + std::to_string(place) + ", code " + std::to_string(id), logit);
+}
+
 bool BlockLoop::State::sound(std::int64_t rows, DecodeResult& result) const {
+  if (judge != nullptr) {
+    const std::int64_t row = judge->items()[0].sound;
+    if (row == rows) return true;
+    const RowRecord& record = judge->rows()[static_cast<std::size_t>(row)];
+    fail(row, record.unsound, record.unsound_logit, result);
+    return false;
+  }
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto id = first_unsound(row_of(row));
     if (!id) continue;
-    const auto place = static_cast<std::int64_t>(result.tokens.size()) + row;
-    result.status = DecodeStatus::kFailed;
-    result.error =
-        unsound_logit("image token " + std::to_string(place) + ", code " + std::to_string(*id),
-                      row_of(row)[static_cast<std::size_t>(*id)]);
+    fail(row, *id, row_of(row)[static_cast<std::size_t>(*id)], result);
     return false;
   }
   return true;
 }
 
 void BlockLoop::State::draw(std::int64_t row, DecodeResult& result) {
+  if (judge != nullptr) {
+    const RowRecord& record = judge->rows()[static_cast<std::size_t>(row)];
+    return stand(record.token, figures_of(record), result);
+  }
   const auto position = static_cast<std::uint32_t>(result.tokens.size());
   law->process_at(position, row_of(row), {});
   const TargetRow<float> target{{law->support(), law->support_logits()}, law->probabilities()};
   const std::int32_t token = random->race(position, target.logits);
+  stand(token, figures_of(target, token), result);
+}
+
+void BlockLoop::State::stand(std::int32_t token, const RowFigures& of_row, DecodeResult& result) {
+  const auto position = static_cast<std::uint32_t>(result.tokens.size());
   const TokenFigures figures =
-      result.meters.count_token(target, token, random->uniform({Purpose::kMeter, position}));
+      result.meters.count_token(of_row, random->uniform({Purpose::kMeter, position}));
   result.tokens.push_back(token);
   if (result.trace.marks.empty()) return;
   result.trace.marks[position] = {token, static_cast<std::int32_t>(result.passes) + 1,
@@ -225,10 +282,11 @@ DecodeResult BlockLoop::run(const DecodeItem& item, FunctionRef<Flow(const PassE
     if (result.passes == 0) result.prefilled = standing;
     const std::int64_t width = state.pass_width(result.tokens.size());
     state.run_queue();
-    state.fetch_logits(width);
+    state.run_head(width);
+    state.random->begin_pass(static_cast<std::uint32_t>(result.passes) + 1);
+    state.judge != nullptr ? state.judge_on_device(width, result) : state.fetch_logits();
     const double scored = monotonic_seconds();
     if (state.sound(width, result)) {
-      state.random->begin_pass(static_cast<std::uint32_t>(result.passes) + 1);
       for (std::int64_t row = 0; row < width; ++row) state.draw(row, result);
       if (!result.trace.marks.empty()) {
         result.trace.committed.push_back(static_cast<std::int32_t>(width));

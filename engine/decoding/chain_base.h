@@ -34,6 +34,7 @@ struct Verdict {
   Judgement<Real> judgement;
   RowFigures figures;
   const TargetRow<Real>* row = nullptr;  // null where drafters do not read it
+  std::int32_t likeliest = -1;           // of the row, where it is null and a drafter asks
 };
 
 template <typename Real, typename Random>
@@ -109,7 +110,8 @@ class ChainBase : public PictureSequence<Real, Random> {
 
  private:
   void stand(const Verdict<Real>& verdict) {
-    this->commit(verdict.figures, verdict.judgement.token, verdict.row, parts_.drafter);
+    this->commit(verdict.figures, verdict.judgement.token, verdict.row, parts_.drafter,
+                 verdict.likeliest);
   }
 
   // Rows from `first` on become drafts; row j speaks of the position j places behind the `before`

@@ -58,8 +58,7 @@ class ChainSequence final : public ChainBase<Real, Random> {
   // What the picture so far leaves of its share of the budget.
   Real excess_left() const {
     if (parts_.tv_budget <= 0) return Real{1};
-    const double share = static_cast<double>(tokens_.size() + 1) / static_cast<double>(total_);
-    return static_cast<Real>(std::max(0.0, parts_.tv_budget * share - meters_.excess));
+    return tessera::excess_left<Real>(parts_.tv_budget, tokens_.size() + 1, total_, meters_.excess);
   }
 
   // Draft `depth`, which stands for the next token, by its row.

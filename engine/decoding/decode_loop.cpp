@@ -40,8 +40,8 @@ struct DecodeLoop::State {
   // One item while it runs.
   struct Slot {
     std::unique_ptr<Sequence> sequence;
-    JudgedChain* judged = nullptr;  // the sequence, where a device judges
-    std::size_t judged_number = 0;  // of the pass
+    JudgedSequence* judged = nullptr;  // the sequence, where a device judges
+    std::size_t judged_number = 0;     // of the pass
     std::size_t window_rows = 0;
     std::int64_t first_row = 0;  // of this item in the pass
     std::int64_t cached = 0;     // picture rows when the pass began
@@ -90,6 +90,7 @@ struct DecodeLoop::State {
   std::vector<Slot> slots;
   std::vector<DraftJob<float, KeyedRandom>> jobs;
   std::vector<TreeJob<float>> tree_jobs;
+  std::vector<JudgedSequence*> judged;  // of the jobs
   PassLine line;
   std::vector<std::int64_t> kept;
 };
@@ -104,6 +105,7 @@ DecodeLoop::State::State(const ImageModel& image_model, const DecodeLimits& deco
   slots.resize(static_cast<std::size_t>(limits.items));
   jobs.reserve(slots.size());
   tree_jobs.reserve(slots.size());
+  judged.reserve(slots.size());
   line.tokens.reserve(static_cast<std::size_t>(limits.window));
   line.seen.reserve(static_cast<std::size_t>(model.image_token_count()));
   kept.reserve(static_cast<std::size_t>(limits.window));
@@ -134,9 +136,9 @@ void DecodeLoop::State::start(std::span<const DecodeItem> items, const LoopParts
     const VocabularyGrammar& grammar = model.config().grammar();
     slots[i].judged = nullptr;
     if (device_judge != nullptr) {
-      auto chain = std::make_unique<JudgedChain>(item.law, grammar, window, parts, random, i);
-      slots[i].judged = chain.get();
-      slots[i].sequence = std::move(chain);
+      auto made = DeviceJudge::make_sequence(item.law, grammar, window, parts, random, i);
+      slots[i].judged = made.judged;
+      slots[i].sequence = std::move(made.sequence);
     } else {
       slots[i].sequence = make_sequence(item.law, grammar, window, parts, random, i);
     }
@@ -236,6 +238,11 @@ void DecodeLoop::State::draft(const std::vector<DecodeResult>& results, const Lo
     jobs.push_back(slots[i].sequence->draft_job(static_cast<std::size_t>(most)));
   }
   if (parts.drafter != nullptr) parts.drafter->extend(jobs);
+  if (device_judge != nullptr) {
+    judged.clear();
+    for (const auto& job : jobs) judged.push_back(slots[job.item].judged);
+    device_judge->grow(judged);
+  }
   while (true) {
     tree_jobs.clear();
     for (const auto& job : jobs) {
@@ -244,6 +251,7 @@ void DecodeLoop::State::draft(const std::vector<DecodeResult>& results, const Lo
     }
     if (tree_jobs.empty()) return;
     parts.tree.source->answer(tree_jobs);
+    if (device_judge != nullptr) device_judge->grow(judged);
   }
 }
 

@@ -1,5 +1,5 @@
-// The judgement of a pass on the device that ran it: chains on the one side, the backend's judge of
-// rows on the other. Neither logits nor laws come to the host.
+// The judgement of a pass on the device that ran it: streams on the one side, the backend's judge
+// of rows on the other. Neither logits nor laws come to the host.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/backend/row_judge.h"
-#include "engine/decoding/judged_chain.h"
+#include "engine/decoding/judged_sequence.h"
 #include "engine/decoding/sequence_parts.h"
 
 namespace tessera {
@@ -18,27 +18,41 @@ class DeviceJudge {
   using Parts = SequenceParts<float, KeyedRandom>;
 
   // For passes of at most `items` items with `window` rows each. Null where the backend has no
-  // judge, or where the parts need rows on the host: trees and rows side by side, drafters that
-  // read rows, rules that a device does not know, and budgets, by which a draft's test depends on
-  // the one before. Error kMemory.
+  // judge, or where the parts need rows on the host: draft models elsewhere that
+  // gives, drafters that read rows, rules that a device does not know. Error kMemory.
   static std::unique_ptr<DeviceJudge> make(Backend& backend, const Parts& parts,
                                            const VocabularyGrammar& grammar, std::int64_t items,
                                            std::int64_t window);
 
+  // A stream that is judged here, as make_sequence() makes one for the host.
+  struct Made {
+    std::unique_ptr<PictureSequence<float, KeyedRandom>> sequence;
+    JudgedSequence* judged = nullptr;  // the same
+  };
+  static Made make_sequence(const LawSettings& law, const VocabularyGrammar& grammar,
+                            std::size_t rows, const Parts& parts, KeyedRandom random,
+                            std::size_t item);
+
+  // Completes the rows of the next pass, when the drafter is through; waits where ids are drawn.
+  void grow(std::span<JudgedSequence* const> sequences);
+
   void begin();
-  // The next chain of the pass; returns its number.
-  std::size_t add(JudgedChain& chain, std::int64_t cond, std::int64_t uncond);
+  // The next stream of the pass; returns its number.
+  std::size_t add(JudgedSequence& sequence, std::int64_t cond, std::int64_t uncond);
   // Judges the pass by the logits [any, codes] on the device; waits.
   void run(ConstTensorView logits);
   const JudgedCount& item(std::size_t number) const { return item_records_[number]; }
   std::span<const RowRecord> rows(std::size_t number) const;
 
  private:
-  DeviceJudge(std::unique_ptr<RowJudge> judge, std::int64_t items, std::int64_t rows);
+  DeviceJudge(std::unique_ptr<RowJudge> judge, const JudgeLimits& limits);
 
   std::unique_ptr<RowJudge> judge_;
-  std::vector<JudgedItem> items_;
-  std::vector<JudgedRow> rows_;
+  const RowJudge* guest_ = nullptr;  // a draft model's
+  std::size_t width_;                // of trees
+  JudgedBatch batch_;
+  std::vector<JudgedDraw> draws_;
+  std::vector<std::size_t> first_draws_;  // of each sequence
   std::span<const JudgedCount> item_records_;
   std::span<const RowRecord> row_records_;
 };

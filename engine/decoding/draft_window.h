@@ -30,6 +30,7 @@ struct DraftLaw {
   Real uniform = 0;             // kUniform: 1 / codes
   // kUniform: ids from here on are control ids.
   std::int32_t codes = std::numeric_limits<std::int32_t>::max();
+  std::int32_t guest = -1;  // kDense on a device: the row at which a draft model's judge keeps it
 
   Real prob(std::int32_t id) const {
     if (kind == LawKind::kDense) return dense[static_cast<std::size_t>(id)];
@@ -81,6 +82,12 @@ class DraftWindow {
   // probs [V]: the law that `token` was drawn from.
   void append_dense(std::int32_t token, std::span<const Real> probs) {
     set(grow(), token, LawKind::kDense, probs);
+  }
+  // A draft whose law a draft model's judge keeps at a row; law_row() gives ~row.
+  void append_guest(std::int32_t token, std::int32_t row) {
+    expects(laws_ != DraftLaws::kHere, "laws on a device");
+    const std::size_t i = grow();
+    replace(i, token, ~row);
   }
   // Overwrites draft i.
   void replace(std::size_t i, std::int32_t token, std::span<const Real> probs) {

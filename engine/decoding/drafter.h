@@ -15,6 +15,8 @@
 
 namespace tessera {
 
+class Backend;
+
 // One picture's window to fill. Drafts that the tail kept are in it already.
 template <typename Real, typename Random>
 struct DraftJob {
@@ -51,6 +53,7 @@ struct Commitment {
   std::int32_t token = 0;
   std::span<const std::int32_t> tokens;  // of the picture, up to and with this one
   const TargetRow<Real>* row = nullptr;  // null where no drafter reads_rows()
+  std::int32_t likeliest = -1;  // of the row, lowest of equal ones, where there is no row to read
 };
 
 template <typename Real, typename Random>
@@ -61,6 +64,12 @@ class Drafter {
   // Whether commit() reads rows of the target, or extend() appends laws that are rows. Those that
   // do neither leave rows wherever they are.
   virtual bool reads_rows() const { return true; }
+  // Whether commit() reads the likeliest id of a code's row, with a row or without one.
+  virtual bool reads_likeliest() const { return false; }
+  // The judge that draws its drafts where a device's target has its rows, and keeps their laws
+  // there; then it reads no rows of the target, and appends laws by append_guest() to windows that
+  // do not keep them.
+  virtual const RowJudge* judge_on(const Backend&) const { return nullptr; }
   // Before the first pass of a run over `items` pictures.
   virtual void start(std::size_t /*items*/) {}
   // A place goes to another stream than before; nothing of the old one holds for it.

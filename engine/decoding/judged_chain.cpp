@@ -1,26 +1,9 @@
 #include "engine/decoding/judged_chain.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace tessera {
-
-namespace {
-
-JudgedLaw judged_law(const LawSettings& law) {
-  return {.guidance = law.guidance,
-          .temperature = law.temperature,
-          .top_p = law.top_p,
-          .min_p = law.min_p,
-          .typical = law.typical,
-          .top_k = law.top_k};
-}
-
-DraftKind draft_kind(LawKind kind) {
-  if (kind == LawKind::kDense) return DraftKind::kRow;
-  return kind == LawKind::kUniform ? DraftKind::kUniform : DraftKind::kPoint;
-}
-
-}  // namespace
 
 // The rows of a judged pass, as settle() asks for them.
 struct JudgedChain::Records {
@@ -29,34 +12,37 @@ struct JudgedChain::Records {
 
   Verdict<float> test(std::size_t depth) const {
     const RowRecord& record = records[depth];
-    return {{record.accepted != 0, record.token, record.strict, record.chance}, figures(record)};
+    return {{record.accepted != 0, record.token, record.strict, record.chance},
+            figures_of(record),
+            nullptr,
+            record.next};
   }
   Verdict<float> last(std::size_t depth) const {
     Verdict<float> out;
     out.judgement.token = records[depth].token;
-    out.figures = figures(records[depth]);
+    out.figures = figures_of(records[depth]);
+    out.likeliest = records[depth].next;
     return out;
   }
   void redraft(std::size_t j, std::size_t to, bool) const {
     chain.drafts_.replace(to, records[j].redraft, chain.first_ + static_cast<std::int32_t>(j));
   }
-  static RowFigures figures(const RowRecord& record) {
-    return {record.probability, record.above, record.mean, record.spread};
-  }
 };
 
-void JudgedChain::describe(std::int32_t cond, std::int32_t uncond, std::vector<JudgedItem>& items,
-                           std::vector<JudgedRow>& rows) {
+void JudgedChain::describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& batch) {
   begin_pass();
   const auto count = static_cast<std::int32_t>(this->rows());
-  const auto item = static_cast<std::int32_t>(items.size());
-  first_ = static_cast<std::int32_t>(rows.size());
-  items.push_back({.law = judged_law(law_.settings()),
-                   .key = random_.key(),
-                   .pass = random_.pass(),
-                   .position = position(),
-                   .first = first_,
-                   .rows = count});
+  const auto item = static_cast<std::int32_t>(batch.items.size());
+  first_ = static_cast<std::int32_t>(batch.rows.size());
+  batch.items.push_back({.law = judged_law(law_.settings()),
+                         .key = random_.key(),
+                         .pass = random_.pass(),
+                         .position = position(),
+                         .first = first_,
+                         .rows = count,
+                         .budget = std::max(0.0, parts_.tv_budget),
+                         .spent = meters_.excess,
+                         .total = static_cast<std::int64_t>(total_)});
   for (std::int32_t j = 0; j < count; ++j) {
     const auto depth = static_cast<std::size_t>(j);
     JudgedRow row{.item = item, .cond = cond + j};
@@ -67,8 +53,13 @@ void JudgedChain::describe(std::int32_t cond, std::int32_t uncond, std::vector<J
       row.draft = drafts_.token(depth);
       row.kind = draft_kind(drafts_.kind(depth));
       row.law_row = drafts_.law_row(depth);
+      if (row.law_row < 0) {
+        row.kind = DraftKind::kGuest;
+        row.law_row = ~row.law_row;
+      }
     }
-    rows.push_back(row);
+    row.place = j;
+    batch.rows.push_back(row);
   }
 }
 

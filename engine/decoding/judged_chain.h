@@ -4,26 +4,21 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "engine/backend/row_judge.h"
 #include "engine/decoding/chain_base.h"
+#include "engine/decoding/judged_sequence.h"
 
 namespace tessera {
 
-class JudgedChain final : public ChainBase<float, KeyedRandom> {
+class JudgedChain final : public ChainBase<float, KeyedRandom>, public JudgedSequence {
  public:
   JudgedChain(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t window,
               const ChainParts<float, KeyedRandom>& parts, KeyedRandom random, std::size_t item)
       : ChainBase(law, grammar, window, parts,
                   parts.needs_laws() ? DraftLaws::kOfRows : DraftLaws::kForgotten, random, item) {}
 
-  // The next pass: appends this item and its rows, whose logits are rows of the pass's from `cond`
-  // on, and from `uncond` on under guidance.
-  void describe(std::int32_t cond, std::int32_t uncond, std::vector<JudgedItem>& items,
-                std::vector<JudgedRow>& rows);
-  // Its records, of which the first item.sound count, at least one.
-  void take(std::span<const RowRecord> records, const JudgedCount& item);
+  void describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& batch) override;
+  void take(std::span<const RowRecord> records, const JudgedCount& item) override;
 
   void judge(RawRows<float>, std::size_t) override {
     expects(false, "a chain that a device judges has no rows on the host");

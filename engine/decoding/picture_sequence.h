@@ -130,11 +130,12 @@ class PictureSequence {
   }
   // The same by the row's figures; `row` may be null for drafters that read no rows.
   void commit(const RowFigures& figures, std::int32_t token, const TargetRow<Real>* row,
-              Drafter<Real, Random>* drafter) {
+              Drafter<Real, Random>* drafter, std::int32_t likeliest = -1) {
     count_token(figures, token, position());
     tokens_.push_back(token);
     stopped_ = stopped_ || std::find(stops_.begin(), stops_.end(), token) != stops_.end();
-    if (drafter != nullptr) drafter->commit({item_, tokens_.size() - 1, token, tokens_, row});
+    if (drafter != nullptr)
+      drafter->commit({item_, tokens_.size() - 1, token, tokens_, row, likeliest});
   }
 
   void count_tests(std::int64_t tested, std::int64_t accepted) {

@@ -44,10 +44,10 @@ struct TextLoop::State {
   using Sequence = PictureSequence<float, KeyedRandom>;
   struct Slot {
     TextItem item;
-    std::unique_ptr<Sequence> sequence;  // null = free
-    JudgedChain* on_device = nullptr;    // the sequence, where a device judges
-    std::size_t judged_number = 0;       // of the pass
-    std::int64_t prompt_done = 0;        // rows of the prompt in the cache
+    std::unique_ptr<Sequence> sequence;   // null = free
+    JudgedSequence* on_device = nullptr;  // the sequence, where a device judges
+    std::size_t judged_number = 0;        // of the pass
+    std::int64_t prompt_done = 0;         // rows of the prompt in the cache
     std::size_t window_rows = 0;
     std::int64_t first_row = 0;  // of its logits
     std::int64_t cached = 0;     // token rows when the pass began
@@ -117,9 +117,9 @@ void TextLoop::State::make_chain(Slot& slot, std::size_t number) {
     slot.sequence = make_sequence(slot.item.law, grammar, window, parts, random, number);
     return;
   }
-  auto chain = std::make_unique<JudgedChain>(slot.item.law, grammar, window, parts, random, number);
-  slot.on_device = chain.get();
-  slot.sequence = std::move(chain);
+  auto made = DeviceJudge::make_sequence(slot.item.law, grammar, window, parts, random, number);
+  slot.on_device = made.judged;
+  slot.sequence = std::move(made.sequence);
 }
 
 void TextLoop::State::draft() {

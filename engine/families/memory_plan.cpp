@@ -104,8 +104,11 @@ MemoryPlan placed_on_device(MemoryPlan plan, const FamilySpec& spec, const Memor
   plan.staging = kDeviceStagingBytes;
   plan.libraries = kDeviceLibraryBytes;
   // Rows under judgement and their order; with laws, those of the pass before as well.
-  plan.laws = JudgeLimits{spec.model.codes, request.images * request.window, request.images}.bytes(
-      request.laws);
+  plan.laws = JudgeLimits{.codes = spec.model.codes,
+                          .rows = request.images * request.window,
+                          .items = request.images,
+                          .width = request.spare_rows > 0 ? 1 : 0}
+                  .bytes(request.laws);
   plan.sampling = rows * row * (request.laws ? 2 : 1);
   return plan;
 }

@@ -28,6 +28,7 @@ struct JudgedCase {
   GroupedSettings grouped;
   RelaxedSettings relaxed;
   CoolSettings cool;
+  bool budget = false;
 };
 
 // What is wrong with the reference.
@@ -131,8 +132,19 @@ inline void draw_drafts(Dice& dice, DrawnPass& pass, std::int64_t codes,
   }
 }
 
+// Budgets of which much, little or nothing is left.
+inline void draw_budgets(Dice& dice, DrawnPass& pass) {
+  for (JudgedItem& item : pass.items) {
+    item.total = static_cast<std::int64_t>(item.position) + 200;
+    item.budget = dice.of({0.01, 0.3, 1.0, 30.0});
+    const double share = item.budget * (item.position + 1) / static_cast<double>(item.total);
+    item.spent = share * dice.of({0.0, 0.2, 0.9, 0.999, 1.2}) * dice.unit();
+    if (dice.one_in(3)) item.spent = std::max(0.0, share - dice.unit() / 2);
+  }
+}
+
 inline DrawnPass draw_pass(Dice& dice, std::int64_t codes, std::int64_t items, std::int64_t window,
-                           std::span<const std::int32_t> laws) {
+                           std::span<const std::int32_t> laws, bool budgets = false) {
   DrawnPass pass;
   const auto width = static_cast<std::size_t>(codes);
   std::int32_t next_logits = 0;
@@ -149,6 +161,7 @@ inline DrawnPass draw_pass(Dice& dice, std::int64_t codes, std::int64_t items, s
     for (std::int32_t j = 0; j < item.rows; ++j) {
       JudgedRow row{.item = static_cast<std::int32_t>(i), .cond = next_logits + j};
       if (guided) row.uncond = next_logits + item.rows + j;
+      row.place = j;
       if (dice.one_in(12)) {
         row.forced = static_cast<std::int32_t>(dice.below(static_cast<std::uint64_t>(codes) + 2));
       }
@@ -168,6 +181,7 @@ inline DrawnPass draw_pass(Dice& dice, std::int64_t codes, std::int64_t items, s
     pass.items.push_back(item);
   }
   draw_drafts(dice, pass, codes, laws);
+  if (budgets) draw_budgets(dice, pass);
   return pass;
 }
 
@@ -183,6 +197,7 @@ class HostJudge {
     method.cool = drawn.cool;
     owned_ = std::make_unique<OwnedParts<float, KeyedRandom>>(method, aids_);
     method_.laws = needs_laws();
+    method_.budget = drawn.budget;
     described_ = owned_->parts().rule->describe(method_) && owned_->parts().tail->describe(method_);
     scratch_.resize(2 * codes_ + 4);
   }
@@ -342,6 +357,7 @@ inline void HostJudge::judge_item(const DrawnPass& pass, std::size_t number, Jud
   };
   const std::int32_t count = of_item.sound - 1;
   bool accepted = true;
+  double spent = item.spent;
   std::int32_t depth = 0;
   for (; accepted && depth < count; ++depth) {
     const JudgedRow& about = rows[static_cast<std::size_t>(depth)];
@@ -349,12 +365,19 @@ inline void HostJudge::judge_item(const DrawnPass& pass, std::size_t number, Jud
     const TargetRow<float> row = process(pass, about, fault);
     const DraftLaw<float> draft = law_of(about, fault);
     const auto place = item.position + static_cast<std::uint32_t>(depth);
-    const Judgement<float> judged = about.forced >= 0
-                                        ? judge_forced<float>(about.draft, about.forced)
-                                        : parts.rule->judge({row, draft, about.draft, place,
-                                                             static_cast<std::uint32_t>(depth), 1},
-                                                            random, scratch_);
+    const float excess = item.budget > 0
+                             ? excess_left<float>(item.budget, std::size_t{place} + 1,
+                                                  static_cast<std::size_t>(item.total), spent)
+                             : 1.0f;
+    const Judgement<float> judged =
+        about.forced >= 0 ? judge_forced<float>(about.draft, about.forced)
+                          : parts.rule->judge({row, draft, about.draft, place,
+                                               static_cast<std::uint32_t>(depth), excess},
+                                              random, scratch_);
     accepted = judged.accepted;
+    if (judged.chance > judged.strict) {
+      spent += static_cast<double>(judged.chance - judged.strict);
+    }
     record.accepted = accepted ? 1 : 0;
     record.strict = judged.strict;
     record.chance = judged.chance;

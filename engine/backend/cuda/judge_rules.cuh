@@ -14,6 +14,8 @@ namespace tessera::cuda {
 struct JudgeNumbers {
   JudgeRule rule;
   JudgeTail tail;
+  JudgeSiblings siblings;
+  bool likeliest;
   int group_size, width, listed, neighbours;
   double max_gap, max_distance, delta, lambda, peak, decay;
   const float* vectors;
@@ -132,6 +134,8 @@ struct BlockVerdict {
   bool accepted = false;
   int token = -1;
   float strict = 0, chance = 0;
+  bool bounded = false;  // a budget may take from the mass
+  float mass = 0;
 };
 
 __device__ inline BlockVerdict judge_cool(const BlockTest& test, float factor,
@@ -156,6 +160,8 @@ __device__ inline BlockVerdict judge_by_mass(const BlockTest& test, float mass,
   out.strict = chance_of(p, q);
   // What the cuts of the target forbid stays forbidden, however like its neighbours.
   if (!(p > 0)) mass = 0;
+  out.bounded = true;
+  out.mass = mass;
   out.chance = chance_of(mass, q);
   const double uniform = chance_at(item, test.position, Purpose::kAccept).uniform();
   out.accepted = passes(uniform, mass, q);

@@ -1,76 +1,18 @@
 // Sampling and acceptance, a block a row. The first kernel makes every row's law and tests its
 // draft; the second one finds each item's first refused draft, draws the token behind windows that
-// were right as a whole and redrafts the rows behind refused ones. Compiled without contracted
-// products, so that its numbers are the host's.
+// were right as a whole and redrafts the rows behind refused ones. Trees have kernels of their own
+// in place of the second one (judge_tree_pass.cuh). Compiled without contracted products, so that
+// its numbers are the host's.
 #include <algorithm>
 #include <bit>
 #include <vector>
 
-#include "engine/backend/cuda/judge_rules.cuh"
+#include "engine/backend/cuda/judge_tree_pass.cuh"
 #include "engine/backend/cuda/launch.cuh"
 
 namespace tessera::cuda {
 
 namespace {
-
-// Of one pass, all on the device.
-struct PassArrays {
-  const float* logits;
-  const JudgedItem* items;
-  const JudgedRow* rows;
-  const std::int64_t* sides;  // where in `laws` this pass writes, and where the last one wrote
-  float *processed, *laws;    // [rows, codes], [sides, rows, codes]
-  RowRecord* records;
-  JudgedCount* item_records;
-  int codes;
-};
-
-__device__ BlockRow row_of(const PassArrays& pass, int row) {
-  const std::int64_t begin = static_cast<std::int64_t>(row) * pass.codes;
-  return {pass.processed + begin, pass.laws + pass.sides[0] + begin, pass.codes};
-}
-
-__device__ BlockTest test_of(const PassArrays& pass, int number) {
-  const JudgedRow& row = pass.rows[number];
-  const JudgedItem& item = pass.items[row.item];
-  BlockTest out;
-  out.row = row_of(pass, number);
-  out.draft.kind = row.kind;
-  out.draft.token = out.token = row.draft;
-  out.draft.row = pass.laws + pass.sides[1] + static_cast<std::int64_t>(row.law_row) * pass.codes;
-  out.draft.uniform = 1.0f / static_cast<float>(pass.codes);
-  out.depth = static_cast<std::uint32_t>(number - item.first);
-  out.position = item.position + out.depth;
-  return out;
-}
-
-// The record of a token that stands by a row.
-__device__ void put_figures(const BlockRow& row, int token, RowRecord& record, JudgeScratch& s) {
-  const float own = row.probs[token];
-  const double total = static_cast<double>(row.logits[token]) - log_of_probability(own);
-  double sums[3] = {0, 0, 0};
-  for (int id = judge_thread(); id < row.codes; id += judge_threads()) {
-    const float p = row.probs[id];
-    if (!(p > 0)) continue;
-    if (comes_before(p, id, own, token)) sums[0] += static_cast<double>(p);
-    const double log_p = static_cast<double>(row.logits[id]) - total;
-    const double share = static_cast<double>(p) * log_p;
-    sums[1] += share;
-    sums[2] += share * log_p;
-  }
-  fold_lanes(sums, s);
-  record.token = token;
-  record.probability = static_cast<double>(own);
-  record.above = sums[0];
-  record.mean = sums[1];
-  record.spread = sums[2];
-}
-
-__device__ void put_forced(int forced, RowRecord& record) {
-  record.token = record.redraft = forced;
-  record.probability = 1;
-  record.above = record.mean = record.spread = 0;
-}
 
 __global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
                                                              JudgeNumbers numbers) {
@@ -82,32 +24,87 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
   const float* uncond =
       row.uncond < 0 ? nullptr : pass.logits + static_cast<std::int64_t>(row.uncond) * pass.codes;
   RowRecord record;
+  BoundedTest bounded;
   const int broken = first_unsound_id(cond, uncond, pass.codes, s);
   if (broken >= 0) {
     record.unsound = broken % pass.codes;
     record.unsound_logit = broken < pass.codes ? cond[broken] : uncond[broken - pass.codes];
   } else if (row.forced >= 0) {
     put_forced(row.forced, record);
-    record.accepted = row.draft == row.forced ? 1 : 0;
+    record.accepted = row.draft == row.forced ? 1 : 0;  // of a line
     record.strict = record.chance = row.draft == row.forced ? 1.0f : 0.0f;
   } else {
     make_law(item.law, cond, uncond, row_of(pass, number), s);
-    if (row.draft >= 0) {
+    if (row.draft >= 0 && pass.nodes == nullptr) {
       const BlockTest test = test_of(pass, number);
       const BlockVerdict verdict = judge_draft(numbers, test, item, s);
       record.accepted = verdict.accepted ? 1 : 0;
       record.strict = verdict.strict;
       record.chance = verdict.chance;
+      if (verdict.bounded) bounded = {1, test.p(), test.q(), verdict.mass};
       put_figures(test.row, verdict.token, record, s);
+      if (numbers.likeliest) record.next = likeliest_of(test.row, s);
     }
   }
-  if (judge_thread() == 0) pass.records[number] = record;
+  if (judge_thread() != 0) return;
+  pass.records[number] = record;
+  if (pass.tests != nullptr) pass.tests[number] = bounded;
 }
 
-// Lowest place of the block at which something holds, `none` where it holds nowhere.
-__device__ int first_place(bool holds, int place, int none, JudgeScratch& s) {
-  const Word found = largest_word(holds ? ranked(1, place) : 0, s);
-  return found == 0 ? none : id_of(found);
+// The tests of an item's drafts under its budget, one after another.
+struct Spent {
+  int refused;         // drafts where none is
+  float chance = 0;    // of the draft `place`
+  bool right = false;  // it
+};
+__device__ Spent spend(const PassArrays& pass, const JudgedItem& item, int drafts, int place) {
+  Spent out;
+  out.refused = drafts;
+  double spent = item.spent;
+  for (int j = 0; j < drafts; ++j) {
+    const BoundedTest& test = pass.tests[item.first + j];
+    const RowRecord& record = pass.records[item.first + j];
+    const std::uint32_t position = item.position + static_cast<std::uint32_t>(j);
+    float chance;
+    bool right;
+    if (test.bounded != 0) {
+      const float left = excess_left<float>(item.budget, std::size_t{position} + 1,
+                                            static_cast<std::size_t>(item.total), spent);
+      float mass = test.mass;
+      if (left < 1) mass = bounded_mass(mass, test.p, test.q, record.strict, left);
+      chance = chance_of(mass, test.q);
+      right = passes(chance_at(item, position, Purpose::kAccept).uniform(), mass, test.q);
+    } else {  // nobody writes it again
+      chance = record.chance;
+      right = record.accepted != 0;
+    }
+    if (j == place) {
+      out.chance = chance;
+      out.right = right;
+    }
+    if (chance > record.strict) spent += static_cast<double>(chance - record.strict);
+    if (right) continue;
+    out.refused = j;
+    break;
+  }
+  return out;
+}
+
+// A row whose test the budget decided: a draft that it refused after all is replaced.
+__device__ void settle_bounded(const PassArrays& pass, int number, const Spent& spent,
+                               JudgeScratch& s) {
+  if (pass.tests[number].bounded == 0) return;
+  RowRecord record = pass.records[number];
+  if (record.accepted != 0 && !spent.right) {
+    const BlockTest test = test_of(pass, number);
+    const JudgedItem& item = pass.items[pass.rows[number].item];
+    const int token = draw_residual(test.row, test.draft, kNoFactor,
+                                    chance_at(item, test.position, Purpose::kResidual), s);
+    put_figures(test.row, token, record, s);
+  }
+  record.accepted = spent.right ? 1 : 0;
+  record.chance = spent.chance;
+  if (judge_thread() == 0) pass.records[number] = record;
 }
 
 __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
@@ -129,24 +126,35 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
   }
   // The last sound row has no draft behind it that counts.
   const int drafts = sound - 1;
-  const bool right = refused >= drafts;
+  Spent spent;
+  if (item.budget > 0) {
+    spent = spend(pass, item, drafts, place);
+    refused = spent.refused;
+  }
+  const bool apart = item.apart != 0, right = apart || refused >= drafts;
   if (place == 0 && judge_thread() == 0) {
     JudgedCount out;
     out.sound = sound;
-    out.right = sound == 0 ? 0 : (right ? drafts : refused);
-    out.tested = sound == 0 ? 0 : (right ? drafts : refused + 1);
+    if (sound > 0 && !apart) {
+      out.right = right ? drafts : refused;
+      out.tested = right ? drafts : refused + 1;
+    }
     pass.item_records[row.item] = out;
   }
   if (place > drafts) return;
+  if (item.budget > 0 && place < drafts && place <= refused) {
+    return settle_bounded(pass, number, spent, s);
+  }
   RowRecord record = pass.records[number];
   if (right) {
-    if (place < drafts) return;
+    if (place < drafts && !apart) return;
     if (row.forced >= 0) {
       put_forced(row.forced, record);
     } else {
       const BlockTest test = test_of(pass, number);
       const int token = race(test.row, noise_at(item, test.position), numbers.fewest, s);
       put_figures(test.row, token, record, s);
+      if (numbers.likeliest) record.next = likeliest_of(test.row, s);
     }
   } else {
     if (place <= refused || numbers.tail == JudgeTail::kDrop) return;
@@ -157,20 +165,35 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
       record.redraft = redraft(numbers, old, item, s);
     }
   }
-  // Others may read what this row's test came to: that is not written again.
+  // Others may read what this row's test came to: that is not written again, unless a budget
+  // decides and nobody reads it.
   if (judge_thread() != 0) return;
   RowRecord& to = pass.records[number];
   to.token = record.token;
   to.redraft = record.redraft;
+  to.next = record.next;
   to.probability = record.probability;
   to.above = record.above;
   to.mean = record.mean;
   to.spread = record.spread;
 }
 
-std::size_t bytes_of_records(const JudgeLimits& limits) {
-  return static_cast<std::size_t>(limits.rows) * sizeof(RowRecord) +
-         static_cast<std::size_t>(limits.items) * sizeof(JudgedCount);
+// Of items, then of rows: what a pass does not have is not fetched.
+static_assert(sizeof(JudgedCount) % alignof(RowRecord) == 0);
+std::size_t bytes_of_records(std::int64_t items, std::int64_t rows) {
+  return static_cast<std::size_t>(items) * sizeof(JudgedCount) +
+         static_cast<std::size_t>(rows) * sizeof(RowRecord);
+}
+
+// Nothing where drafts stand in a line.
+std::size_t bytes_of_masses(const JudgeLimits& limits) {
+  return limits.width == 0 ? 0
+                           : static_cast<std::size_t>(limits.items * limits.codes) * sizeof(float);
+}
+std::size_t bytes_of_drawn(const JudgeLimits& limits) {
+  return limits.width == 0
+             ? 0
+             : static_cast<std::size_t>(limits.rows * (limits.width + 1)) * sizeof(DrawnId);
 }
 
 class CudaRowJudge final : public RowJudge {
@@ -180,15 +203,28 @@ class CudaRowJudge final : public RowJudge {
         stream_(backend.stream()),  // chooses the device of what follows
         limits_(limits),
         sides_(method.laws ? 2 : 1),
-        side_(limits.rows * limits.codes),
-        processed_(allocate_device(static_cast<std::size_t>(side_) * sizeof(float))),
+        side_(limits.law_rows() * limits.codes),
+        processed_(
+            allocate_device(static_cast<std::size_t>(limits.rows * limits.codes) * sizeof(float))),
         laws_(allocate_device(static_cast<std::size_t>(side_ * sides_) * sizeof(float))),
-        records_(allocate_device(bytes_of_records(limits))),
-        host_records_(allocate_pinned(bytes_of_records(limits))) {
-    expects(limits.codes >= 1 && limits.codes <= 65536 && limits.rows >= 1 && limits.items >= 1,
+        records_(allocate_device(bytes_of_records(limits.items, limits.rows))),
+        host_records_(allocate_pinned(bytes_of_records(limits.items, limits.rows))),
+        tests_(method.budget
+                   ? allocate_device(static_cast<std::size_t>(limits.rows) * sizeof(BoundedTest))
+                   : Buffer(nullptr, [](void*) {})),
+        masses_(allocate_device(bytes_of_masses(limits))),
+        drawn_(allocate_device(bytes_of_drawn(limits))),
+        host_drawn_(allocate_pinned(bytes_of_drawn(limits))) {
+    expects((method.siblings == JudgeSiblings::kNone) == (limits.width == 0) &&
+                limits.width <= kMostSiblings,
+            "candidates that a device judges");
+    expects(limits.codes >= 1 && limits.codes <= kMostJudgedCodes && limits.rows >= 1 &&
+                limits.items >= 1,
             "rows that a device judges");
     numbers_ = {.rule = method.rule,
                 .tail = method.tail,
+                .siblings = method.siblings,
+                .likeliest = method.likeliest,
                 .group_size = static_cast<int>(std::min(method.group_size, 2 * limits.codes + 1)),
                 .width = static_cast<int>(method.width),
                 .listed = static_cast<int>(method.listed),
@@ -216,29 +252,34 @@ class CudaRowJudge final : public RowJudge {
     expects(static_cast<std::int64_t>(row_count_) <= limits_.rows &&
                 static_cast<std::int64_t>(item_count_) <= limits_.items,
             "a pass fits its judge");
+    expects(pass.nodes.size() == (limits_.width > 0 ? row_count_ : 0), "trees have nodes");
     expects(pass.logits.dtype == DType::kF32 && pass.logits.shape[1] == limits_.codes,
             "rows of logits have one number a code");
     const std::int64_t begins[2] = {side_ * (passes_ % sides_), side_ * ((passes_ + 1) % sides_)};
     ++passes_;
-    auto* const records = static_cast<RowRecord*>(records_.get());
-    const PassArrays arrays = {
-        .logits = pass.logits.f32(),
-        .items = backend_.stage(pass.items),
-        .rows = backend_.stage(pass.rows),
-        .sides = backend_.stage(std::span<const std::int64_t>(begins)),
-        .processed = static_cast<float*>(processed_.get()),
-        .laws = static_cast<float*>(laws_.get()),
-        .records = records,
-        .item_records = reinterpret_cast<JudgedCount*>(records + limits_.rows),
-        .codes = static_cast<int>(limits_.codes)};
-    const auto lanes = std::bit_ceil(static_cast<std::uint64_t>(limits_.codes));
-    const Launch shape{
-        .blocks = static_cast<std::int64_t>(row_count_),
-        .threads = std::clamp(static_cast<int>(std::min<std::uint64_t>(lanes, kJudgeLanes)), kWarp,
-                              kJudgeLanes)};
-    launch(backend_, "judging rows", shape, judge_rows, arrays, numbers_);
-    launch(backend_, "settling judged rows", shape, settle_rows, arrays, numbers_);
-    check(cudaMemcpyAsync(host_records_.get(), records, bytes_of_records(limits_),
+    auto* const counts = static_cast<JudgedCount*>(records_.get());
+    const PassArrays arrays = {.logits = pass.logits.f32(),
+                               .items = backend_.stage(pass.items),
+                               .rows = backend_.stage(pass.rows),
+                               .nodes = pass.nodes.empty() ? nullptr : backend_.stage(pass.nodes),
+                               .sides = backend_.stage(std::span<const std::int64_t>(begins)),
+                               .processed = static_cast<float*>(processed_.get()),
+                               .laws = static_cast<float*>(laws_.get()),
+                               .guest = pass.guest,
+                               .masses = static_cast<float*>(masses_.get()),
+                               .tests = static_cast<BoundedTest*>(tests_.get()),
+                               .records = reinterpret_cast<RowRecord*>(counts + limits_.items),
+                               .item_records = counts,
+                               .codes = static_cast<int>(limits_.codes)};
+    launch(backend_, "judging rows", shape_of(row_count_), judge_rows, arrays, numbers_);
+    if (limits_.width == 0) {
+      launch(backend_, "settling judged rows", shape_of(row_count_), settle_rows, arrays, numbers_);
+    } else {
+      launch(backend_, "walking trees", shape_of(item_count_), walk_tree, arrays, numbers_);
+      launch(backend_, "redrafting trees", shape_of(row_count_), redraft_tree, arrays, numbers_);
+    }
+    check(cudaMemcpyAsync(host_records_.get(), counts,
+                          bytes_of_records(limits_.items, static_cast<std::int64_t>(row_count_)),
                           cudaMemcpyDeviceToHost, backend_.stream()),
           "fetching the records of a pass");
     waited_ = false;
@@ -250,11 +291,43 @@ class CudaRowJudge final : public RowJudge {
   }
   std::span<const JudgedCount> items() override {
     wait();
-    return {reinterpret_cast<const JudgedCount*>(host_rows() + limits_.rows), item_count_};
+    return {host_counts(), item_count_};
   }
+  std::span<const DrawnId> draw(std::span<const JudgedDraw> draws, const float* guest) override {
+    expects(limits_.width > 0 && static_cast<std::int64_t>(draws.size()) <= limits_.rows,
+            "draws fit their judge");
+    // The side that the last pass wrote.
+    const DrawArrays arrays = {.draws = backend_.stage(draws),
+                               .laws = guest != nullptr ? guest
+                                                        : static_cast<const float*>(laws_.get()) +
+                                                              side_ * ((passes_ + 1) % sides_),
+                               .drawn = static_cast<DrawnId*>(drawn_.get()),
+                               .codes = static_cast<int>(limits_.codes),
+                               .width = static_cast<int>(limits_.width)};
+    const std::size_t count = draws.size() * static_cast<std::size_t>(limits_.width + 1);
+    launch(backend_, "drawing candidates", shape_of(draws.size()), draw_candidates, arrays,
+           numbers_);
+    check(cudaMemcpyAsync(host_drawn_.get(), drawn_.get(), count * sizeof(DrawnId),
+                          cudaMemcpyDeviceToHost, backend_.stream()),
+          "fetching candidates");
+    backend_.synchronize();
+    return {static_cast<const DrawnId*>(host_drawn_.get()), count};
+  }
+  const float* laws() const override { return static_cast<const float*>(laws_.get()); }
 
  private:
-  const RowRecord* host_rows() const { return static_cast<const RowRecord*>(host_records_.get()); }
+  Launch shape_of(std::size_t blocks) const {
+    const auto lanes = std::bit_ceil(static_cast<std::uint64_t>(limits_.codes));
+    return {.blocks = static_cast<std::int64_t>(blocks),
+            .threads = std::clamp(static_cast<int>(std::min<std::uint64_t>(lanes, kJudgeLanes)),
+                                  kWarp, kJudgeLanes)};
+  }
+  const JudgedCount* host_counts() const {
+    return static_cast<const JudgedCount*>(host_records_.get());
+  }
+  const RowRecord* host_rows() const {
+    return reinterpret_cast<const RowRecord*>(host_counts() + limits_.items);
+  }
   void wait() {
     if (!waited_) backend_.synchronize();
     waited_ = true;
@@ -275,6 +348,8 @@ class CudaRowJudge final : public RowJudge {
   JudgeLimits limits_;
   std::int64_t sides_, side_;  // laws of a pass and of the one before; numbers of one side
   Buffer processed_, laws_, records_, host_records_;
+  Buffer tests_;                        // of budgets
+  Buffer masses_, drawn_, host_drawn_;  // of trees
   std::vector<Buffer> tables_;
   JudgeNumbers numbers_ = {};
   std::int64_t passes_ = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/decoding/drafters/draft_judge.h"
 #include "engine/decoding/drafters/draft_stream.h"
 #include "engine/decoding/model_pass.h"
 
@@ -51,18 +52,20 @@ struct ModelDrafter::State {
   State(const ImageModel& draft_model, const DraftLimits& draft_limits);
 
   void prefill(std::size_t item);
-  void run();
+  void run(bool fetch);
   template <typename TokenAt>
   void cut(std::size_t item, std::size_t known, TokenAt token);
   void add_fresh(std::size_t item);
   bool read_law(Slot& slot, std::size_t position, std::int64_t row);
   void draw(Job& job, Slot& slot);
+  void draw_on_device();
   void cut(const TreeJob<float>& job) {
     cut(job.item, job.committed.size(), [&](std::size_t i) { return job.committed[i]; });
   }
   void catch_up(const TreeJob<float>& job);
   void add_nodes(const TreeJob<float>& job);
   void keep_laws(const TreeJob<float>& job);
+  void keep_laws_on_device(std::span<TreeJob<float>> jobs);
   std::int32_t sequence(std::size_t item, int branch) const {
     return static_cast<std::int32_t>(static_cast<std::int64_t>(item) * branches) + branch;
   }
@@ -71,6 +74,7 @@ struct ModelDrafter::State {
   DraftLimits limits;
   std::int64_t branches;
   ModelPass pass;
+  std::unique_ptr<DraftJudge> judge;  // null where the host draws
   std::vector<Slot> slots;
   std::vector<Job*> open;
   std::vector<std::int32_t> ancestors;
@@ -81,7 +85,9 @@ ModelDrafter::State::State(const ImageModel& draft_model, const DraftLimits& dra
     : model(draft_model),
       limits(draft_limits),
       branches(draft_limits.guided ? 2 : 1),
-      pass(draft_model, pass_limits(draft_model.config(), draft_limits)) {
+      pass(draft_model, pass_limits(draft_model.config(), draft_limits)),
+      judge(DraftJudge::make(draft_model.backend(), draft_model.config().codes, draft_limits.items,
+                             draft_limits.window, draft_limits.trees)) {
   slots.resize(static_cast<std::size_t>(limits.items));
   open.reserve(slots.size());
   ancestors.reserve(static_cast<std::size_t>(limits.window));
@@ -123,9 +129,9 @@ void ModelDrafter::State::add_fresh(std::size_t item) {
   }
 }
 
-void ModelDrafter::State::run() {
+void ModelDrafter::State::run(bool fetch) {
   pass.run();
-  pass.fetch_logits();
+  if (fetch) pass.fetch_logits();
   ++passes;
 }
 
@@ -146,6 +152,17 @@ void ModelDrafter::State::draw(Job& job, Slot& slot) {
     return;
   }
   append_drawn(job, *slot.law);
+}
+
+void ModelDrafter::State::draw_on_device() {
+  judge->begin();
+  for (Job* const job : open) {
+    const Slot& slot = slots[job->item];
+    if (!slot.stream.caught_up()) continue;
+    const std::int64_t row = slot.first_row + slot.new_rows - 1;
+    judge->add(*job, slot.item.law, row, row + slot.new_rows);
+  }
+  judge->run(pass.device_logits());
 }
 
 // Feeds what a picture gained while nobody asked, all but what one pass can take.
@@ -208,11 +225,27 @@ void ModelDrafter::State::keep_laws(const TreeJob<float>& job) {
   }
 }
 
+void ModelDrafter::State::keep_laws_on_device(std::span<TreeJob<float>> jobs) {
+  const VocabularyGrammar grammar = model.config().grammar();
+  judge->begin();
+  for (const TreeJob<float>& job : jobs) {
+    const Slot& slot = slots[job.item];
+    const std::int64_t row = slot.first_row + (job.wanted[0] == 0 ? slot.new_rows - 1 : 0);
+    judge->add(job, slot.item.law, grammar, row, row + slot.new_rows);
+  }
+  judge->keep_laws(jobs, pass.device_logits());
+}
+
 ModelDrafter::ModelDrafter(const ImageModel& model, const DraftLimits& limits)
     : state_(std::make_unique<State>(model, limits)) {}
 ModelDrafter::~ModelDrafter() = default;
 
 std::int64_t ModelDrafter::passes() const { return state_->passes; }
+
+const RowJudge* ModelDrafter::judge_on(const Backend& backend) const {
+  const bool here = state_->judge != nullptr && &backend == &state_->model.backend();
+  return here ? &state_->judge->rows() : nullptr;
+}
 
 bool ModelDrafter::fits(const DraftLimits& limits) const {
   const DraftLimits& own = state_->limits;
@@ -252,6 +285,7 @@ void ModelDrafter::start(std::size_t items) {
 void ModelDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
   State& state = *state_;
   const VocabularyGrammar grammar = state.model.config().grammar();
+  const bool on_device = state.judge != nullptr && DraftJudge::draws(jobs);
   while (true) {
     state.open.clear();
     for (DraftJob<float, KeyedRandom>& job : jobs) {
@@ -267,7 +301,11 @@ void ModelDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
       state.cut(job->item, job->next_position(), [&](std::size_t i) { return job->token(i); });
       state.add_fresh(job->item);
     }
-    state.run();
+    state.run(!on_device);
+    if (on_device) {
+      state.draw_on_device();
+      continue;
+    }
     for (DraftJob<float, KeyedRandom>* job : state.open) {
       State::Slot& slot = state.slots[job->item];
       if (slot.stream.caught_up()) state.draw(*job, slot);
@@ -283,7 +321,9 @@ void ModelDrafter::answer(std::span<TreeJob<float>> jobs) {
   }
   state.pass.begin();
   for (const TreeJob<float>& job : jobs) state.add_nodes(job);
-  state.run();
+  const bool on_device = state.judge != nullptr && !jobs[0].tree->keeps_laws();
+  state.run(!on_device);
+  if (on_device) return state.keep_laws_on_device(jobs);
   for (const TreeJob<float>& job : jobs) state.keep_laws(job);
 }
 

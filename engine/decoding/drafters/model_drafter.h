@@ -41,6 +41,7 @@ class ModelDrafter final : public Drafter<float, KeyedRandom>, public TreeLawSou
   void set_items(std::span<const DraftItem> items);
 
   std::string_view name() const override { return "model"; }
+  const RowJudge* judge_on(const Backend& backend) const override;
   void start(std::size_t items) override;
   void extend(std::span<DraftJob<float, KeyedRandom>> jobs) override;
   void answer(std::span<TreeJob<float>> jobs) override;

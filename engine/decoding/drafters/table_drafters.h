@@ -50,14 +50,19 @@ class RecyclingDrafter final : public SlotDrafter<Real, Random> {
   explicit RecyclingDrafter(const VocabularyGrammar& grammar)
       : SlotDrafter<Real, Random>(grammar), codes_(grammar.codes) {}
   std::string_view name() const override { return "recycling"; }
+  bool reads_rows() const override { return false; }
+  bool reads_likeliest() const override { return true; }
   void start(std::size_t items) override { next_.assign(items * codes_, -1); }
 
  private:
   void learn(const Commitment<Real>& done) override {
     if (done.position == 0) return;
-    const auto best = std::max_element(done.row->probs.begin(), done.row->probs.end());
     entry(done.item, done.tokens[this->grammar().code_before(done.position)]) =
-        static_cast<std::int32_t>(best - done.row->probs.begin());
+        done.row != nullptr ? likeliest_of(*done.row) : done.likeliest;
+  }
+  static std::int32_t likeliest_of(const TargetRow<Real>& row) {
+    const auto best = std::max_element(row.probs.begin(), row.probs.end());
+    return static_cast<std::int32_t>(best - row.probs.begin());
   }
   std::int32_t& entry(std::size_t item, std::int32_t code) {
     return next_[item * codes_ + static_cast<std::size_t>(code)];

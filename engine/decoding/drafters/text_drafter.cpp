@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/decoding/drafters/draft_judge.h"
 #include "engine/decoding/drafters/draft_stream.h"
 #include "engine/decoding/model_pass.h"
 
@@ -51,16 +52,20 @@ struct TextDrafter::State {
   void add_prompts();
   void prompt_through(Slot& slot);
   void add_tokens(const Job& job);
-  void run_heads();
+  void run_heads(bool fetch);
   void draw(Job& job, std::int64_t row);
+  void draw_on_device();
+  void stop_behind(Job& job, std::int32_t token) const;
 
   const TextModel& model;
   TextLimits limits;
   ModelPass pass;
-  Tensor last_hidden;  // [1, D] of a prompt with cuts; nothing reads it
+  std::unique_ptr<DraftJudge> judge;  // null where the host draws
+  Tensor last_hidden;                 // [1, D] of a prompt with cuts; nothing reads it
   std::vector<Slot> slots;
   std::vector<std::size_t> prompts;  // slots whose prompt is to be read, in order of arrival
   std::vector<Job*> open;            // in order of their rows in the pass
+  std::vector<Job*> drawn;           // of them, those that a device draws for
   std::uint64_t arrivals = 0;
   std::int64_t passes = 0;
 };
@@ -69,10 +74,13 @@ TextDrafter::State::State(const TextModel& draft_model, const TextLimits& draft_
     : model(draft_model),
       limits(draft_limits),
       pass(draft_model, pass_limits(draft_limits)),
+      judge(DraftJudge::make(draft_model.backend(), draft_model.config().vocab, draft_limits.items,
+                             draft_limits.window, /*trees=*/false)),
       last_hidden(draft_model.backend().allocate(DType::kF32, Shape{1, draft_model.width()})) {
   slots.resize(static_cast<std::size_t>(limits.items));
   prompts.reserve(slots.size());
   open.reserve(slots.size());
+  drawn.reserve(slots.size());
   for (Slot& slot : slots) {
     slot.stream.reserve(static_cast<std::size_t>(limits.tokens + limits.window),
                         static_cast<std::size_t>(most_new_rows(limits)));
@@ -164,7 +172,7 @@ void TextDrafter::State::add_tokens(const Job& job) {
 }
 
 // Logit row i is of open[i]; neighbours in the pass share a call.
-void TextDrafter::State::run_heads() {
+void TextDrafter::State::run_heads(bool fetch) {
   const auto row_of = [&](std::size_t i) { return slots[open[i]->item].last_row; };
   for (std::size_t first = 0, end = 0; first < open.size(); first = end) {
     for (end = first + 1; end < open.size() && row_of(end) == row_of(end - 1) + 1; ++end) {
@@ -172,7 +180,7 @@ void TextDrafter::State::run_heads() {
     pass.run_head(row_of(first), static_cast<std::int64_t>(end - first),
                   static_cast<std::int64_t>(first));
   }
-  if (!open.empty()) pass.fetch_logits();
+  if (fetch && !open.empty()) pass.fetch_logits();
 }
 
 // A broken row of the draft model fails nothing: the window stays short. So it does behind a stop.
@@ -184,8 +192,24 @@ void TextDrafter::State::draw(Job& job, std::int64_t row) {
     return;
   }
   slot.law->process(logits, {});
-  const std::int32_t token = append_drawn(job, *slot.law);
-  const std::vector<std::int32_t>& stops = slot.text->stops;
+  stop_behind(job, append_drawn(job, *slot.law));
+}
+
+void TextDrafter::State::draw_on_device() {
+  judge->begin();
+  drawn.clear();
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    const Slot& slot = slots[open[i]->item];
+    if (!slot.stream.caught_up()) continue;
+    judge->add(*open[i], slot.law->settings(), static_cast<std::int64_t>(i), -1);
+    drawn.push_back(open[i]);
+  }
+  const std::span<const std::int32_t> tokens = judge->run(pass.device_logits());
+  for (std::size_t i = 0; i < drawn.size(); ++i) stop_behind(*drawn[i], tokens[i]);
+}
+
+void TextDrafter::State::stop_behind(Job& job, std::int32_t token) const {
+  const std::vector<std::int32_t>& stops = slots[job.item].text->stops;
   if (std::find(stops.begin(), stops.end(), token) != stops.end()) job.want = job.window->size();
 }
 
@@ -195,6 +219,11 @@ TextDrafter::~TextDrafter() = default;
 
 const TextLimits& TextDrafter::limits() const { return state_->limits; }
 std::int64_t TextDrafter::passes() const { return state_->passes; }
+
+const RowJudge* TextDrafter::judge_on(const Backend& backend) const {
+  const bool here = state_->judge != nullptr && &backend == &state_->model.backend();
+  return here ? &state_->judge->rows() : nullptr;
+}
 
 void TextDrafter::start(std::size_t items) {
   expects(items <= state_->slots.size(), "texts fit the drafter's limits");
@@ -221,6 +250,7 @@ void TextDrafter::set_text(std::size_t item, DraftText text) {
 
 void TextDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
   State& state = *state_;
+  const bool on_device = state.judge != nullptr && DraftJudge::draws(jobs);
   state.note_prompts(jobs);
   state.read_prompt_in_parts();
   for (bool first = true;; first = false) {
@@ -234,10 +264,14 @@ void TextDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
     if (first) state.add_prompts();
     if (state.pass.rows() == 0) return;
     state.pass.run_layers();
-    state.run_heads();
+    state.run_heads(!on_device);
     ++state.passes;
     for (const std::size_t item : state.prompts) {
       if (first && state.slots[item].ready()) state.prompt_through(state.slots[item]);
+    }
+    if (on_device) {
+      state.draw_on_device();
+      continue;
     }
     for (std::size_t i = 0; i < state.open.size(); ++i) {
       const bool caught_up = state.slots[state.open[i]->item].stream.caught_up();
@@ -248,7 +282,11 @@ void TextDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
 
 std::size_t TextDrafter::bytes(const TextModelConfig& config, const Backend& backend,
                                const TextLimits& limits) {
+  const bool on_device = backend.device().kind != DeviceKind::kCpu;
+  const JudgeLimits judged =
+      DraftJudge::limits(config.vocab, limits.items, limits.window, /*trees=*/false);
   return ModelPass::bytes(config.transformer, config.vocab, backend, pass_limits(limits)) +
+         (on_device ? judged.bytes(/*laws=*/false) : 0) +
          static_cast<std::size_t>(limits.items) * LawPipeline<float>::buffer_bytes(config.vocab);
 }
 

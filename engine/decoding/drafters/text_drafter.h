@@ -46,6 +46,7 @@ class TextDrafter final : public Drafter<float, KeyedRandom> {
   void set_text(std::size_t item, DraftText text);
 
   std::string_view name() const override { return "model"; }
+  const RowJudge* judge_on(const Backend& backend) const override;
   void start(std::size_t items) override;
   void renew(std::size_t item) override;
   void extend(std::span<DraftJob<float, KeyedRandom>> jobs) override;

@@ -57,6 +57,16 @@ class DraftTree {
     set_law(node, law);
   }
 
+  bool keeps_laws() const { return keeps_laws_; }
+  // The law is kept on a device, at a row of a draft model's judge.
+  void keep_guest_law(std::int32_t node, std::int32_t row) {
+    DraftLaw<Real> law;
+    law.kind = LawKind::kDense;
+    law.guest = row;
+    set_law(node, law);
+  }
+  // A node that was added before its token was known.
+  void set_token(std::int32_t node, std::int32_t token) { at(node).token = token; }
   // The next candidate behind `parent`.
   std::int32_t add(std::int32_t parent, std::int32_t token) {
     expects(nodes_.size() < nodes_.capacity(), "nodes fit the tree");

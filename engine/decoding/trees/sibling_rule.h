@@ -42,6 +42,8 @@ class SiblingRule {
   virtual std::string_view name() const = 0;
   virtual Promise promise() const = 0;
   virtual Candidates candidates() const = 0;
+  // Writes down what a device needs to judge by this rule; false where only the host can.
+  virtual bool describe(JudgeMethod&) const { return false; }
   // `scratch` [2 V]. At least one candidate.
   virtual SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
                                        std::span<Real> scratch) const = 0;

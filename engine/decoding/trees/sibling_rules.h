@@ -30,6 +30,10 @@ class RecursiveRule final : public SiblingRule<Real, Random> {
   Candidates candidates() const override {
     return distinct_ ? Candidates::kDistinct : Candidates::kIndependent;
   }
+  bool describe(JudgeMethod& out) const override {
+    out.siblings = distinct_ ? JudgeSiblings::kDistinct : JudgeSiblings::kRecursive;
+    return true;
+  }
 
   SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
                                std::span<Real> scratch) const override {
@@ -141,6 +145,10 @@ class PointsRule final : public SiblingRule<Real, Random> {
   std::string_view name() const override { return "points"; }
   Promise promise() const override { return Promise::kSameLaw; }
   Candidates candidates() const override { return Candidates::kLikeliest; }
+  bool describe(JudgeMethod& out) const override {
+    out.siblings = JudgeSiblings::kPoints;
+    return true;
+  }
 
   SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
                                std::span<Real> scratch) const override {
@@ -170,6 +178,10 @@ class EqualityRule final : public SiblingRule<Real, Random> {
   std::string_view name() const override { return "gumbel"; }
   Promise promise() const override { return Promise::kSameTokens; }
   Candidates candidates() const override { return Candidates::kRace; }
+  bool describe(JudgeMethod& out) const override {
+    out.siblings = JudgeSiblings::kEquality;
+    return true;
+  }
 
   SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
                                std::span<Real>) const override {

@@ -17,9 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/decoding/trees/draft_tree.h"
-#include "engine/decoding/trees/sibling_rule.h"
-#include "engine/sampling/row_math.h"
+#include "engine/decoding/trees/candidates.h"
 
 namespace tessera {
 
@@ -61,6 +59,11 @@ class TreeGrowth {
   template <typename Random>
   bool grow(DraftTree<Real>& tree, const DraftWindow<Real>* window, Candidates kind,
             std::uint32_t position, Random& random, std::span<Real> scratch) {
+    return grow(tree, window, DrawnCandidates<Real, Random>{ids_, kind, position, random, scratch});
+  }
+  // The same with candidates from elsewhere: next() and prob() of `source` as in DrawnCandidates.
+  template <typename Source>
+  bool grow(DraftTree<Real>& tree, const DraftWindow<Real>* window, Source&& source) {
     wanted_.clear();
     while (!slots_.empty() && tree.size() <= limits_.nodes) {
       const std::size_t best = tree.size() <= limits_.line ? tip_slot() : best_slot();
@@ -73,12 +76,16 @@ class TreeGrowth {
         ask_for_laws(tree);
         return false;
       }
-      fill(tree, window, best, kind, position, random, scratch);
+      fill(tree, window, best, source);
     }
     return true;
   }
 
   std::span<const std::int32_t> wanted() const { return wanted_; }
+  // Of a candidate's chance: tells those of one position apart.
+  std::uint32_t lane_of(std::int32_t node, std::int64_t number) const {
+    return static_cast<std::uint32_t>(node * settings_.width + number);
+  }
 
  private:
   struct Slot {
@@ -146,9 +153,9 @@ class TreeGrowth {
     return states_[at(node)].first_path ? 1 : 0;
   }
 
-  template <typename Random>
+  template <typename Source>
   void fill(DraftTree<Real>& tree, const DraftWindow<Real>* window, std::size_t slot,
-            Candidates kind, std::uint32_t position, Random& random, std::span<Real> scratch) {
+            Source& source) {
     const std::int32_t node = slots_[slot].node;
     NodeState& state = states_[at(node)];
     const double reach = state.value;
@@ -157,10 +164,10 @@ class TreeGrowth {
     if (given) {
       token = window->token(at(tree.depth(node)));
     } else if (state.children == 0 || tree.law(node).kind == LawKind::kDense) {
-      token = next_candidate(tree, node, kind, position, random, scratch);
+      token = source.next(tree, node, lane_of(node, state.children));
     }
     if (token < 0) return close(slot);
-    const auto q = static_cast<double>(tree.law(node).prob(token));
+    const auto q = static_cast<double>(source.prob(tree, node, token));
     const double likely = state.left > 0 ? std::min(1.0, q / state.left) : 0.0;  // of those left
     const double refused = state.children == 0 ? refusal(likely) : 1 - likely;
     const std::int32_t child = tree.add(node, token);
@@ -179,38 +186,6 @@ class TreeGrowth {
   // The chance that the first candidate is refused: its doubt, calibrated by what came true of
   // doubts so far.
   double refusal(double likely) const { return std::min(1.0, boldness_ * (1.0 - likely)); }
-
-  // The next candidate behind a node; -1 when its law has no more.
-  template <typename Random>
-  std::int32_t next_candidate(const DraftTree<Real>& tree, std::int32_t node, Candidates kind,
-                              std::uint32_t position, Random& random, std::span<Real> scratch) {
-    const DraftLaw<Real>& law = tree.law(node);
-    const std::span<Real> masses = scratch.first(ids_.size());
-    if (law.kind == LawKind::kDense) {
-      std::copy(law.dense.begin(), law.dense.end(), masses.begin());
-    } else {
-      for (const std::int32_t id : ids_) masses[at(id)] = law.prob(id);
-    }
-    if (kind != Candidates::kIndependent) {
-      for (std::int32_t c = tree.first_child(node); c != kNoNode; c = tree.next_sibling(c)) {
-        masses[at(tree.token(c))] = 0;
-      }
-    }
-    const Real largest = largest_of(masses.data(), masses.size());
-    if (!(largest > 0)) return -1;
-    if (kind == Candidates::kLikeliest) {
-      return static_cast<std::int32_t>(std::find(masses.begin(), masses.end(), largest) -
-                                       masses.begin());
-    }
-    const std::span<const Real> rates = masses;
-    const std::uint32_t here = position + static_cast<std::uint32_t>(tree.depth(node));
-    if (kind == Candidates::kRace) {
-      return random.race(here, std::span<const std::int32_t>(ids_), rates);
-    }
-    const auto lane =
-        static_cast<std::uint32_t>(node * settings_.width + states_[at(node)].children);
-    return random.weighted({Purpose::kSibling, here, lane}, ids_, rates);
-  }
 
   TreeSettings settings_;
   Limits limits_;

@@ -9,6 +9,8 @@
 
 namespace tessera {
 
+class Backend;
+
 // One picture's tree and the nodes whose children need a law; empty = none.
 template <typename Real>
 struct TreeJob {
@@ -25,6 +27,9 @@ class TreeLawSource {
   virtual std::string_view name() const = 0;
   // Before the first pass of a run over `items` pictures.
   virtual void start(std::size_t items) = 0;
+  // The judge of a device that makes its laws, where the target's judge can read them: then trees
+  // that keep no laws themselves are told where theirs are kept.
+  virtual const RowJudge* judge_on(const Backend&) const { return nullptr; }
   // Keeps a law at each wanted node, or none where it has none. Nodes of one tree are asked for in
   // any order, each after its parent, until the tree is begun anew.
   virtual void answer(std::span<TreeJob<Real>> jobs) = 0;

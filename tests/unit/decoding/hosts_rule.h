@@ -1,7 +1,7 @@
-// A rule that devices do not know, so that the host judges by it.
+// Rules that devices do not know, so that the host judges by them.
 #pragma once
 
-#include "engine/decoding/acceptance.h"
+#include "engine/decoding/trees/sibling_rule.h"
 
 namespace tessera::testing {
 
@@ -18,6 +18,21 @@ class HostsRule final : public AcceptanceRule<float, KeyedRandom> {
 
  private:
   const AcceptanceRule<float, KeyedRandom>& rule_;
+};
+
+class HostsSiblings final : public SiblingRule<float, KeyedRandom> {
+ public:
+  explicit HostsSiblings(const SiblingRule<float, KeyedRandom>& rule) : rule_(rule) {}
+  std::string_view name() const override { return rule_.name(); }
+  Promise promise() const override { return rule_.promise(); }
+  Candidates candidates() const override { return rule_.candidates(); }
+  SiblingJudgement<float> judge(const SiblingTest<float>& test, KeyedRandom& random,
+                                std::span<float> scratch) const override {
+    return rule_.judge(test, random, scratch);
+  }
+
+ private:
+  const SiblingRule<float, KeyedRandom>& rule_;
 };
 
 }  // namespace tessera::testing

@@ -4,10 +4,12 @@
 
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/support/devices.h"
+#include "tests/support/tree_decoding.h"
 #include "tests/unit/decoding/hosts_rule.h"
 #include "tests/unit/decoding/tiny_run.h"
 
@@ -20,10 +22,13 @@ std::vector<DecodeResult> run_on(const ImageModel& model, const std::vector<Deco
   LoopParts parts = owned.parts();
   HostsRule rule(*parts.rule);
   if (on_host) parts.rule = &rule;
+  std::optional<HostsSiblings> siblings;
+  if (on_host && parts.tree.rule != nullptr) parts.tree.rule = &siblings.emplace(*parts.tree.rule);
   DecodeLoop loop(model, {.items = static_cast<std::int64_t>(items.size()),
                           .prompt_tokens = 8,
                           .window = method.window,
-                          .laws = keeps_laws(method)});
+                          .laws = keeps_laws(method),
+                          .shape = parts.shape()});
   return loop.run(items, parts, [](const PassEvent&) { return Flow::kContinue; });
 }
 
@@ -58,6 +63,63 @@ TEST_P(JudgedLoop, PaintsThePicturesOfTheHost) {
       EXPECT_GT(here[i].meters.acceptance(), 0) << method.drafter;
       expect_same(there[i], here[i], method.drafter + " item " + std::to_string(i));
     }
+  }
+}
+
+TEST_P(JudgedLoop, PaintsTreesAsTheHostDoes) {
+  const TinyRun tiny(std::move(backend), DType::kBF16);
+  std::vector<DecodeItem> items = first_items(tiny, 1);
+  items[0].traced = true;
+#ifdef TESSERA_SIMULATED_DEVICE
+  const std::size_t row = 2 * sizeof(float) * static_cast<std::size_t>(tiny.model.config().codes);
+#endif
+  for (const DecodeMethod& method : {combine_tree("gumbel", "uniform", "gumbel", {16, 2, 3}),
+                                     combine_tree("rsd", "above", "maximal", {8, 3, 2})}) {
+#ifdef TESSERA_SIMULATED_DEVICE
+    const std::size_t before = simt::counts().bytes_down;
+#endif
+    const auto there = run_on(tiny.model, items, method, false);
+#ifdef TESSERA_SIMULATED_DEVICE
+    if (GetParam().name == "simt") {
+      const auto rows = static_cast<std::size_t>(there[0].passes * method.window);
+      EXPECT_LT(simt::counts().bytes_down - before, rows * row);
+    }
+#endif
+    const auto here = run_on(tiny.model, items, method, true);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      EXPECT_EQ(here[i].status, DecodeStatus::kDone);
+      EXPECT_GT(here[i].meters.acceptance(), 0) << method.tree;
+      expect_same(there[i], here[i], method.tree + " item " + std::to_string(i));
+    }
+  }
+}
+
+// With a lead of whole rows that is plain decoding; with less it takes fewer passes.
+TEST_P(JudgedLoop, PaintsRowsSideBySide) {
+  const TinyRun tiny(std::move(backend), DType::kBF16);
+  const std::vector<DecodeItem> items = first_items(tiny, 2);
+  const auto plain = run_on(tiny.model, items, combine("none", "drop", "exact", 1), false);
+  const VocabularyGrammar grammar = tiny.model.config().grammar();
+  DecodeMethod method = combine("none", "drop", "exact", 1);
+  method.window = static_cast<std::int64_t>(RowBase<float, KeyedRandom>::most_rows(grammar));
+  method.row_lead = static_cast<std::int64_t>(grammar.stride());
+#ifdef TESSERA_SIMULATED_DEVICE
+  const std::size_t before = simt::counts().bytes_down;
+#endif
+  const auto whole = run_on(tiny.model, items, method, false);
+  method.row_lead = 2;
+  const auto beside = run_on(tiny.model, items, method, false);
+#ifdef TESSERA_SIMULATED_DEVICE
+  if (GetParam().name == "simt") {
+    const auto passes = static_cast<std::size_t>(whole[0].passes + beside[0].passes);
+    const auto most = static_cast<std::size_t>(2 * method.window) * 64 + 64;
+    EXPECT_LE(simt::counts().bytes_down - before, passes * most);
+  }
+#endif
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    EXPECT_EQ(whole[i].tokens, plain[i].tokens);
+    EXPECT_EQ(beside[i].status, DecodeStatus::kDone);
+    EXPECT_LT(beside[i].passes, plain[i].passes);
   }
 }
 

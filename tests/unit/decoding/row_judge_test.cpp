@@ -23,7 +23,8 @@ class RowJudges : public OnDevice {
         host.method(), {.codes = drawn.codes, .rows = items * window, .items = items});
     Dice dice(drawn.seed);
     for (int number = 0; number < passes; ++number) {
-      const DrawnPass pass = draw_pass(dice, drawn.codes, items, window, host.law_rows());
+      const DrawnPass pass =
+          draw_pass(dice, drawn.codes, items, window, host.law_rows(), drawn.budget);
       const auto rows = static_cast<std::int64_t>(pass.logits.size()) / drawn.codes;
       const Tensor logits = upload(pass.logits, Shape{rows, drawn.codes});
       judge->judge({logits.view(), pass.items, pass.rows});
@@ -100,6 +101,31 @@ TEST_P(RowJudges, DecideAsTheHostDoesOverWholeVocabularies) {
       const JudgedCase drawn = draw_case(number++, codes);
       if (drawn.rule == "relaxed") continue;
       ASSERT_EQ(compare(drawn, 2, 1, 2), "");
+    }
+  }
+}
+
+// Those of language models, and the most that a judge takes.
+TEST_P(RowJudges, DecideAsTheHostDoesOverVocabulariesOfText) {
+  std::uint64_t number = 3024;
+  for (const std::int64_t codes :
+       {std::int64_t{128256}, std::int64_t{151936}, std::int64_t{152064}, kMostJudgedCodes}) {
+    for (int i = 0; i < 8; ++i) {
+      JudgedCase drawn = draw_case(number, codes);
+      number += 7;  // another rule and, in time, another tail
+      if (drawn.rule == "relaxed") drawn.rule = "exact";
+      ASSERT_EQ(compare(drawn, 2, 1, 2), "");
+    }
+  }
+}
+
+TEST_P(RowJudges, SpendBudgetsAsTheHostDoes) {
+  std::uint64_t number = 5040;
+  for (const std::int64_t codes : {2, 5, 8, 33, 300}) {
+    for (int i = 0; i < 24; ++i) {
+      JudgedCase drawn = draw_case(number++, codes);
+      drawn.budget = true;
+      ASSERT_EQ(compare(drawn, 3, 4, 6), "");
     }
   }
 }

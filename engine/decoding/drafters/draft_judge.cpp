@@ -1,0 +1,102 @@
+#include "engine/decoding/drafters/draft_judge.h"
+
+namespace tessera {
+
+DraftJudge::DraftJudge(std::unique_ptr<RowJudge> judge, const JudgeLimits& limits,
+                       std::int64_t window)
+    : judge_(std::move(judge)), window_(window) {
+  const auto items = static_cast<std::size_t>(limits.items);
+  batch_.items.reserve(items);
+  batch_.rows.reserve(static_cast<std::size_t>(limits.rows));
+  jobs_.reserve(items);
+  tokens_.reserve(items);
+}
+
+JudgeLimits DraftJudge::limits(std::int64_t codes, std::int64_t items, std::int64_t window,
+                               bool trees) {
+  return {.codes = codes,
+          .rows = trees ? items * window : items,
+          .items = items,
+          .kept = items * window};
+}
+
+std::unique_ptr<DraftJudge> DraftJudge::make(Backend& backend, std::int64_t codes,
+                                             std::int64_t items, std::int64_t window, bool trees) {
+  RowJudgeMaker* const maker = backend.row_judges();
+  if (maker == nullptr || codes > kMostJudgedCodes) return nullptr;
+  const JudgeLimits all = limits(codes, items, window, trees);
+  return std::unique_ptr<DraftJudge>(new DraftJudge(maker->make(JudgeMethod{}, all), all, window));
+}
+
+void DraftJudge::begin() {
+  batch_.clear();
+  jobs_.clear();
+}
+
+// A draft's law is kept by its place in the window, which passes of other streams do not move.
+void DraftJudge::add(Job& job, const LawSettings& law, std::int64_t cond, std::int64_t uncond) {
+  const auto number = static_cast<std::int32_t>(batch_.items.size());
+  batch_.items.push_back({.law = judged_law(law),
+                          .key = job.random->key(),
+                          .pass = job.random->pass(),
+                          .position = static_cast<std::uint32_t>(job.next_position()),
+                          .first = number,
+                          .rows = 1});
+  JudgedRow row{.item = number, .cond = static_cast<std::int32_t>(cond)};
+  if (law.guided()) row.uncond = static_cast<std::int32_t>(uncond);
+  row.keep = static_cast<std::int32_t>(static_cast<std::int64_t>(job.item) * window_ +
+                                       static_cast<std::int64_t>(job.window->size()));
+  batch_.rows.push_back(row);
+  jobs_.push_back(&job);
+}
+
+std::span<const std::int32_t> DraftJudge::run(ConstTensorView logits) {
+  tokens_.clear();
+  if (jobs_.empty()) return tokens_;
+  judge_->judge({logits, batch_.items, batch_.rows});
+  const std::span<const RowRecord> records = judge_->rows();
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    Job& job = *jobs_[i];
+    tokens_.push_back(records[i].unsound < 0 ? records[i].token : -1);
+    if (tokens_[i] < 0) {
+      job.want = job.window->size();
+    } else {
+      job.window->append_guest(tokens_[i], batch_.rows[i].keep);
+    }
+  }
+  return tokens_;
+}
+
+// Nothing is tested: the rows behind the first one are told no drafts.
+void DraftJudge::add(const TreeJob<float>& job, const LawSettings& law,
+                     const VocabularyGrammar& grammar, std::int64_t cond, std::int64_t uncond) {
+  const auto number = static_cast<std::int32_t>(batch_.items.size());
+  const auto first = static_cast<std::int32_t>(batch_.rows.size());
+  batch_.items.push_back({.law = judged_law(law),
+                          .position = static_cast<std::uint32_t>(job.committed.size()),
+                          .first = first,
+                          .rows = static_cast<std::int32_t>(job.wanted.size())});
+  for (const std::int32_t node : job.wanted) {
+    JudgedRow row{.item = number, .cond = static_cast<std::int32_t>(cond++)};
+    if (law.guided()) row.uncond = static_cast<std::int32_t>(uncond++);
+    row.place = job.tree->depth(node);
+    const auto forced = grammar.forced(job.committed.size() + static_cast<std::size_t>(row.place));
+    if (forced) row.forced = *forced;
+    row.keep = static_cast<std::int32_t>(static_cast<std::int64_t>(job.item) * window_) + node;
+    batch_.rows.push_back(row);
+  }
+}
+
+void DraftJudge::keep_laws(std::span<TreeJob<float>> jobs, ConstTensorView logits) {
+  judge_->judge({logits, batch_.items, batch_.rows});
+  const std::span<const RowRecord> records = judge_->rows();
+  std::size_t number = 0;
+  for (const TreeJob<float>& job : jobs) {
+    for (const std::int32_t node : job.wanted) {
+      if (records[number].unsound < 0) job.tree->keep_guest_law(node, batch_.rows[number].keep);
+      ++number;
+    }
+  }
+}
+
+}  // namespace tessera

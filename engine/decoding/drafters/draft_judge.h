@@ -1,0 +1,56 @@
+// Drafts of a draft model drawn where its rows are: a row a stream and step. Laws stay on the
+// device, where the target's judge tests the drafts by them; an id a draft comes to the host.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/backend/backend.h"
+#include "engine/decoding/drafter.h"
+#include "engine/decoding/judged_sequence.h"
+#include "engine/decoding/trees/tree_law_source.h"
+
+namespace tessera {
+
+class DraftJudge {
+ public:
+  using Job = DraftJob<float, KeyedRandom>;
+
+  // For `items` streams with windows of `window` rows. Null where the backend has no judge, or none
+  // for so many codes. Error kMemory.
+  static std::unique_ptr<DraftJudge> make(Backend& backend, std::int64_t codes, std::int64_t items,
+                                          std::int64_t window, bool trees);
+  static JudgeLimits limits(std::int64_t codes, std::int64_t items, std::int64_t window,
+                            bool trees);
+
+  // Whether drafts of these jobs are drawn here: their windows keep no laws on the host.
+  static bool draws(std::span<const Job> jobs) {
+    return !jobs.empty() && !jobs[0].window->keeps_laws();
+  }
+
+  void begin();
+  // The next job, whose next draft is drawn by logit rows `cond` and, under guidance, `uncond`.
+  void add(Job& job, const LawSettings& law, std::int64_t cond, std::int64_t uncond);
+  // Draws by the logits [any, codes] on the device, waits, and appends to every window. The ids, -1
+  // where a row was broken: that window stays short.
+  std::span<const std::int32_t> run(ConstTensorView logits);
+  // Laws of the wanted nodes of a tree, by one logit row each from `cond` and `uncond` on.
+  void add(const TreeJob<float>& job, const LawSettings& law, const VocabularyGrammar& grammar,
+           std::int64_t cond, std::int64_t uncond);
+  // Makes them and tells the trees of all that are not broken; waits.
+  void keep_laws(std::span<TreeJob<float>> jobs, ConstTensorView logits);
+  const RowJudge& rows() const { return *judge_; }
+
+ private:
+  DraftJudge(std::unique_ptr<RowJudge> judge, const JudgeLimits& limits, std::int64_t window);
+
+  std::unique_ptr<RowJudge> judge_;
+  std::int64_t window_;
+  JudgedBatch batch_;
+  std::vector<Job*> jobs_;
+  std::vector<std::int32_t> tokens_;
+};
+
+}  // namespace tessera

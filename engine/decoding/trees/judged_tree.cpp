@@ -1,0 +1,301 @@
+#include "engine/decoding/trees/judged_tree.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+namespace tessera {
+
+namespace {
+using Tree = DraftTree<float>;
+using OnHost = DrawnCandidates<float, KeyedRandom>;
+
+bool stands(const Tree& tree, std::int32_t node, std::int32_t token) {
+  for (std::int32_t c = tree.first_child(node); c != kNoNode; c = tree.next_sibling(c)) {
+    if (tree.token(c) == token) return true;
+  }
+  return false;
+}
+
+// The next candidate where the law is a forced id.
+std::int32_t next_forced(const Tree& tree, std::int32_t node, std::int32_t forced,
+                         Candidates kind) {
+  const bool gone = kind != Candidates::kIndependent && stands(tree, node, forced);
+  return gone ? -1 : forced;
+}
+}  // namespace
+
+// Candidates whose tokens come later. The first draft of a window's depth is one of the ids that
+// its law allows.
+struct JudgedTree::Unseen {
+  const JudgedTree& of;
+  OnHost host;
+
+  std::int32_t next(const Tree& tree, std::int32_t node, std::uint32_t lane) const {
+    if (tree.law(node).kind != LawKind::kDense) return host.next(tree, node, lane);
+    const std::size_t depth = of.depth_of(node);
+    if (const auto forced = of.forced_at(depth)) {
+      return next_forced(tree, node, *forced, host.kind);
+    }
+    if (host.kind == Candidates::kIndependent) return 0;
+    std::int32_t count = 0;
+    for (std::int32_t c = tree.first_child(node); c != kNoNode; c = tree.next_sibling(c)) ++count;
+    return count < of.allowed_[depth] ? 0 : -1;
+  }
+  // Fixed growth does not ask.
+  static float prob(const Tree&, std::int32_t, std::int32_t) { return 0; }
+};
+
+// Candidates in the order of the race of their depth.
+struct JudgedTree::Listed {
+  const JudgedTree& of;
+  OnHost host;
+  std::span<const DrawnId> drawn;
+  std::size_t each;  // entries a draw
+
+  // Of a depth; empty where nothing was asked.
+  std::span<const DrawnId> list(std::size_t depth) const {
+    for (std::size_t i = 0; i < of.wishes_.size(); ++i) {
+      if (of.wishes_[i].depth == depth) return drawn.subspan(i * each, each);
+    }
+    return {};
+  }
+  std::int32_t next(const Tree& tree, std::int32_t node, std::uint32_t lane) const {
+    if (tree.law(node).kind != LawKind::kDense) return host.next(tree, node, lane);
+    const std::size_t depth = of.depth_of(node);
+    if (const auto forced = of.forced_at(depth)) {
+      return next_forced(tree, node, *forced, host.kind);
+    }
+    for (const DrawnId& id : list(depth).subspan(1)) {
+      if (id.token < 0) return -1;
+      if (!stands(tree, node, id.token)) return id.token;
+    }
+    return -1;
+  }
+  float prob(const Tree& tree, std::int32_t node, std::int32_t token) const {
+    if (tree.law(node).kind != LawKind::kDense) return tree.law(node).prob(token);
+    const std::size_t depth = of.depth_of(node);
+    if (const auto forced = of.forced_at(depth)) return token == *forced ? 1.0f : 0.0f;
+    for (const DrawnId& id : list(depth)) {
+      if (id.token == token) return id.probability;
+    }
+    expects(false, "a candidate's probability was asked for");
+    return 0;
+  }
+};
+
+// Candidates by a draft model's laws, drawn node by node.
+struct JudgedTree::OfNodes {
+  const JudgedTree& of;
+  OnHost host;  // for what is not on the device
+
+  std::span<const DrawnId> list(std::int32_t node) const {
+    const auto width = static_cast<std::size_t>(of.parts_.settings.width);
+    return std::span(of.of_nodes_).subspan(at(node) * width, width);
+  }
+  std::int32_t next(const Tree& tree, std::int32_t node, std::uint32_t) const {
+    if (const auto forced = of.forced_at(of.depth_of(node))) {
+      return next_forced(tree, node, *forced, host.kind);
+    }
+    std::size_t number = 0;
+    for (std::int32_t c = tree.first_child(node); c != kNoNode; c = tree.next_sibling(c)) ++number;
+    return list(node)[number].token;
+  }
+  float prob(const Tree&, std::int32_t node, std::int32_t token) const {
+    if (const auto forced = of.forced_at(of.depth_of(node))) return token == *forced ? 1.0f : 0.0f;
+    const std::span<const DrawnId> ids = list(node);
+    const auto found =
+        std::find_if(ids.begin(), ids.end(), [&](const DrawnId& id) { return id.token == token; });
+    return found->probability;
+  }
+};
+
+// The rows of a judged pass, as settle() asks for them.
+struct JudgedTree::Records {
+  JudgedTree& tree;
+  std::span<const RowRecord> records;
+
+  TreeVerdict<float> last(std::size_t row) const {
+    return {{-1, records[row].token, 0}, figures_of(records[row]), 0};
+  }
+  TreeVerdict<float> test(std::int32_t node) const {
+    const RowRecord& record = records[at(tree.row_of_[at(node)])];
+    TreeVerdict<float> out{{-1, record.token, record.strict}, figures_of(record), record.chance};
+    for (std::size_t i = 0; i < tree.children_.size(); ++i) {
+      const bool here = tree.row_of_[at(tree.children_[i])] == record.next;
+      if (here) out.judgement.chosen = static_cast<std::int32_t>(i);
+    }
+    if (const auto forced = tree.grammar().forced(tree.position())) {
+      out.first = tree.prob_of_forced(node, tree.candidates_[0], *forced);
+    }
+    return out;
+  }
+  void redraft(std::int32_t from, std::size_t, std::size_t to) const {
+    const std::int32_t row = tree.row_of_[at(from)];
+    const RowRecord& record = records[at(row)];
+    tree.window_.replace(to, record.redraft, tree.first_ + row);
+    tree.allowed_[to] = record.next;
+  }
+};
+
+JudgedTree::JudgedTree(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t rows,
+                       const TreeParts<float, KeyedRandom>& parts,
+                       const TailPolicy<float, KeyedRandom>* tail,
+                       Drafter<float, KeyedRandom>* drafter, KeyedRandom random, std::size_t item)
+    : TreeBase(law, grammar, rows, parts, tail, drafter, DraftLaws::kOfRows, /*own_laws=*/false,
+               random, item),
+      ids_(grammar.vocabulary()),
+      allowed_(rows) {
+  if (parts.source != nullptr) {
+    of_nodes_.resize(rows * static_cast<std::size_t>(parts.settings.width));
+  }
+  std::iota(ids_.begin(), ids_.end(), 0);
+  wishes_.reserve(rows);
+}
+
+// What the law of a node's candidates says of one where the position forces an id.
+float JudgedTree::prob_of_forced(std::int32_t node, std::int32_t token, std::int32_t forced) const {
+  const DraftLaw<float>& law = tree_.law(node);
+  if (law.kind != LawKind::kDense) return law.prob(token);
+  return token == forced ? 1.0f : 0.0f;
+}
+
+JudgedDraw JudgedTree::draw_of(std::size_t depth) const {
+  return {.key = random_.key(),
+          .pass = random_.pass(),
+          .position = position() + static_cast<std::uint32_t>(depth),
+          .law_row = window_.law_row(depth)};
+}
+
+void JudgedTree::wish(std::vector<JudgedDraw>& draws) {
+  wishes_.clear();
+  if (parts_.source != nullptr) return wish_of_nodes(draws);
+  parts_.settings.by_value ? wish_lists(draws) : wish_candidates(draws);
+}
+
+void JudgedTree::wish_lists(std::vector<JudgedDraw>& draws) {
+  for (std::size_t depth = 0; depth < window_.size(); ++depth) {
+    if (!on_device(depth)) continue;
+    JudgedDraw draw = draw_of(depth);
+    draw.count = static_cast<std::int32_t>(parts_.settings.width);
+    draw.asked = window_.token(depth);
+    draws.push_back(draw);
+    wishes_.push_back({kNoNode, depth});
+  }
+}
+
+// Grows the shape and asks for all candidates but those of the window itself.
+void JudgedTree::wish_candidates(std::vector<JudgedDraw>& draws) {
+  const Candidates kind = parts_.rule->candidates();
+  growth_.grow(tree_, &window_, Unseen{*this, {ids_, kind, position(), random_, scratch_}});
+  sort_rows();
+  std::int32_t tip = 0;  // of the first path
+  for (std::int32_t node = 0; at(node) < tree_.size(); ++node) {
+    std::int32_t child = tree_.first_child(node);
+    const bool given = node == tip;
+    if (given) tip = child;
+    if (child == kNoNode || !on_device(depth_of(node))) continue;
+    JudgedDraw draw = draw_of(depth_of(node));
+    if (given) {
+      draw.without = tree_.token(child);
+      child = tree_.next_sibling(child);
+    }
+    draw.lane = static_cast<std::int32_t>(growth_.lane_of(node, given ? 1 : 0));
+    const std::int32_t first = child;
+    for (; child != kNoNode; child = tree_.next_sibling(child)) ++draw.count;
+    if (draw.count == 0) continue;
+    draws.push_back(draw);
+    wishes_.push_back({first, depth_of(node)});
+  }
+}
+
+// Of the nodes that growth asked for, those that have a law now.
+void JudgedTree::wish_of_nodes(std::vector<JudgedDraw>& draws) {
+  for (const std::int32_t node : growth_.wanted()) {
+    if (!tree_.has_law(node) || forced_at(depth_of(node))) continue;
+    draws.push_back({.key = random_.key(),
+                     .pass = random_.pass(),
+                     .position = position() + static_cast<std::uint32_t>(tree_.depth(node)),
+                     .law_row = tree_.law(node).guest,
+                     .lane = static_cast<std::int32_t>(growth_.lane_of(node, 0)),
+                     .count = static_cast<std::int32_t>(parts_.settings.width)});
+    wishes_.push_back({node, depth_of(node)});
+  }
+}
+
+TreeJob<float> JudgedTree::grow() {
+  if (parts_.source == nullptr) return {};
+  const OfNodes source{*this, {ids_, parts_.rule->candidates(), position(), random_, scratch_}};
+  if (!growth_.grow(tree_, nullptr, source)) return {item_, tokens_, &tree_, growth_.wanted()};
+  sort_rows();
+  return {};
+}
+
+void JudgedTree::take_drawn(std::span<const DrawnId> drawn) {
+  const auto each = static_cast<std::size_t>(parts_.settings.width) + 1;
+  if (parts_.source != nullptr) {
+    for (std::size_t i = 0; i < wishes_.size(); ++i) {
+      const auto list = drawn.subspan(i * each + 1, each - 1);
+      std::copy(list.begin(), list.end(),
+                of_nodes_.begin() + static_cast<std::ptrdiff_t>(at(wishes_[i].child) * (each - 1)));
+    }
+    return;
+  }
+  if (parts_.settings.by_value) {
+    const Candidates kind = parts_.rule->candidates();
+    growth_.grow(tree_, &window_,
+                 Listed{*this, {ids_, kind, position(), random_, scratch_}, drawn, each});
+    return sort_rows();
+  }
+  for (std::size_t i = 0; i < wishes_.size(); ++i) {
+    std::size_t number = i * each + 1;
+    for (std::int32_t c = wishes_[i].child; c != kNoNode; c = tree_.next_sibling(c)) {
+      expects(drawn[number].token >= 0, "a law has as many ids as it said");
+      tree_.set_token(c, drawn[number++].token);
+    }
+  }
+}
+
+void JudgedTree::describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& batch) {
+  begin_pass();
+  const auto count = static_cast<std::int32_t>(rows());
+  const auto item = static_cast<std::int32_t>(batch.items.size());
+  first_ = static_cast<std::int32_t>(batch.rows.size());
+  batch.items.push_back({.law = judged_law(law_.settings()),
+                         .key = random_.key(),
+                         .pass = random_.pass(),
+                         .position = position(),
+                         .first = first_,
+                         .rows = count});
+  for (std::int32_t j = 0; j < count; ++j) {
+    const std::int32_t of = order_[at(j)];
+    const std::size_t depth = depth_of(of);
+    JudgedRow row{.item = item, .cond = cond + j};
+    if (law_.settings().guided()) row.uncond = uncond + j;
+    if (const auto forced = forced_at(depth)) row.forced = *forced;
+    row.place = static_cast<std::int32_t>(depth);
+    JudgedNode node{.token = tree_.token(of)};
+    const std::int32_t child = tree_.first_child(of);
+    if (child != kNoNode) {
+      node.child = row_of_[at(child)];
+      row.draft = tree_.token(child);
+      row.kind = draft_kind(tree_.law(of).kind);
+      if (tree_.law(of).guest >= 0) {
+        row.kind = DraftKind::kGuest;
+        row.law_row = tree_.law(of).guest;
+      } else if (row.kind == DraftKind::kRow) {
+        row.law_row = window_.law_row(depth);
+      }
+    }
+    const std::int32_t beside = of == 0 ? kNoNode : tree_.next_sibling(of);
+    if (beside != kNoNode) node.sibling = row_of_[at(beside)];
+    batch.rows.push_back(row);
+    batch.nodes.push_back(node);
+  }
+}
+
+void JudgedTree::take(std::span<const RowRecord> records, const JudgedCount& item) {
+  settle(Records{*this, records}, static_cast<std::size_t>(item.sound));
+}
+
+}  // namespace tessera

@@ -1,0 +1,237 @@
+// A picture whose drafts branch. Each pass grows a tree behind the last committed token, runs all
+// its nodes as rows, and walks from the root: where one candidate is accepted the walk goes on
+// behind it, where all are refused the residual's draw stands and ends the pass, behind a leaf the
+// row gives one token more.
+//
+// Without a draft model the laws of candidates are the rows of the last pass behind the tokens that
+// it refused, one a position: proactive drafting (SJD-PAC, arXiv 2603.18599) with its three faults
+// repaired - the first accepted candidate is taken, candidates are drawn from the law they are
+// tested with, and a path that was right to its end is followed by a draw from its row. Behind the
+// walk's end the tail turns rows into the next pass's laws: the rows of the path it ended on, then
+// those of the first path. Here is the bookkeeping of that; where verdicts come from is for trees
+// to say.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/decoding/picture_sequence.h"
+#include "engine/decoding/tail_policy.h"
+#include "engine/decoding/trees/tree_growth.h"
+
+namespace tessera {
+
+// Borrowed parts. No rule: drafts stand in a line.
+template <typename Real, typename Random>
+struct TreeParts {
+  const SiblingRule<Real, Random>* rule = nullptr;
+  TreeLawSource<Real>* source = nullptr;  // null: laws of the last pass
+  TreeSettings settings;
+};
+
+// What became of a position: who stands, its row's figures, and what the law of the candidates said
+// of the first one.
+template <typename Real>
+struct TreeVerdict {
+  SiblingJudgement<Real> judgement;
+  RowFigures figures;
+  Real first = 0;
+  const TargetRow<Real>* row = nullptr;  // null where drafters do not read it
+};
+
+template <typename Real, typename Random>
+class TreeBase : public PictureSequence<Real, Random> {
+ public:
+  // `rows` of a pass at most. `tail` and `drafter` (may be null) serve the first path, whose laws
+  // are where `laws` says; `own_laws` of nodes are the tree's.
+  TreeBase(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t rows,
+           const TreeParts<Real, Random>& parts, const TailPolicy<Real, Random>* tail,
+           Drafter<Real, Random>* drafter, DraftLaws laws, bool own_laws, Random random,
+           std::size_t item)
+      : Base(law, grammar, random, item),
+        parts_(parts),
+        tail_(tail),
+        drafter_(drafter),
+        window_(parts.source == nullptr ? rows - 1 : 0, grammar, laws),
+        tree_(rows, grammar.vocabulary(), own_laws),
+        growth_(parts.settings, rows, grammar.vocabulary()),
+        order_(rows),
+        row_of_(rows) {
+    candidates_.reserve(rows);
+    children_.reserve(rows);
+    kept_.reserve(rows);
+    stack_.reserve(rows);
+    meters_.start(total_, rows);
+  }
+
+  std::size_t rows() const override { return tree_.size(); }
+  std::int32_t row_token(std::size_t row) const { return tree_.token(order_[row]); }
+  // The earlier row that this one stands behind; row >= 1.
+  std::size_t parent(std::size_t row) const { return at(row_of_[at(tree_.parent(order_[row]))]); }
+
+  std::size_t line(std::size_t row, PassLine& out) const override {
+    const std::int32_t first = order_[row];
+    out.shared = tokens_.size() - 1;
+    out.position = out.shared + at(tree_.depth(first));
+    out.seen.clear();
+    for (std::int32_t node = tree_.parent(first); node != kNoNode; node = tree_.parent(node)) {
+      out.seen.push_back(static_cast<std::int32_t>(out.shared) + row_of_[at(node)]);
+    }
+    std::reverse(out.seen.begin(), out.seen.end());
+    out.tokens.clear();
+    for (std::int32_t node = first; node != kNoNode; node = tree_.first_child(node)) {
+      out.tokens.push_back(tree_.token(node));
+    }
+    return out.tokens.size();
+  }
+
+  DraftJob<Real, Random> draft_job(std::size_t most) override {
+    most_ = std::min(most, order_.size());
+    const std::size_t drafts = std::min({most_, this->missing(), window_.capacity() + 1}) - 1;
+    if (window_.size() > drafts) window_.resize(drafts);
+    this->begin_pass();
+    tree_.reset(tokens_.back());
+    const bool long_line = parts_.settings.by_value && parts_.source == nullptr;
+    const std::size_t line = long_line ? most_ - 1 - most_ / 8 : 0;
+    growth_.begin(
+        {most_ - 1, line, static_cast<std::int32_t>(std::min(most_, this->missing())) - 1},
+        (refusals_ + 1) / (doubts_ + 2));
+    return {item_, tokens_, drafts, &window_, &random_};
+  }
+
+  std::span<const std::int32_t> kept_rows() const override { return kept_; }
+
+ protected:
+  using Base = PictureSequence<Real, Random>;
+  using Base::item_, Base::meters_, Base::random_, Base::scratch_, Base::tokens_, Base::total_;
+
+  template <typename Integer>
+  static std::size_t at(Integer i) {
+    return static_cast<std::size_t>(i);
+  }
+
+  // A pass of `usable` rows. `rows` answers:
+  //   last(row)            the verdict of a row behind which no candidate stands;
+  //   test(node)           the verdict on candidates_, which stand behind a node;
+  //   redraft(node, position, to)  makes draft `to` of the node's row.
+  template <typename Rows>
+  void settle(Rows&& rows, std::size_t usable) {
+    this->begin_pass();
+    const std::size_t before = tokens_.size();
+    std::int32_t node = 0;
+    std::int64_t accepted = 0, tested = 0;
+    kept_.clear();
+    const bool first = this->first_pass();
+    if (!first) kept_.push_back(0);
+    bool refused = false;
+    while (!refused && !this->done()) {
+      if (first || !collect(node, usable)) {
+        stand(rows.last(first ? 0 : at(row_of_[at(node)])));
+        break;
+      }
+      const TreeVerdict<Real> verdict = rows.test(node);
+      count_test(node, verdict);
+      stand(verdict);
+      ++tested;
+      refused = verdict.judgement.chosen < 0;
+      if (refused) continue;
+      ++accepted;
+      node = children_[at(verdict.judgement.chosen)];
+      kept_.push_back(row_of_[at(node)]);
+    }
+    this->count_tests(tested, accepted);
+    if (!first) redraft(rows, node, before, usable);
+    this->count_pass(tokens_.size() - before);
+  }
+
+  // Rows run along first paths, so that they share what is before them.
+  void sort_rows() {
+    std::size_t row = 0;
+    stack_.assign(1, 0);
+    while (!stack_.empty()) {
+      std::int32_t node = stack_.back();
+      stack_.pop_back();
+      for (; node != kNoNode; node = tree_.first_child(node)) {
+        row_of_[at(node)] = static_cast<std::int32_t>(row);
+        order_[row++] = node;
+        const std::int32_t beside = node == 0 ? kNoNode : tree_.next_sibling(node);
+        if (beside != kNoNode) stack_.push_back(beside);
+      }
+    }
+  }
+
+  // Children whose rows can be used; false if there are none.
+  bool collect(std::int32_t node, std::size_t usable) {
+    candidates_.clear();
+    children_.clear();
+    for (std::int32_t c = tree_.first_child(node); c != kNoNode; c = tree_.next_sibling(c)) {
+      if (at(row_of_[at(c)]) >= usable) continue;
+      children_.push_back(c);
+      candidates_.push_back(tree_.token(c));
+    }
+    return !children_.empty();
+  }
+
+  TreeParts<Real, Random> parts_;
+  const TailPolicy<Real, Random>* tail_;
+  Drafter<Real, Random>* drafter_;
+  DraftWindow<Real> window_;  // the first path: tokens and laws
+  DraftTree<Real> tree_;
+  TreeGrowth<Real> growth_;
+  std::vector<std::int32_t> order_, row_of_;         // nodes by row, rows by node
+  std::vector<std::int32_t> candidates_, children_;  // under test
+
+ private:
+  void stand(const TreeVerdict<Real>& verdict) {
+    this->commit(verdict.figures, verdict.judgement.token, verdict.row, drafter_);
+  }
+
+  void count_test(std::int32_t node, const TreeVerdict<Real>& verdict) {
+    Judgement<Real> test;
+    test.accepted = verdict.judgement.chosen >= 0;
+    test.strict = test.chance = verdict.judgement.strict;
+    meters_.count_test(at(tree_.depth(node)), test);
+    doubts_ += 1 - std::min(1.0, static_cast<double>(verdict.first));
+    refusals_ += verdict.judgement.chosen == 0 ? 0 : 1;
+  }
+
+  // The node of a depth whose row proposes best: below `node`, the walk's end, else on the first
+  // path.
+  std::int32_t proposer(std::int32_t node, std::int32_t depth, std::size_t usable) const {
+    for (const std::int32_t start : {node, 0}) {
+      std::int32_t at_depth = start;
+      while (at_depth != kNoNode && tree_.depth(at_depth) < depth) {
+        at_depth = tree_.first_child(at_depth);
+      }
+      if (at_depth != kNoNode && at(row_of_[at(at_depth)]) < usable) return at_depth;
+    }
+    return kNoNode;
+  }
+
+  // The laws and first candidates of the next pass. A window row is read before it is written: what
+  // is read lies deeper than what is written by the tokens that this pass brought.
+  template <typename Rows>
+  void redraft(Rows& rows, std::int32_t node, std::size_t before, std::size_t usable) {
+    std::size_t kept = 0;
+    const std::size_t brought = tokens_.size() - before;
+    if (tail_->keeps() && window_.capacity() > 0) {
+      while (kept < std::min(this->missing(), window_.capacity())) {
+        const auto depth = static_cast<std::int32_t>(brought + kept);
+        const std::int32_t from = proposer(node, depth, usable);
+        if (from == kNoNode) break;
+        if (kept == window_.size()) window_.resize(kept + 1);
+        rows.redraft(from, before + at(depth), kept++);
+      }
+    }
+    window_.resize(kept);
+  }
+
+  std::vector<std::int32_t> kept_, stack_;
+  std::size_t most_ = 1;
+  double doubts_ = 0, refusals_ = 0;  // of first candidates, see TreeGrowth::refusal
+};
+
+}  // namespace tessera

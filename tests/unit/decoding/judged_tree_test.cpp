@@ -1,0 +1,211 @@
+// Whole pictures whose drafts branch, by a device's judge against the tree that is judged on the
+// host: the same trees, tokens, kept rows, meters and traces in every pass, to the bit, over every
+// rule for siblings that devices know, every tail and every drafter that reads no rows, with forced
+// ids, laws with few ids left, and rows that break.
+#include "engine/decoding/trees/judged_tree.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+
+#include "engine/decoding/broken_logits.h"
+#include "engine/decoding/device_judge.h"
+#include "tests/support/devices.h"
+#include "tests/support/judged_streams.h"
+#include "tests/support/tree_decoding.h"
+
+namespace tessera::testing {
+namespace {
+
+// Both sides of one picture.
+struct Both {
+  std::unique_ptr<HostStream> host;
+  DeviceJudge::Made device;
+  DecodeTrace host_trace, device_trace;
+};
+
+class JudgedTrees : public OnDevice {
+ protected:
+  void decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
+              const std::vector<Stream>& streams, bool may_break, const std::string& what);
+  void pass(DeviceJudge& judge, std::vector<Both>& all, const std::vector<std::size_t>& running,
+            const std::vector<Stream>& streams, std::size_t codes, bool may_break);
+
+  std::int64_t right_ = 0, refused_ = 0, broken_ = 0, beside_ = 0;
+};
+
+void JudgedTrees::pass(DeviceJudge& judge, std::vector<Both>& all,
+                       const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
+                       std::size_t codes, bool may_break) {
+  std::vector<float> logits;
+  std::vector<std::size_t> first;
+  judge.begin();
+  for (const std::size_t i : running) {
+    const std::vector<Picture> contexts = contexts_of(*all[i].host);
+    first.push_back(logits.size() / codes);
+    for (std::uint32_t branch = 0; branch < (streams[i].law.guided() ? 2u : 1u); ++branch) {
+      for (std::size_t j = 0; j < contexts.size(); ++j) {
+        const auto row = logits_of(contexts[j], codes, branch, may_break && j > 0);
+        logits.insert(logits.end(), row.begin(), row.end());
+      }
+    }
+    judge.add(*all[i].device.judged, static_cast<std::int64_t>(first.back()),
+              static_cast<std::int64_t>(first.back() + contexts.size()));
+  }
+  const auto count = static_cast<std::int64_t>(logits.size() / codes);
+  judge.run(upload(logits, Shape{count, static_cast<std::int64_t>(codes)}).view());
+  for (std::size_t k = 0; k < running.size(); ++k) {
+    const std::size_t i = running[k], rows = all[i].host->rows();
+    const auto raw = [&](std::size_t j) {
+      const auto at = [&](std::size_t row) {
+        return std::span<const float>(logits).subspan(row * codes, codes);
+      };
+      return RawRow<float>{at(first[k] + j), streams[i].law.guided() ? at(first[k] + rows + j)
+                                                                     : std::span<const float>()};
+    };
+    std::size_t sound = 0;
+    while (sound < rows && !first_unsound(raw(sound).cond) && !first_unsound(raw(sound).uncond)) {
+      ++sound;
+    }
+    ASSERT_EQ(judge.item(k).sound, static_cast<std::int32_t>(sound));
+    broken_ += sound < rows ? 1 : 0;
+    all[i].host->judge(raw, sound);
+    all[i].device.judged->take(judge.rows(k), judge.item(k));
+    ASSERT_EQ(judge.item(k).tested, all[i].host->last_tested());
+    ASSERT_EQ(judge.item(k).right, all[i].host->last_accepted());
+    right_ += all[i].host->last_accepted();
+    refused_ += all[i].host->last_tested() - all[i].host->last_accepted();
+  }
+}
+
+void JudgedTrees::decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
+                         const std::vector<Stream>& streams, bool may_break,
+                         const std::string& what) {
+  const DecodeAids aids = aids_for(grammar);
+  const OwnedParts<float, KeyedRandom> of_host(method, aids), of_device(method, aids);
+  const auto host_parts = of_host.parts(), device_parts = of_device.parts();
+  const auto window = static_cast<std::size_t>(method.window);
+  const auto judge = DeviceJudge::make(*backend, device_parts, grammar,
+                                       static_cast<std::int64_t>(streams.size()), method.window);
+  ASSERT_NE(judge, nullptr) << what;
+  std::vector<Both> all(streams.size());
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    const KeyedRandom random(streams[i].seed, i);
+    all[i].host = make_sequence(streams[i].law, grammar, window, host_parts, random, i);
+    all[i].device =
+        DeviceJudge::make_sequence(streams[i].law, grammar, window, device_parts, random, i);
+    all[i].host_trace.start(grammar.length());
+    all[i].device_trace.start(grammar.length());
+    all[i].host->trace_to(&all[i].host_trace);
+    all[i].device.sequence->trace_to(&all[i].device_trace);
+  }
+  for (const auto* parts : {&host_parts, &device_parts}) parts->drafter->start(streams.size());
+  for (int number = 1;; ++number) {
+    std::vector<std::size_t> running;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!all[i].host->done()) running.push_back(i);
+    }
+    if (running.empty()) return;
+    std::vector<DraftJob<float, KeyedRandom>> host_jobs, device_jobs;
+    std::vector<JudgedSequence*> judged;
+    const std::size_t width = number % 4 == 0 ? (window + 1) / 2 : window;
+    for (const std::size_t i : running) {
+      if (number == 1) continue;
+      host_jobs.push_back(all[i].host->draft_job(width));
+      device_jobs.push_back(all[i].device.sequence->draft_job(width));
+      judged.push_back(all[i].device.judged);
+    }
+    if (number > 1) {
+      host_parts.drafter->extend(host_jobs);
+      device_parts.drafter->extend(device_jobs);
+      judge->grow(judged);
+    }
+    for (const std::size_t i : running) {
+      if (number == 1) continue;
+      all[i].host->grow();
+      ASSERT_EQ(fed_by(*all[i].device.sequence), fed_by(*all[i].host))
+          << what << ", pass " << number << ", picture " << i;
+      PassLine line;
+      beside_ += all[i].host->line(0, line) < all[i].host->rows() ? 1 : 0;
+    }
+    pass(*judge, all, running, streams, grammar.codes, may_break);
+    ASSERT_FALSE(HasFatalFailure()) << what << ", pass " << number;
+    for (const std::size_t i : running) {
+      expect_same_stream(
+          *all[i].device.sequence, *all[i].host, all[i].device_trace, all[i].host_trace,
+          what + ", pass " + std::to_string(number) + ", picture " + std::to_string(i));
+      ASSERT_FALSE(HasFatalFailure());
+    }
+  }
+}
+
+const std::vector<VocabularyGrammar>& grammars() {
+  static const std::vector<VocabularyGrammar> out = {
+      VocabularyGrammar::line(6, 24),
+      {.codes = 9, .rows = 4, .columns = 5, .row_end = true, .image_end = true},
+      VocabularyGrammar::line(2, 18),
+      {.codes = 5,
+       .rows = 2,
+       .columns = 3,
+       .row_end = true,
+       .grids = 3,
+       .grid_end = true,
+       .stream_end = true},
+      VocabularyGrammar::line(40, 16)};
+  return out;
+}
+
+std::vector<std::string_view> drafters() {
+  return {"uniform", "left", "above", "context", "lookup", "previous-frame"};
+}
+const std::vector<std::string_view> kKeeping = {"resample", "maximal", "gumbel"};
+
+TEST_P(JudgedTrees, PaintThePicturesOfTheHost) {
+  std::size_t turn = 0;
+  for (const std::string_view tree : tree_names()) {
+    if (tree == "kseq") continue;
+    for (const std::string_view tail : kKeeping) {
+      for (const std::string_view drafter : drafters()) {
+        const auto width = static_cast<std::int64_t>(1 + turn % 4);
+        const auto depth = static_cast<std::int64_t>(turn / 2 % 5);
+        const auto rows = static_cast<std::int64_t>(2 + turn * 5 % 23);
+        const DecodeMethod method = combine_tree(tree, drafter, tail, {rows, width, depth});
+        const bool may_break = turn % 3 == 1;
+        const std::string what = std::string(tree) + "/" + std::string(drafter) + "/" +
+                                 std::string(tail) + " of " + std::to_string(rows) + " rows, " +
+                                 std::to_string(width) + " wide, " + std::to_string(depth) +
+                                 " deep" + (may_break ? ", rows that break" : "");
+        decode(method, grammars()[turn % grammars().size()], streams_of(turn), may_break, what);
+        ASSERT_FALSE(HasFatalFailure()) << what;
+        ++turn;
+      }
+    }
+  }
+  // Everything happened, and not once.
+  EXPECT_GT(right_, 300);
+  EXPECT_GT(refused_, 1000);
+  EXPECT_GT(broken_, 100);
+  EXPECT_GT(beside_, 500);
+}
+
+// Sums of masses one after another over more ids than a block has threads.
+TEST_P(JudgedTrees, HaveVocabulariesOfManyIds) {
+  std::size_t turn = 0;
+  for (const std::string_view tree : {"rrs", "rsd", "points", "pac", "gumbel"}) {
+    for (const std::size_t codes : {std::size_t{700}, std::size_t{2049}}) {
+      const DecodeMethod method = combine_tree(tree, "uniform", kKeeping[turn % 3], {8, 3, 2});
+      const std::vector<Stream> streams = {{{.guidance = 2}, turn},
+                                           {{.temperature = 0.6}, turn + 9}};
+      decode(method, VocabularyGrammar::line(codes, 8), streams, false,
+             std::string(tree) + ", " + std::to_string(codes) + " codes");
+      ASSERT_FALSE(HasFatalFailure());
+      ++turn;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, JudgedTrees, ::testing::ValuesIn(cuda_devices()), device_name);
+
+}  // namespace
+}  // namespace tessera::testing
