@@ -19,6 +19,11 @@ double kv_bytes(const StepShape& model, const StepPass& pass) {
 
 }  // namespace
 
+double kernels_of_a_layer(std::int64_t rows) {
+  if (rows <= 8) return 6;
+  return rows <= 16 ? 7 : 11;
+}
+
 StepShape step_shape(const ImageModelConfig& model, DType weights, DType kv) {
   const ModelConfig& lm = model.transformer;
   const double width = as_double(lm.width);

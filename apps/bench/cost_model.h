@@ -23,6 +23,10 @@ struct DeviceRates {
   double law_seconds = 15e-6;   // guidance, cuts, draw and judgement, beside their traffic
 };
 
+// What this build runs a layer, of bf16 weights and so many rows: the plan's number for few, more
+// where rows are rounded beforehand.
+double kernels_of_a_layer(std::int64_t rows);
+
 // A model as one pass sees it.
 struct StepShape {
   double parameters = 0;  // read in a pass: layers, head, code aligner; no tables

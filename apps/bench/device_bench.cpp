@@ -120,6 +120,11 @@ Timing DeviceBench::time_calls(int calls, FunctionRef<void(int)> call) {
   return scaled(timing, calls);
 }
 
+Timing DeviceBench::time_gap() {
+  Tensor x = random({1, 32}, 5, 1.0f);
+  return time_calls(kGapKernels, [&](int) { ops::add(*backend_, x.view(), x.view(), x.view()); });
+}
+
 std::optional<Timing> DeviceBench::time_library(LibraryCase what, int calls) {
   if (workspace_.empty()) {
     workspace_ = backend_->allocate(DType::kU8,
@@ -181,8 +186,13 @@ Tensor DeviceBench::random(Shape shape, std::uint64_t seed, float scale, DType d
 Json DeviceBench::start(const std::string& name, const std::string& impl) const {
   Json object = report_->start(name);
   object["dirty"] = options_.dirty;
+  object["command"] = options_.command;
   object["device"] = device_json(backend_->name(), libraries_.get());
+  Json without = Json::object();
+  for (const auto& [library, why] : missing_libraries(*backend_)) without[library] = why;
+  object["missing_libraries"] = without;
   object["deterministic"] = options_.cuda.deterministic;
+  object["overlap"] = options_.cuda.overlap;
   object["quick"] = options_.quick;
   object["impl"] = impl;
   if (impl == kLibrary) object["peer_version"] = libraries_->products_version();

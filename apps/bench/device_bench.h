@@ -19,9 +19,10 @@ inline constexpr const char* kLibrary = "cublaslt";
 
 struct DeviceBenchOptions {
   std::string device = "cuda:0";
-  bool quick = false;  // tiny shapes, for trying the program out; its figures mean nothing
-  std::string git;     // commit that was built
-  bool dirty = false;  // with changes that are in no commit
+  bool quick = false;   // tiny shapes, for trying the program out; its figures mean nothing
+  std::string git;      // commit that was built
+  std::string command;  // that asked for it
+  bool dirty = false;   // with changes that are in no commit
   CudaOptions cuda;
   std::optional<LibraryFiles> libraries;  // in place of the system's, for tests; on any device
 };
@@ -54,6 +55,9 @@ class DeviceBench {
 
   // Seconds of one call; `calls` of them make a recorded pass, which is repeated.
   Timing time_calls(int calls, FunctionRef<void(int call)> call);
+  // Of a kernel that does next to nothing, behind another such one in a recorded pass.
+  Timing time_gap();
+  static constexpr int kGapKernels = 512;
   // Of a call that waits for its own results.
   Timing time_waited(FunctionRef<void()> call) { return measure(bench_, call); }
   // The same of a product by cuBLASLt, in a graph too: the fastest of the first ways that its

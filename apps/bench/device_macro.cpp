@@ -30,6 +30,7 @@ DeviceRates probed_rates(DeviceBench& bench) {
   DeviceRates rates{.bytes_per_second = bench.read_rate() * 1e9};
   // Without a library's rate arithmetic is left out of the prediction.
   rates.flops_per_second = bench.product_rate().value_or(1e9) * 1e12;
+  rates.gap_seconds = bench.time_gap().median();
   return rates;
 }
 
@@ -61,7 +62,11 @@ struct Sweep {
                  probe);
     object["passes"] = passes.timing.seconds.size();
     object["quality"] = nullptr;
-    const double predicted = predict_step(rates, shape, pass).total();
+    DeviceRates reached = rates;
+    reached.kernels_a_layer = kernels_of_a_layer(pass.pictures * pass.branches * pass.window);
+    object["kernels_a_layer"] = reached.kernels_a_layer;
+    object["gap_us"] = reached.gap_seconds * 1e6;
+    const double predicted = predict_step(reached, shape, pass).total();
     const double measured = passes.timing.median();
     object["predicted_us"] = predicted * 1e6;
     object["predicted_over_measured"] = predicted / measured;

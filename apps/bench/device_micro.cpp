@@ -67,10 +67,8 @@ class Micro {
   }
 
   void graph_gap() {
-    const int chain = quick_ ? 2 : 512;
-    Tensor x = bench_.random({1, 32}, 5, 1.0f);
-    const Timing timing = bench_.time_calls(
-        chain, [&](int) { ops::add(bench_.backend(), x.view(), x.view(), x.view()); });
+    const int chain = quick_ ? 2 : DeviceBench::kGapKernels;
+    const Timing timing = bench_.time_gap();
     Json object = bench_.start("graph.gap", bench_.backend().name());
     object["shape"] = {{"kernels", chain}};
     BenchReport::add_timing(object, timing);

@@ -46,7 +46,7 @@ while [ $# -gt 0 ]; do
   esac
   shift 2
 done
-[[ $minutes =~ ^[1-9][0-9]*$ && $scale =~ ^[1-9][0-9]*$ ]] || usage
+[[ $minutes =~ ^[0-9]+$ && $scale =~ ^[1-9][0-9]*$ ]] || usage
 for name in ${phases//,/ }; do [[ $all_phases == *",$name,"* ]] || usage; done
 check=$bin/tessera-gpu-check
 list=$tests/device_tests.txt

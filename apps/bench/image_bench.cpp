@@ -87,8 +87,7 @@ double live_kv_bytes(const ImageModelConfig& config, std::int64_t prompt, std::i
 double decode_vq(const OpenedModel& opened, Backend& backend, const ImageBenchOptions& image,
                  const std::vector<std::int32_t>& tokens) {
   const FamilySpec& spec = opened.spec;
-  const auto vq =
-      make_visual_tokenizer(backend, opened, image.storage, TokenizerHalves::kDecoder);
+  const auto vq = make_visual_tokenizer(backend, opened, image.storage, TokenizerHalves::kDecoder);
   const std::vector<std::int32_t> painted = spec.model.grammar().picture_codes(tokens);
   std::vector<std::int32_t> codes(spec.model.grammar().cells());
   for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = painted[i % painted.size()];

@@ -147,6 +147,10 @@ class WatchedJudges::Judge final : public RowJudge {
     fetch();
     return counts_;
   }
+  std::span<const DrawnId> draw(std::span<const JudgedDraw> draws, const float* guest) override {
+    return inner_->draw(draws, guest);
+  }
+  const float* laws() const override { return inner_->laws(); }
 
  private:
   void fetch() {

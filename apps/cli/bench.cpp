@@ -261,7 +261,7 @@ void add_bench(CLI::App& root, Session& session) {
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");
   text_flag(*app, "--device", flags.device, "cpu, cuda[:i] or auto; ops and image: cpu alone");
   app->add_flag("--deterministic", flags.deterministic, "cuda: one order of sums");
-  app->add_flag("--tf32", flags.tf32, "cuda: products of f32 weights may round to tf32");
+  app->add_flag("--tf32", flags.tf32, "cuda: products, convolutions and attention of f32 may round to tf32");
   choice_flag(*app, "--isa", flags.isa, {"auto", "reference", "avx2", "avx512"},
               "instruction set of the kernels");
   integer_flag(*app, "--reps", flags.reps, 1, 100000, "ops: repetitions at least")->group("Ops");

@@ -299,7 +299,7 @@ void add_device_flags(CLI::App& app, DeviceFlags& flags) {
   app.add_flag("--deterministic", flags.deterministic,
                "cuda: one order of sums for every number of rows; the CPU has no other")
       ->group("Device");
-  app.add_flag("--tf32", flags.tf32, "cuda: products of f32 weights may round to tf32")
+  app.add_flag("--tf32", flags.tf32, "cuda: products, convolutions and attention of f32 may round to tf32")
       ->group("Device");
 }
 

@@ -115,6 +115,7 @@ int run_phase(const CheckFlags& flags) {
 
 int check_main(int argc, char** argv) {
   CheckFlags flags;
+  for (int i = 0; i < argc; ++i) flags.bench.command += (i > 0 ? " " : "") + std::string(argv[i]);
   CLI::App app("measures a CUDA device beside its own ceilings");
   app.add_option("phase", flags.phase, "device: only whether there is one")
       ->required()
@@ -123,7 +124,10 @@ int check_main(int argc, char** argv) {
   app.add_option("--out", flags.out, "file that JSON lines are appended to");
   app.add_option("--device", flags.bench.device, "as --device of tessera");
   app.add_flag("--deterministic", flags.bench.cuda.deterministic, "one order of sums");
-  app.add_flag("--tf32", flags.bench.cuda.tf32, "products of f32 weights may round to tf32");
+  app.add_flag("--tf32", flags.bench.cuda.tf32,
+               "products, convolutions and attention of f32 may round to tf32");
+  app.add_flag("!--no-overlap", flags.bench.cuda.overlap,
+               "no kernel begins before the one in front has ended");
   app.add_flag("--quick", flags.bench.quick, "tiny shapes, whose figures mean nothing");
   app.add_option("--git", flags.bench.git, "the commit that was built");
   app.add_flag("--dirty", flags.bench.dirty, "with changes");

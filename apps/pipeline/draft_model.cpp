@@ -2,6 +2,7 @@
 
 #include "apps/pipeline/memory.h"
 #include "apps/pipeline/model_catalog.h"
+#include "engine/decoding/drafters/draft_judge.h"
 
 namespace tessera {
 
@@ -97,7 +98,10 @@ std::size_t DraftModel::bytes(const DraftLimits& limits) const {
                                            .prompt_tokens = limits.prompt_tokens,
                                            .window = 2 * limits.window},
                                           limits.trees ? PassShape::kTree : PassShape::kLine);
-  return plan.weights + plan.kv + plan.activations;
+  const std::int64_t codes = opened_.spec.model.codes;
+  const bool judged = backend_.row_judges() != nullptr && codes <= kMostJudgedCodes;
+  const JudgeLimits judge = DraftJudge::limits(codes, limits.items, limits.window, limits.trees);
+  return plan.weights + plan.kv + plan.activations + (judged ? judge.bytes(false) : 0);
 }
 
 }  // namespace tessera

@@ -255,9 +255,11 @@ struct CpuOptions {
 
 struct CudaOptions {
   // One family of kernels with one order of summation for every number of rows: a row's result is
-  // the same bits whatever stands beside it. Without, wide products go to the vendor's library.
+  // the same bits whatever stands beside it. Without, wide products, convolutions and long
+  // attention go by faster ways.
   bool deterministic = false;
-  bool tf32 = false;  // products of f32 weights may round their factors to tf32
+  bool tf32 = false;    // products, convolutions and attention of f32 may round to tf32 or finer
+  bool overlap = true;  // kernels may begin before the one in front ends, where the device can
 };
 
 // Devices that this build and this machine offer, the CPU first.

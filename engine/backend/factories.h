@@ -14,7 +14,8 @@ std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options);
 // "AVX2+FMA, 2 threads": what make_cpu_backend with default options would run.
 std::string describe_cpu();
 
-// Where CUDA was built. Every device that the driver shows, or one entry that says why there is none.
+// Where CUDA was built. Every device that the driver shows, or one entry that says why there is
+// none.
 std::vector<DeviceInfo> list_cuda_devices();
 // `name` is one of them. Error kGeneral where it cannot be opened, kMemory where it is full.
 std::unique_ptr<Backend> make_cuda_backend(const std::string& name, const CpuOptions& cpu,

@@ -1,5 +1,5 @@
-// What benchmarks ask of a device beside its ops: a kernel that does nothing but read, to divide by,
-// and which of its vendor's libraries it goes without.
+// What benchmarks ask of a device beside its ops: a kernel that does nothing but read, to divide
+// by, and which of its vendor's libraries it goes without.
 #pragma once
 
 #include "engine/backend/backend.h"

@@ -21,10 +21,9 @@ Offers& offers() {
 
 std::vector<DeviceOffer> devices_here() {
   std::vector<DeviceOffer> devices;
-  devices.push_back({{.name = "cpu", .description = describe_cpu()},
-                     [](const CpuOptions& options, const CudaOptions&) {
-                       return make_cpu_backend(options);
-                     }});
+  devices.push_back(
+      {{.name = "cpu", .description = describe_cpu()},
+       [](const CpuOptions& options, const CudaOptions&) { return make_cpu_backend(options); }});
 #ifdef TESSERA_WITH_CUDA
   for (const DeviceInfo& info : list_cuda_devices()) {
     devices.push_back({info, [name = info.name](const CpuOptions& cpu, const CudaOptions& cuda) {

@@ -2,8 +2,8 @@
 // channels a block, taps and input channels in order along the sum. What the input is read through
 // (padding, affine map, swish, upsampling) is applied once to a strip of rows, which stays in the
 // second-level cache, since a kernel of 3 x 3 would apply it nine times for every 64 channels. A
-// pixel is one sum in one order. bf16 weights meet pixels rounded to bf16; f32 stays f32. Outside the
-// deterministic mode cuDNN takes the sums of a strip where it is found.
+// pixel is one sum in one order. bf16 weights meet pixels rounded to bf16; f32 stays f32. Outside
+// the deterministic mode cuDNN takes the sums of a strip where it is found.
 #include <algorithm>
 
 #include "engine/backend/cuda/conv2d_kernels.cuh"

@@ -42,7 +42,9 @@ CudaBackend::CudaBackend(int index, const CpuOptions& cpu, const CudaOptions& op
     : device_{DeviceKind::kCuda, index},
       options_(options),
       multiprocessors_(ask_device(index, cudaDevAttrMultiProcessorCount)),
-      overlaps_kernels_(ask_device(index, cudaDevAttrComputeCapabilityMajor) >= 9),
+      overlaps_kernels_(options.overlap &&
+                        ask_device(index, cudaDevAttrComputeCapabilityMajor) >= 9 &&
+                        code_version() >= 90),  // older code does not wait
       pool_(cpu.threads),
       stream_(make_stream()),
       libraries_(make_libraries()),

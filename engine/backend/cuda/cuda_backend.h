@@ -21,7 +21,10 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b
 class Libraries;  // cuBLASLt and cuDNN, where they were found (libraries.h)
 class CudaBackend;
 
-std::shared_ptr<Libraries> make_libraries();                           // libraries.cpp
+std::shared_ptr<Libraries> make_libraries();  // libraries.cpp
+// What the kernels that this device runs were compiled for, 90 for compute capability 9.0; older
+// than the device where the driver translated them. Of the chosen device (read_probe.cu).
+int code_version();
 std::shared_ptr<RowJudgeMaker> make_row_judges(CudaBackend& backend);  // row_judge.cu
 
 class CudaBackend final : public Backend {

@@ -234,25 +234,28 @@ class Cudnn {
 
  private:
   using Key = std::tuple<int, int, int, int, int, int, int, DType, bool>;
-  std::optional<cudnnConvolutionFwdAlgo_t> choose(cudnnTensorDescriptor_t in,
-                                                  cudnnFilterDescriptor_t filter,
-                                                  cudnnConvolutionDescriptor_t convolution,
-                                                  cudnnTensorDescriptor_t out,
-                                                  bool tensor_cores) const;
+  // An algorithm and the arithmetic that it was ranked with: both together are a kernel.
+  struct Way {
+    cudnnConvolutionFwdAlgo_t algorithm;
+    cudnnMathType_t math;
+  };
+  std::optional<Way> choose(cudnnTensorDescriptor_t in, cudnnFilterDescriptor_t filter,
+                            cudnnConvolutionDescriptor_t convolution, cudnnTensorDescriptor_t out,
+                            cudnnMathType_t math) const;
 
   CudnnFunctions f_;
   cudnnHandle_t handle_ = nullptr;
   std::string why_not_;
-  std::map<Key, std::optional<cudnnConvolutionFwdAlgo_t>> chosen_;
+  std::map<Key, std::optional<Way>> chosen_;
 };
 
 // The first of the library's own ranking that sums products as they are: those through other
-// domains (Winograd, Fourier) are further from the kernels here than rounding is.
-std::optional<cudnnConvolutionFwdAlgo_t> Cudnn::choose(cudnnTensorDescriptor_t in,
-                                                       cudnnFilterDescriptor_t filter,
-                                                       cudnnConvolutionDescriptor_t convolution,
-                                                       cudnnTensorDescriptor_t out,
-                                                       bool tensor_cores) const {
+// domains (Winograd, Fourier) are further from the kernels here than rounding is. Factors of bf16
+// are for tensor cores alone, which only one of the algorithms asks for them: the kernels here beat
+// any other.
+std::optional<Cudnn::Way> Cudnn::choose(cudnnTensorDescriptor_t in, cudnnFilterDescriptor_t filter,
+                                        cudnnConvolutionDescriptor_t convolution,
+                                        cudnnTensorDescriptor_t out, cudnnMathType_t math) const {
   std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> ranking = {};
   int count = 0;
   if (f_.algorithms(handle_, in, filter, convolution, out, static_cast<int>(ranking.size()), &count,
@@ -261,13 +264,15 @@ std::optional<cudnnConvolutionFwdAlgo_t> Cudnn::choose(cudnnTensorDescriptor_t i
   }
   for (const cudnnConvolutionFwdAlgoPerf_t& entry :
        std::span(ranking).first(static_cast<std::size_t>(count))) {
-    const bool plain = entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ||
-                       entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ||
+    const bool staged = entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+    const bool plain = staged || entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ||
                        entry.algo == CUDNN_CONVOLUTION_FWD_ALGO_GEMM;
-    const bool math = tensor_cores || entry.mathType == CUDNN_FMA_MATH;
-    if (entry.status == CUDNN_STATUS_SUCCESS && plain && math &&
+    const bool fits = math == CUDNN_TENSOR_OP_MATH
+                          ? staged && entry.mathType == CUDNN_TENSOR_OP_MATH
+                          : math == CUDNN_DEFAULT_MATH || entry.mathType == CUDNN_FMA_MATH;
+    if (entry.status == CUDNN_STATUS_SUCCESS && plain && fits &&
         entry.memory <= kLibraryWorkspace) {
-      return entry.algo;
+      return Way{entry.algo, entry.mathType};
     }
   }
   return std::nullopt;
@@ -279,7 +284,10 @@ bool Cudnn::convolve(const PlainConvolution& c) {
   Made convolution(f_.convolution_destroy);
   const int out_rows = (c.rows - c.kh) / c.stride + 1;
   const int out_columns = (c.columns - c.kw) / c.stride + 1;
-  const bool half = c.factors == DType::kBF16, tensor_cores = half || c.tf32;
+  const bool half = c.factors == DType::kBF16;
+  const cudnnMathType_t math = half     ? CUDNN_TENSOR_OP_MATH
+                               : c.tf32 ? CUDNN_DEFAULT_MATH
+                                        : CUDNN_FMA_MATH;
   const cudnnDataType_t type = half ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
   const auto fine = [](cudnnStatus_t status) { return status == CUDNN_STATUS_SUCCESS; };
   const bool made =
@@ -291,18 +299,20 @@ bool Cudnn::convolve(const PlainConvolution& c) {
       fine(f_.filter_set(filter.handle, type, CUDNN_TENSOR_NHWC, c.c_out, c.c_in, c.kh, c.kw)) &&
       fine(f_.convolution_set(convolution.handle, 0, 0, c.stride, c.stride, 1, 1,
                               CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT)) &&
-      fine(f_.math_set(convolution.handle, tensor_cores ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH));
+      fine(f_.math_set(convolution.handle, math));
   if (!made) return false;
   if (chosen_.size() >= kMostPlans) chosen_.clear();
   const auto [found, is_new] = chosen_.try_emplace(
-      Key{c.rows, c.columns, c.c_in, c.c_out, c.kh, c.kw, c.stride, c.factors, tensor_cores});
-  if (is_new) {
-    found->second = choose(in.handle, filter.handle, convolution.handle, out.handle, tensor_cores);
-  }
-  if (!found->second.has_value()) return false;
+      Key{c.rows, c.columns, c.c_in, c.c_out, c.kh, c.kw, c.stride, c.factors, c.tf32});
+  std::optional<Way>& way = found->second;
+  if (is_new) way = choose(in.handle, filter.handle, convolution.handle, out.handle, math);
+  if (!way || !fine(f_.math_set(convolution.handle, way->math))) return false;
   const float one = 1.0f, kept = c.accumulate ? 1.0f : 0.0f;
-  return fine(f_.forward(handle_, &one, in.handle, c.in, filter.handle, c.w, convolution.handle,
-                         *found->second, c.workspace, kLibraryWorkspace, &kept, out.handle, c.out));
+  const bool done =
+      fine(f_.forward(handle_, &one, in.handle, c.in, filter.handle, c.w, convolution.handle,
+                      way->algorithm, c.workspace, kLibraryWorkspace, &kept, out.handle, c.out));
+  if (!done) way.reset();  // and is not asked again
+  return done;
 }
 
 class FoundLibraries final : public Libraries {

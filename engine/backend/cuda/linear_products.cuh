@@ -232,9 +232,13 @@ __global__ void __launch_bounds__(kFloatThreads)
   for (int i = 0; i < kFloatRows; ++i) {
     const std::int64_t row = weight_row<kFloatLocal>(o, tile, first_local + i);
     rows[i] = w + (row < last_row ? row : last_row) * stride;
-    if (k < inputs) a[i] = four_floats(rows[i] + k);
+    if (k < inputs) fetch_early(rows[i] + k);
   }
   begin_behind_previous();
+#pragma unroll
+  for (int i = 0; i < kFloatRows; ++i) {
+    if (k < inputs) a[i] = four_floats(rows[i] + k);
+  }
   const float* columns[Columns];
 #pragma unroll
   for (int c = 0; c < Columns; ++c) {

@@ -84,6 +84,12 @@ __device__ inline void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
+// Asks for what lies there, which arrives in the second-level cache: a load in front of
+// await_previous() would be put behind it by the compiler.
+__device__ inline void fetch_early(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
 // Until the kernel in front of this one in its stream has ended, with all it wrote to be seen (CUDA
 // C++ programming guide, "Programmatic dependent launch"). Every thread of a kernel that is
 // launched with Launch::overlaps calls it once, before it reads or writes what other kernels write;

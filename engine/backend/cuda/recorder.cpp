@@ -105,10 +105,15 @@ const void* Recorder::stage(const void* host, std::size_t bytes) {
 
 const void* Recorder::stage_loose(const void* host, std::size_t bytes) {
   const std::size_t padded = StagingBlock::padded(bytes);
-  expects(padded <= limits_.loose_bytes, "an array of an op fits the staging block");
   if (loose_used_ + padded > limits_.loose_bytes) {
     check(cudaStreamSynchronize(stream_), "waiting for room to stage arguments");
     loose_used_ = 0;
+  }
+  if (padded > limits_.loose_bytes) {
+    // Lists of what thousands of rows side by side may see; what is enqueued has run.
+    loose_device_ = allocate_device(padded);
+    loose_pinned_ = allocate_pinned(padded);
+    limits_.loose_bytes = padded;
   }
   auto* pinned = static_cast<std::byte*>(loose_pinned_.get()) + loose_used_;
   auto* device = static_cast<std::byte*>(loose_device_.get()) + loose_used_;

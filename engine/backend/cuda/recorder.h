@@ -16,10 +16,11 @@
 namespace tessera::cuda {
 
 struct RecorderLimits {
-  std::size_t passes = 48;                         // graphs kept, the longest unused one goes
-  std::int64_t plain_runs = 1;                     // of a key before it is captured
-  std::size_t pass_bytes = std::size_t{8} << 20;   // of host arrays in a pass that is recorded
-  std::size_t loose_bytes = std::size_t{4} << 20;  // of those outside passes, between two waits
+  std::size_t passes = 48;                        // graphs kept, the longest unused one goes
+  std::int64_t plain_runs = 1;                    // of a key before it is captured
+  std::size_t pass_bytes = std::size_t{8} << 20;  // of host arrays in a pass that is recorded
+  // Of those outside passes, between two waits; more where one array is larger.
+  std::size_t loose_bytes = std::size_t{4} << 20;
 };
 
 class Recorder {

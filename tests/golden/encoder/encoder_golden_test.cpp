@@ -19,8 +19,7 @@
 namespace tessera {
 namespace {
 
-const std::filesystem::path kGolden =
-    source_folder() / "tests" / "golden" / "encoder";
+const std::filesystem::path kGolden = source_folder() / "tests" / "golden" / "encoder";
 constexpr double kTolerance = 1e-5;
 
 // max|a - b| / max|b|; infinity when sizes differ or anything is not a number.

@@ -1,10 +1,10 @@
 // One call from pixels to rows of the language model, on the recorded towers: the reference's rows,
 // whatever stands beside a tile; in two steps; under the original's names; wrong input refused. And
 // feature maps resized as PyTorch does (assets/recipes/fixtures_encoder.py).
-#include "tests/support/source_folder.h"
 #include "vision/encoder/picture_encoder.h"
 #include "engine/ops/host_access.h"
 #include "tests/support/chosen_backend.h"
+#include "tests/support/source_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -18,8 +18,7 @@
 namespace tessera {
 namespace {
 
-const std::filesystem::path kGolden =
-    source_folder() / "tests" / "golden" / "encoder";
+const std::filesystem::path kGolden = source_folder() / "tests" / "golden" / "encoder";
 
 double relative_difference(ConstTensorView got, ConstTensorView want) {
   if (got.shape.elements() != want.shape.elements()) return HUGE_VAL;

@@ -16,8 +16,7 @@
 namespace tessera {
 namespace {
 
-const std::filesystem::path kGolden =
-    source_folder() / "tests" / "golden" / "janus";
+const std::filesystem::path kGolden = source_folder() / "tests" / "golden" / "janus";
 constexpr float kGuidance = 5.0f;
 
 std::vector<float> recorded_floats(const Checkpoint& recorded, const std::string& name) {

@@ -69,6 +69,20 @@ TEST(DeviceTable, PredictionsThatMissAreFlagged) {
   EXPECT_TRUE(line_with(objects, "worst miss").ends_with("missed"));
 }
 
+TEST(DeviceTable, OtherBuildsAndCardsAreNotCompared) {
+  const auto of = [](Json object, const char* git, const char* card) {
+    object["git"] = git;
+    object["device"] = {{"name", "cuda:0"}, {"model", card}};
+    return object;
+  };
+  const Json old = of(sweep("30x4096", 96, 0.5, 1.2, 40), "old", "H200");
+  const Json card = of(sweep("30x4096", 96, 0.5, 1.2, -30), "new", "H100");
+  const Json own = of(sweep("30x4096", 96, 0.5, 1.2, 3), "new", "H200");
+  EXPECT_EQ(line_with({old, card, own}, "!!"), "");
+  EXPECT_TRUE(line_with({old, card, own}, "worst miss").find("3 %") != std::string::npos);
+  EXPECT_NE(line_with({own, card}, "!!"), "") << "the last one counts";
+}
+
 TEST(DeviceTable, PeersAreComparedAtTheSameDimensions) {
   std::vector<Json> objects = {picture("image.plain", "cuda:0", 1e6),
                                picture("image.peer", "transformers eager", 9e6),

@@ -54,6 +54,7 @@ class GpuCheck : public testing::Test {
   void test_program(const std::string& text) const {
     std::filesystem::create_directories(folder_ / "tests");
     put_file(folder_ / "tests/carried_test", "#!/bin/sh\n" + text);
+    put_file(folder_ / "tests/device_tests.txt", "carried_test *Cuda*:*cuda*\n");
     std::filesystem::permissions(folder_ / "tests/carried_test", std::filesystem::perms::owner_all);
   }
 
@@ -133,7 +134,9 @@ TEST_F(GpuCheck, AFailedTestEndsTheCheckBeforeFigures) {
   test_program("exit 1\n");
   const Said failed = script("cpu", " --tests " + (folder_ / "tests").string());
   EXPECT_EQ(failed.exit_code, 1) << failed.text;
-  EXPECT_NE(failed.text.find("nothing is measured"), std::string::npos) << failed.text;
+  EXPECT_NE(failed.text.find("a test failed on this device: nothing behind it is measured"),
+            std::string::npos)
+      << failed.text;
   for (const auto& object : lines()) {
     const std::string name = object.at("name");
     EXPECT_TRUE(name == "mem.read" || name == "mem.copy" || name == "gemm.peak") << name;
@@ -145,6 +148,36 @@ TEST_F(GpuCheck, TestsThatAllSkipProveNothing) {
   const Said skipped = script("cpu", " --tests " + (folder_ / "tests").string());
   EXPECT_EQ(skipped.exit_code, 1) << skipped.text;
   EXPECT_NE(skipped.text.find("no test ran on this device"), std::string::npos) << skipped.text;
+}
+
+TEST_F(GpuCheck, AProgramThatDoesNotStartIsNoFailedTest) {
+  test_program("exec /no/such/program\n");
+  const Said said = script("cpu", " --tests " + (folder_ / "tests").string());
+  EXPECT_EQ(said.exit_code, 1) << said.text;
+  EXPECT_NE(said.text.find("carried_test does not start on this machine"), std::string::npos)
+      << said.text;
+}
+
+TEST_F(GpuCheck, TestsAreToldTheirCasesSourcesAndCard) {
+  test_program(
+      "echo \"[  PASSED  ] 1 test of $1, $TESSERA_TEST_SOURCES, $TESSERA_LONG, "
+      "${CUDA_VISIBLE_DEVICES-all}\"\n");
+  const Said said =
+      script("cpu", " --phases parity --sources /recorded --tests " + (folder_ / "tests").string());
+  EXPECT_EQ(said.exit_code, 3) << "a table of nothing: " << said.text;
+  EXPECT_NE(said.text.find("1 test of --gtest_filter=*Cuda*:*cuda*, /recorded, 1, all"),
+            std::string::npos)
+      << said.text;
+  EXPECT_EQ(said.text.find("--- macro"), std::string::npos) << said.text;
+}
+
+TEST_F(GpuCheck, WrongFlagsAreRefusedBeforeAnything) {
+  for (const char* flags : {" --minutes x", " --minutes 0.5", " --slow 2x", " --phases macro,magic",
+                            " --tests /no/list/there", " --what"}) {
+    const Said said = script("cpu", flags);
+    EXPECT_EQ(said.exit_code, 2) << flags << said.text;
+    EXPECT_EQ(said.text.find("---"), std::string::npos) << flags << said.text;
+  }
 }
 
 TEST_F(GpuCheck, RecordedTracesAreReplayed) {
@@ -197,9 +230,9 @@ TEST_F(GpuCheck, TheScriptGoesThroughAllPhases) {
   const Said said = script("cpu", " --tests " + (folder_ / "tests").string());
   EXPECT_EQ(said.exit_code, 0) << said.text;
   std::size_t at = 0;
-  for (const char* phase : {"--- probe: done", "--- build", "--- parity: carried_test: done",
-                            "--- macro: done", "--- micro: done", "--- law: done",
-                            "--- image: done", "--- prefill: done", "--- peers", "--- table"}) {
+  for (const char* phase :
+       {"--- probe: done", "--- parity: carried_test: done", "--- macro: done", "--- micro: done",
+        "--- law: done", "--- image: done", "--- prefill: done", "--- peers", "--- table"}) {
     at = said.text.find(phase, at);
     ASSERT_NE(at, std::string::npos) << "no " << phase << " in its place: " << said.text;
   }

@@ -406,6 +406,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* kernel) {
   const std::lock_guard lock(runtime().mutex);
   const auto allowed = runtime().shared_limits.find(kernel);
   out->sharedSizeBytes = kStaticShared;
+  out->ptxVersion = 90;
   out->maxDynamicSharedSizeBytes =
       allowed == runtime().shared_limits.end() ? kPlainShared : allowed->second;
   return cudaSuccess;

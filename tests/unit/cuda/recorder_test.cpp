@@ -130,6 +130,18 @@ TEST_F(RecorderTest, LooseArraysWaitForRoom) {
   EXPECT_EQ(result(), want(99));
 }
 
+TEST_F(RecorderTest, AnArrayLargerThanTheBlockFindsRoom) {
+  enqueue(stage(7), in.get(), between.get());
+  std::vector<int> many(1000, 3);
+  many.back() = 5;
+  const auto* place =
+      static_cast<const int*>(recorder.stage(many.data(), many.size() * sizeof(int)));
+  enqueue(place + 999, between.get(), out.get());
+  std::fill(many.begin(), many.end(), 0);
+  enqueue(stage(2), out.get(), out.get());
+  EXPECT_EQ(result(), want(70));
+}
+
 TEST_F(RecorderTest, NothingStaysBehind) {
   EXPECT_EQ(recorder.stage(nullptr, 0), nullptr);
   const std::int64_t before = simt::counts().graphs;

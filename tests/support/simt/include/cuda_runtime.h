@@ -301,6 +301,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
 struct cudaFuncAttributes {
   std::size_t sharedSizeBytes;
   int maxDynamicSharedSizeBytes;
+  int ptxVersion;
 };
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* kernel);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);

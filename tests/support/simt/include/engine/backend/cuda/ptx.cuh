@@ -15,6 +15,8 @@ inline T* dynamic_shared() {
   return reinterpret_cast<T*>(simt::dynamic_shared());
 }
 
+inline void fetch_early(const void*) {}
+
 // Two floats as bf16, rounded to nearest even: low half x, high half y.
 inline std::uint32_t pack_bf16(float x, float y) {
   return static_cast<std::uint32_t>(float_to_bf16(x)) | static_cast<std::uint32_t>(float_to_bf16(y))
