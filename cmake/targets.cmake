@@ -18,6 +18,8 @@ set(TESSERA_DEVICE_TESTS ${PROJECT_BINARY_DIR}/device_tests.txt)
 file(WRITE ${TESSERA_DEVICE_TESTS} "")
 function(tessera_device_test name filter)
   file(APPEND ${TESSERA_DEVICE_TESTS} "${name} ${filter}\n")
+  # The simulated device is found beside the program too, where that was carried elsewhere.
+  set_property(TARGET ${name} APPEND PROPERTY BUILD_RPATH "$ORIGIN")
 endfunction()
 
 # A test program, one ctest entry. PARSER: it reads hostile files, so it also runs under sanitizers.
