@@ -10,10 +10,10 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source=$(cd "$here/../.." && pwd)
 if [ $# -ne 2 ]; then echo "usage: gpu-bundle.sh BUILD OUT.tar.xz" >&2; exit 2; fi
 build=$1 out=$2
-[ -f "$build/device_tests.txt" ] && [ -x "$build/bin/tessera-gpu-check" ] || {
+if [ ! -f "$build/device_tests.txt" ] || [ ! -x "$build/bin/tessera-gpu-check" ]; then
   echo "no device_tests.txt or no tessera-gpu-check in $build: configure it with tests and CUDA, and build it" >&2
   exit 2
-}
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/gpu/tests" "$work/gpu/sources/tests" "$work/gpu/sources/assets/models"

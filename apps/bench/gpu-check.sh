@@ -111,9 +111,9 @@ parity() {
     grep -e '^--- ' "$log"
     case $status in
       0 | 77) ;;
-      124 | 137) tail -n 3 "$log"; say "$program proves nothing in this time"; rm -f "$log"; continue ;;
-      126 | 127) cat "$log"; stop_here "$program does not start on this machine" ;;
-      *) cat "$log"; stop_here "a test failed on this device" ;;
+      124 | 137) say "$program proves nothing in this time"; rm -f "$log"; continue ;;
+      126 | 127) grep -v '^--- ' "$log"; stop_here "$program does not start on this machine" ;;
+      *) grep -v '^--- ' "$log"; stop_here "a test failed on this device" ;;
     esac
     if ran_here "$log"; then proved=$((proved + 1)); else say "$program: no case of a CUDA device"; fi
     grep -v '^--- ' "$log" | tail -n 1

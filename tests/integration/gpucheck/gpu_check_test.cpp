@@ -180,6 +180,15 @@ TEST_F(GpuCheck, WrongFlagsAreRefusedBeforeAnything) {
   }
 }
 
+TEST_F(GpuCheck, ABundleIsMadeOfABuildAlone) {
+  const std::string bundle = "bash " TESSERA_SOURCE_DIR "/apps/bench/gpu-bundle.sh ";
+  const Said said = run(bundle + folder_.path().string() + " " + out());
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_NE(said.text.find("configure it with tests and CUDA"), std::string::npos) << said.text;
+  EXPECT_EQ(run(bundle).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(out()));
+}
+
 TEST_F(GpuCheck, RecordedTracesAreReplayed) {
   const std::string file = (folder_ / "trace.json").string();
   // Every draft is right: a window of four rows brings four tokens.
