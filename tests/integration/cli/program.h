@@ -86,17 +86,21 @@ class ProgramTest : public ::testing::Test {
     std::vector<char*> environment;
     for (std::string& variable : variables) environment.push_back(variable.data());
     environment.push_back(nullptr);
+    // Emptied before there is a child: one that is killed at once says nothing, and not what the
+    // last one said.
+    constexpr int kFresh = O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC;
+    const int out_fd = open(stdout_path != nullptr ? stdout_path : out.c_str(), kFresh, 0600);
+    const int err_fd = open(err.c_str(), kFresh, 0600);
     const pid_t child = fork();
     if (child == 0) {
-      const int out_fd = open(stdout_path != nullptr ? stdout_path : out.c_str(),
-                              O_CREAT | O_TRUNC | O_WRONLY, 0600);
-      const int err_fd = open(err.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
       dup2(out_fd, 1);
       dup2(err_fd, 2);
       if (chdir(folder_.path().c_str()) != 0) _exit(99);
       execve(argv[0], argv.data(), environment.data());
       _exit(98);
     }
+    close(out_fd);
+    close(err_fd);
     if (meanwhile) meanwhile(child);
     int status = 0;
     struct rusage usage = {};
