@@ -24,8 +24,9 @@ namespace tessera {
 enum class JudgeRule : std::int32_t { kExact, kGumbel, kGrouped, kPartition, kRelaxed, kCool };
 enum class JudgeTail : std::int32_t { kDrop, kResample, kMaximal, kGumbel };
 // How the candidates of a position are judged, and thereby how they are drawn: kRecursive from the
-// law each, kDistinct without replacement, kPoints the likeliest, kEquality by the position's race.
-enum class JudgeSiblings : std::int32_t { kNone, kRecursive, kDistinct, kPoints, kEquality };
+// law each, and so kKSeq; kDistinct without replacement, kPoints the likeliest, kEquality by the
+// position's race.
+enum class JudgeSiblings : std::int32_t { kNone, kRecursive, kDistinct, kKSeq, kPoints, kEquality };
 
 // A method's rule and tail with their numbers. Tables are the host's and read while a judge is
 // made.
@@ -35,7 +36,7 @@ struct JudgeMethod {
   JudgeSiblings siblings =
       JudgeSiblings::kNone;  // kNone: drafts stand in a line, else the rule rests
   bool budget = false;       // whether items have budgets
-  bool likeliest = false;    // whether records of lines tell the likeliest id
+  bool likeliest = false;    // whether records tell the likeliest id
   bool laws = false;         // whether drafts of a pass need the laws of the pass before
 
   std::int64_t group_size = 1;  // kGrouped
@@ -116,10 +117,13 @@ struct RowRecord {
   // of the first one that counts says of it.
   float strict = 0, chance = 0;
   // Of a tree: the row where the walk goes on, -1 at its end; of its redrafts: ids that their law
-  // allows. Of a line whose method asks for it: the row's likeliest id, the lowest of equal ones.
+  // allows.
   std::int32_t next = -1;
   // The token's row, as DecodeMeters counts it.
   double probability = 0, above = 0, mean = 0, spread = 0;
+  // Where the method asks for it, of rows that have a token: the likeliest id, the lowest of equal
+  // ones; -1 where the token was forced.
+  std::int32_t likeliest = -1;
 };
 
 struct JudgedCount {

@@ -29,7 +29,6 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   if (parts.drafter != nullptr) guest = parts.drafter->judge_on(backend);
   const bool reads = parts.drafter != nullptr && parts.drafter->reads_rows();
   const bool likeliest = parts.drafter != nullptr && parts.drafter->reads_likeliest();
-  if (tree && likeliest) return nullptr;
   if ((by_model || reads) && guest == nullptr) return nullptr;
   JudgeMethod method;
   if (tree) {

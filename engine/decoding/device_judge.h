@@ -18,8 +18,8 @@ class DeviceJudge {
   using Parts = SequenceParts<float, KeyedRandom>;
 
   // For passes of at most `items` items with `window` rows each. Null where the backend has no
-  // judge, or where the parts need rows on the host: draft models elsewhere that
-  // gives, drafters that read rows, rules that a device does not know. Error kMemory.
+  // judge, or where the parts need rows on the host: draft models elsewhere, drafters that read
+  // rows, rules that a device does not know. Error kMemory.
   static std::unique_ptr<DeviceJudge> make(Backend& backend, const Parts& parts,
                                            const VocabularyGrammar& grammar, std::int64_t items,
                                            std::int64_t window);

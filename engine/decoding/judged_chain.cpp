@@ -15,13 +15,13 @@ struct JudgedChain::Records {
     return {{record.accepted != 0, record.token, record.strict, record.chance},
             figures_of(record),
             nullptr,
-            record.next};
+            record.likeliest};
   }
   Verdict<float> last(std::size_t depth) const {
     Verdict<float> out;
     out.judgement.token = records[depth].token;
     out.figures = figures_of(records[depth]);
-    out.likeliest = records[depth].next;
+    out.likeliest = records[depth].likeliest;
     return out;
   }
   void redraft(std::size_t j, std::size_t to, bool) const {

@@ -43,7 +43,7 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
       record.chance = verdict.chance;
       if (verdict.bounded) bounded = {1, test.p(), test.q(), verdict.mass};
       put_figures(test.row, verdict.token, record, s);
-      if (numbers.likeliest) record.next = likeliest_of(test.row, s);
+      if (numbers.likeliest) record.likeliest = likeliest_of(test.row, s);
     }
   }
   if (judge_thread() != 0) return;
@@ -154,7 +154,7 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
       const BlockTest test = test_of(pass, number);
       const int token = race(test.row, noise_at(item, test.position), numbers.fewest, s);
       put_figures(test.row, token, record, s);
-      if (numbers.likeliest) record.next = likeliest_of(test.row, s);
+      if (numbers.likeliest) record.likeliest = likeliest_of(test.row, s);
     }
   } else {
     if (place <= refused || numbers.tail == JudgeTail::kDrop) return;
@@ -171,7 +171,7 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
   RowRecord& to = pass.records[number];
   to.token = record.token;
   to.redraft = record.redraft;
-  to.next = record.next;
+  to.likeliest = record.likeliest;
   to.probability = record.probability;
   to.above = record.above;
   to.mean = record.mean;

@@ -226,7 +226,7 @@ TEST_P(JudgedChains, AreForMethodsThatLeaveRowsOnTheDevice) {
   for (const std::string_view tree : tree_names()) {
     method.tree = tree;
     method.rule = rule_of_tree(tree);
-    EXPECT_EQ(made(method), tree != "kseq") << tree;
+    EXPECT_TRUE(made(method)) << tree;
   }
   method.tree = "none";
   method.rule = "exact";

@@ -157,14 +157,13 @@ const std::vector<VocabularyGrammar>& grammars() {
 }
 
 std::vector<std::string_view> drafters() {
-  return {"uniform", "left", "above", "context", "lookup", "previous-frame"};
+  return {"uniform", "left", "above", "context", "lookup", "recycling", "previous-frame"};
 }
 const std::vector<std::string_view> kKeeping = {"resample", "maximal", "gumbel"};
 
 TEST_P(JudgedTrees, PaintThePicturesOfTheHost) {
   std::size_t turn = 0;
   for (const std::string_view tree : tree_names()) {
-    if (tree == "kseq") continue;
     for (const std::string_view tail : kKeeping) {
       for (const std::string_view drafter : drafters()) {
         const auto width = static_cast<std::int64_t>(1 + turn % 4);
@@ -192,7 +191,7 @@ TEST_P(JudgedTrees, PaintThePicturesOfTheHost) {
 // Sums of masses one after another over more ids than a block has threads.
 TEST_P(JudgedTrees, HaveVocabulariesOfManyIds) {
   std::size_t turn = 0;
-  for (const std::string_view tree : {"rrs", "rsd", "points", "pac", "gumbel"}) {
+  for (const std::string_view tree : {"rrs", "rsd", "kseq", "points", "pac", "gumbel"}) {
     for (const std::size_t codes : {std::size_t{700}, std::size_t{2049}}) {
       const DecodeMethod method = combine_tree(tree, "uniform", kKeeping[turn % 3], {8, 3, 2});
       const std::vector<Stream> streams = {{{.guidance = 2}, turn},
