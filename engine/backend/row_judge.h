@@ -148,6 +148,26 @@ struct DrawnId {
   float probability = 0;
 };
 
+// A law of the last pass that outlives it.
+struct KeptLaw {
+  std::int32_t from = 0;  // of the last pass's rows
+  std::int32_t to = 0;    // of the memory's
+};
+
+// Laws of a stream's past beside those of passes, for drafts that are drawn from them.
+class LawMemory {
+ public:
+  virtual ~LawMemory() = default;
+  // Enqueues copies of laws of the last pass; no two go to one place.
+  virtual void keep(std::span<const KeptLaw> laws) = 0;
+  // The winner of each position's own race over the logarithms of the kept law `law_row`, and what
+  // that law says of it; waits. At most a pass's rows; they live until the next call. What a draw
+  // says beside key, position and law_row is not read.
+  virtual std::span<const DrawnId> race(std::span<const JudgedDraw> draws) = 0;
+  // [JudgeLimits::remembered, codes] on the device: a pass's guest.
+  virtual const float* kept() const = 0;
+};
+
 class RowJudge {
  public:
   virtual ~RowJudge() = default;
@@ -162,6 +182,8 @@ class RowJudge {
   virtual std::span<const DrawnId> draw(std::span<const JudgedDraw> draws, const float* guest) = 0;
   // [kept, codes] on the device: the laws of rows, where these were told to be kept.
   virtual const float* laws() const = 0;
+  // Null where no laws are to be remembered, or none can be.
+  virtual LawMemory* memory() { return nullptr; }
 };
 
 // Ids of a row that a device judges at most: more than any published captioner has.
@@ -173,13 +195,15 @@ struct JudgeLimits {
   std::int64_t rows = 1, items = 1;  // of a pass
   std::int64_t kept = 0;             // laws that are kept, at least `rows`; 0 = `rows`
   std::int64_t width = 0;            // trees: candidates of a node at most, up to kMostSiblings
+  std::int64_t remembered = 0;       // lines: laws that outlive passes
 
   std::int64_t law_rows() const { return kept > rows ? kept : rows; }
   // Of the device: a row's logits under judgement and its law, four bytes an id each, and where
   // laws outlive a pass those of the pass before. 152,064 ids take 1.2 MB a row, or 1.8. Trees take
-  // a row an item beside that.
+  // a row an item beside that, and what is remembered a row a law.
   std::size_t bytes(bool laws) const {
-    const std::int64_t all = rows + law_rows() * (laws ? 2 : 1) + (width > 0 ? items : 0);
+    const std::int64_t all =
+        rows + law_rows() * (laws ? 2 : 1) + (width > 0 ? items : 0) + remembered;
     return static_cast<std::size_t>(codes * all) * sizeof(float);
   }
 };

@@ -204,6 +204,22 @@ TEST_P(JudgedTrees, HaveVocabulariesOfManyIds) {
   }
 }
 
+// rho, and what all refused candidates leave, of few candidates and of as many as devices judge.
+TEST_P(JudgedTrees, JudgeCandidatesTogether) {
+  std::size_t turn = 0;
+  for (const std::int64_t width : {2, 3, 5, 16, 64}) {
+    const std::int64_t rows = width < 16 ? 16 : width + 8;
+    const DecodeMethod method =
+        combine_tree("kseq", "uniform", kKeeping[turn % 3], {rows, width, width < 16 ? 2 : 1});
+    decode(method, VocabularyGrammar::line(40, 16), streams_of(turn), false,
+           "kseq, " + std::to_string(width) + " candidates");
+    ASSERT_FALSE(HasFatalFailure());
+    ++turn;
+  }
+  EXPECT_GT(right_, 20);
+  EXPECT_GT(refused_, 50);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, JudgedTrees, ::testing::ValuesIn(cuda_devices()), device_name);
 
 }  // namespace
