@@ -24,8 +24,9 @@ namespace tessera {
 enum class JudgeRule : std::int32_t { kExact, kGumbel, kGrouped, kPartition, kRelaxed, kCool };
 enum class JudgeTail : std::int32_t { kDrop, kResample, kMaximal, kGumbel };
 // How the candidates of a position are judged, and thereby how they are drawn: kRecursive from the
-// law each, kDistinct without replacement, kPoints the likeliest, kEquality by the position's race.
-enum class JudgeSiblings : std::int32_t { kNone, kRecursive, kDistinct, kPoints, kEquality };
+// law each, and so kKSeq; kDistinct without replacement, kPoints the likeliest, kEquality by the
+// position's race.
+enum class JudgeSiblings : std::int32_t { kNone, kRecursive, kDistinct, kKSeq, kPoints, kEquality };
 
 // A method's rule and tail with their numbers. Tables are the host's and read while a judge is
 // made.
@@ -35,7 +36,7 @@ struct JudgeMethod {
   JudgeSiblings siblings =
       JudgeSiblings::kNone;  // kNone: drafts stand in a line, else the rule rests
   bool budget = false;       // whether items have budgets
-  bool likeliest = false;    // whether records of lines tell the likeliest id
+  bool likeliest = false;    // whether records tell the likeliest id
   bool laws = false;         // whether drafts of a pass need the laws of the pass before
 
   std::int64_t group_size = 1;  // kGrouped
@@ -116,10 +117,13 @@ struct RowRecord {
   // of the first one that counts says of it.
   float strict = 0, chance = 0;
   // Of a tree: the row where the walk goes on, -1 at its end; of its redrafts: ids that their law
-  // allows. Of a line whose method asks for it: the row's likeliest id, the lowest of equal ones.
+  // allows.
   std::int32_t next = -1;
   // The token's row, as DecodeMeters counts it.
   double probability = 0, above = 0, mean = 0, spread = 0;
+  // Where the method asks for it, of rows that have a token: the likeliest id, the lowest of equal
+  // ones; -1 where the token was forced.
+  std::int32_t likeliest = -1;
 };
 
 struct JudgedCount {
@@ -144,6 +148,26 @@ struct DrawnId {
   float probability = 0;
 };
 
+// A law of the last pass that outlives it.
+struct KeptLaw {
+  std::int32_t from = 0;  // of the last pass's rows
+  std::int32_t to = 0;    // of the memory's
+};
+
+// Laws of a stream's past beside those of passes, for drafts that are drawn from them.
+class LawMemory {
+ public:
+  virtual ~LawMemory() = default;
+  // Enqueues copies of laws of the last pass; no two go to one place.
+  virtual void keep(std::span<const KeptLaw> laws) = 0;
+  // The winner of each position's own race over the logarithms of the kept law `law_row`, and what
+  // that law says of it; waits. At most a pass's rows; they live until the next call. What a draw
+  // says beside key, position and law_row is not read.
+  virtual std::span<const DrawnId> race(std::span<const JudgedDraw> draws) = 0;
+  // [JudgeLimits::remembered, codes] on the device: a pass's guest.
+  virtual const float* kept() const = 0;
+};
+
 class RowJudge {
  public:
   virtual ~RowJudge() = default;
@@ -158,6 +182,8 @@ class RowJudge {
   virtual std::span<const DrawnId> draw(std::span<const JudgedDraw> draws, const float* guest) = 0;
   // [kept, codes] on the device: the laws of rows, where these were told to be kept.
   virtual const float* laws() const = 0;
+  // Null where no laws are to be remembered, or none can be.
+  virtual LawMemory* memory() { return nullptr; }
 };
 
 // Ids of a row that a device judges at most: more than any published captioner has.
@@ -169,13 +195,15 @@ struct JudgeLimits {
   std::int64_t rows = 1, items = 1;  // of a pass
   std::int64_t kept = 0;             // laws that are kept, at least `rows`; 0 = `rows`
   std::int64_t width = 0;            // trees: candidates of a node at most, up to kMostSiblings
+  std::int64_t remembered = 0;       // lines: laws that outlive passes
 
   std::int64_t law_rows() const { return kept > rows ? kept : rows; }
   // Of the device: a row's logits under judgement and its law, four bytes an id each, and where
   // laws outlive a pass those of the pass before. 152,064 ids take 1.2 MB a row, or 1.8. Trees take
-  // a row an item beside that.
+  // a row an item beside that, and what is remembered a row a law.
   std::size_t bytes(bool laws) const {
-    const std::int64_t all = rows + law_rows() * (laws ? 2 : 1) + (width > 0 ? items : 0);
+    const std::int64_t all =
+        rows + law_rows() * (laws ? 2 : 1) + (width > 0 ? items : 0) + remembered;
     return static_cast<std::size_t>(codes * all) * sizeof(float);
   }
 };

@@ -69,6 +69,38 @@ constexpr Real borrowed_bound(double delta, double lambda, Real p) {
   return second < bound ? second : bound;
 }
 
+// k-SEQ (SpecTr, arXiv 2310.15141, alg. 2): what an id adds to b, the chance that one candidate is
+// accepted at rho. The ids are summed in the order of engine/core/row_tree.h.
+constexpr double kseq_term(double p, double q, double rho) {
+  const double most = p / rho;
+  return q < most ? q : most;
+}
+// The chance that one of `count` is accepted where one alone is with b.
+constexpr double kseq_chance(double b, std::uint32_t count) {
+  return 1.0 - fixed_power(1.0 - (b < 1.0 ? b : 1.0), count);
+}
+// The search for rho in [1, count] with kseq_chance(b, count) = rho b: b is asked at middle() and
+// told to halve() while open().
+struct KSeqSearch {
+  double low, high;
+  std::uint32_t count;
+  int steps = 0;
+
+  constexpr explicit KSeqSearch(std::uint32_t of)
+      : low(1.0), high(static_cast<double>(of)), count(of) {}
+  constexpr bool open() const { return steps < 40 && low < high; }
+  constexpr double middle() const { return (low + high) / 2; }
+  constexpr void halve(double b) {
+    const double at = middle();
+    if (kseq_chance(b, count) > at * b) {
+      low = at;
+    } else {
+      high = at;
+    }
+    ++steps;
+  }
+};
+
 // What of a code's vector and another's coordinate adds to their squared distance.
 constexpr double distance_term(float a, float b) {
   const double gap = static_cast<double>(a) - static_cast<double>(b);

@@ -10,10 +10,11 @@ DeviceJudge::DeviceJudge(std::unique_ptr<RowJudge> judge, const JudgeLimits& lim
     : judge_(std::move(judge)), width_(static_cast<std::size_t>(limits.width)) {
   batch_.items.reserve(static_cast<std::size_t>(limits.items));
   batch_.rows.reserve(static_cast<std::size_t>(limits.rows));
-  if (width_ == 0) return;
-  batch_.nodes.reserve(static_cast<std::size_t>(limits.rows));
   draws_.reserve(static_cast<std::size_t>(limits.rows));
   first_draws_.reserve(static_cast<std::size_t>(limits.items) + 1);
+  if (limits.remembered > 0) kept_laws_.reserve(static_cast<std::size_t>(limits.rows));
+  if (width_ == 0) return;
+  batch_.nodes.reserve(static_cast<std::size_t>(limits.rows));
 }
 
 std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& parts,
@@ -29,8 +30,11 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   if (parts.drafter != nullptr) guest = parts.drafter->judge_on(backend);
   const bool reads = parts.drafter != nullptr && parts.drafter->reads_rows();
   const bool likeliest = parts.drafter != nullptr && parts.drafter->reads_likeliest();
-  if (tree && likeliest) return nullptr;
-  if ((by_model || reads) && guest == nullptr) return nullptr;
+  std::int64_t kept = 0;  // laws an item
+  if (reads && guest == nullptr && parts.shape() == PassShape::kLine) {
+    kept = static_cast<std::int64_t>(parts.drafter->kept_laws());
+  }
+  if ((by_model || reads) && guest == nullptr && kept == 0) return nullptr;
   JudgeMethod method;
   if (tree) {
     if (parts.tree.settings.width > kMostSiblings || !parts.tree.rule->describe(method)) {
@@ -47,9 +51,12 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   const JudgeLimits limits{.codes = static_cast<std::int64_t>(grammar.codes),
                            .rows = items * window,
                            .items = items,
-                           .width = tree ? parts.tree.settings.width : 0};
+                           .width = tree ? parts.tree.settings.width : 0,
+                           .remembered = items * kept};
   std::unique_ptr<DeviceJudge> out(new DeviceJudge(maker->make(method, limits), limits));
   out->guest_ = guest;
+  out->memory_ = out->judge_->memory();
+  if (kept > 0 && out->memory_ == nullptr) return nullptr;
   return out;
 }
 
@@ -72,15 +79,20 @@ DeviceJudge::Made DeviceJudge::make_sequence(const LawSettings& law,
 }
 
 void DeviceJudge::grow(std::span<JudgedSequence* const> sequences) {
-  if (width_ == 0) return;
+  if (width_ == 0 && memory_ == nullptr) return;
+  kept_laws_.clear();
   draws_.clear();
   first_draws_.assign(1, 0);
   for (JudgedSequence* const sequence : sequences) {
+    sequence->remember(kept_laws_);
     sequence->wish(draws_);
     first_draws_.push_back(draws_.size());
   }
   std::span<const DrawnId> drawn;
-  if (!draws_.empty()) drawn = judge_->draw(draws_, guest_ == nullptr ? nullptr : guest_->laws());
+  if (!kept_laws_.empty()) memory_->keep(kept_laws_);
+  if (!draws_.empty()) {
+    drawn = memory_ != nullptr ? memory_->race(draws_) : judge_->draw(draws_, guest_laws());
+  }
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const std::size_t first = first_draws_[i] * (width_ + 1);
     sequences[i]->take_drawn(drawn.subspan(first, first_draws_[i + 1] * (width_ + 1) - first));
@@ -95,8 +107,7 @@ std::size_t DeviceJudge::add(JudgedSequence& sequence, std::int64_t cond, std::i
 }
 
 void DeviceJudge::run(ConstTensorView logits) {
-  judge_->judge({logits, batch_.items, batch_.rows, batch_.nodes,
-                 guest_ == nullptr ? nullptr : guest_->laws()});
+  judge_->judge({logits, batch_.items, batch_.rows, batch_.nodes, guest_laws()});
   row_records_ = judge_->rows();
   item_records_ = judge_->items();
 }

@@ -18,8 +18,9 @@ class DeviceJudge {
   using Parts = SequenceParts<float, KeyedRandom>;
 
   // For passes of at most `items` items with `window` rows each. Null where the backend has no
-  // judge, or where the parts need rows on the host: draft models elsewhere that
-  // gives, drafters that read rows, rules that a device does not know. Error kMemory.
+  // judge, or where the parts need rows on the host: draft models elsewhere, drafters that read
+  // rows and have no laws kept, or do so for trees, rules that a device does not know. Error
+  // kMemory.
   static std::unique_ptr<DeviceJudge> make(Backend& backend, const Parts& parts,
                                            const VocabularyGrammar& grammar, std::int64_t items,
                                            std::int64_t window);
@@ -48,8 +49,15 @@ class DeviceJudge {
   DeviceJudge(std::unique_ptr<RowJudge> judge, const JudgeLimits& limits);
 
   std::unique_ptr<RowJudge> judge_;
+  const float* guest_laws() const {
+    if (memory_ != nullptr) return memory_->kept();
+    return guest_ == nullptr ? nullptr : guest_->laws();
+  }
+
   const RowJudge* guest_ = nullptr;  // a draft model's
+  LawMemory* memory_ = nullptr;      // the judge's, where a drafter draws from it
   std::size_t width_;                // of trees
+  std::vector<KeptLaw> kept_laws_;
   JudgedBatch batch_;
   std::vector<JudgedDraw> draws_;
   std::vector<std::size_t> first_draws_;  // of each sequence

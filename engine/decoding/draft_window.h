@@ -56,6 +56,7 @@ class DraftWindow {
         laws_(laws),
         tokens_(capacity),
         kinds_(capacity),
+        awaited_(capacity, -1),
         law_rows_(laws == DraftLaws::kOfRows ? capacity : 0) {
     if (laws == DraftLaws::kHere) dense_.resize(capacity * vocabulary_);
   }
@@ -89,6 +90,18 @@ class DraftWindow {
     const std::size_t i = grow();
     replace(i, token, ~row);
   }
+  // A draft that a device draws from the law that its judge's memory keeps at a row; its token is
+  // told later.
+  void append_kept(std::int32_t row) {
+    append_guest(-1, row);
+    awaited_[size_ - 1] = row;
+  }
+  // Where the memory keeps the law of a draft without a token; -1 of others.
+  std::int32_t awaited(std::size_t i) const { return awaited_[i]; }
+  void tell(std::size_t i, std::int32_t token) {
+    tokens_[i] = token;
+    awaited_[i] = -1;
+  }
   // Overwrites draft i.
   void replace(std::size_t i, std::int32_t token, std::span<const Real> probs) {
     expects(i < size_, "a draft of the window");
@@ -97,7 +110,7 @@ class DraftWindow {
   // The same with a law that is known by its row of the last pass.
   void replace(std::size_t i, std::int32_t token, std::int32_t law_row) {
     expects(i < size_, "a draft of the window");
-    tokens_[i] = token;
+    tell(i, token);
     if (laws_ != DraftLaws::kOfRows) {
       kinds_[i] = LawKind::kPoint;
       return;
@@ -120,7 +133,7 @@ class DraftWindow {
     return {dense_.data() + i * vocabulary_, vocabulary_};
   }
   void set(std::size_t i, std::int32_t token, LawKind kind, std::span<const Real> probs) {
-    tokens_[i] = token;
+    tell(i, token);
     expects(kind != LawKind::kDense || laws_ != DraftLaws::kOfRows,
             "a law of the last pass's rows");
     kinds_[i] = kind == LawKind::kDense && !keeps_laws() ? LawKind::kPoint : kind;
@@ -135,7 +148,7 @@ class DraftWindow {
   std::size_t size_ = 0;
   std::vector<std::int32_t> tokens_;
   std::vector<LawKind> kinds_;
-  std::vector<std::int32_t> law_rows_;
+  std::vector<std::int32_t> awaited_, law_rows_;
   std::vector<Real> dense_;  // [capacity, V]
 };
 

@@ -66,6 +66,10 @@ class Drafter {
   virtual bool reads_rows() const { return true; }
   // Whether commit() reads the likeliest id of a code's row, with a row or without one.
   virtual bool reads_likeliest() const { return false; }
+  // Laws an item, one a column of the grid, that a device's judge may keep for it in place of rows
+  // that it reads: drafts in a line are then appended by append_kept(item x columns + column); 0 =
+  // rows are read on the host alone. A law is kept of every code that comes to stand.
+  virtual std::size_t kept_laws() const { return 0; }
   // The judge that draws its drafts where a device's target has its rows, and keeps their laws
   // there; then it reads no rows of the target, and appends laws by append_guest() to windows that
   // do not keep them.

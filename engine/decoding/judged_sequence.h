@@ -33,8 +33,10 @@ class JudgedSequence {
   virtual void describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& batch) = 0;
   // Its records, of which the first item.sound count, at least one.
   virtual void take(std::span<const RowRecord> records, const JudgedCount& item) = 0;
+  // When the drafter is through: appends laws of its last pass that a memory is to keep.
+  virtual void remember(std::vector<KeptLaw>&) {}
   // When the drafter is through: appends what is to be drawn before the rows are complete, and
-  // takes it, width + 1 entries a draw.
+  // takes it, width + 1 entries a draw; by a memory, one.
   virtual void wish(std::vector<JudgedDraw>&) {}
   virtual void take_drawn(std::span<const DrawnId>) {}
 };

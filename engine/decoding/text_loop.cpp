@@ -80,6 +80,7 @@ struct TextLoop::State {
   std::vector<Slot> slots;
   std::deque<std::size_t> waiting;  // slots whose prompt is not through
   std::vector<DraftJob<float, KeyedRandom>> jobs;
+  std::vector<JudgedSequence*> on_device;  // of jobs
   // Slots whose prompt came to its end in this pass, and its last row there.
   struct Ended {
     std::size_t slot = 0;
@@ -135,7 +136,12 @@ void TextLoop::State::draft() {
       jobs.push_back(slot.sequence->draft_job(static_cast<std::size_t>(most)));
     }
   }
-  if (parts.drafter != nullptr && !jobs.empty()) parts.drafter->extend(jobs);
+  if (parts.drafter == nullptr || jobs.empty()) return;
+  parts.drafter->extend(jobs);
+  if (device_judge == nullptr) return;
+  on_device.clear();
+  for (const auto& job : jobs) on_device.push_back(slots[job.item].on_device);
+  device_judge->grow(on_device);
 }
 
 void TextLoop::State::add_windows() {

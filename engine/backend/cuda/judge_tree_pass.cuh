@@ -70,6 +70,7 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void walk_tree(PassArrays pass, Jud
         choice.token = race(test.row, noise_at(item, test.position), numbers.fewest, s);
       }
       put_figures(test.row, choice.token, record, s);
+      if (numbers.likeliest) record.likeliest = likeliest_of(test.row, s);
     }
     if (test.count > 0) {
       record.accepted = choice.chosen >= 0 ? 1 : 0;
@@ -140,7 +141,8 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void draw_candidates(DrawArrays arr
   const JudgedDraw& draw = arrays.draws[number];
   const float* const law = arrays.laws + static_cast<std::int64_t>(draw.law_row) * arrays.codes;
   DrawnId* const to = arrays.drawn + static_cast<std::int64_t>(number) * (arrays.width + 1);
-  const bool again = numbers.siblings == JudgeSiblings::kRecursive;
+  const bool again =
+      numbers.siblings == JudgeSiblings::kRecursive || numbers.siblings == JudgeSiblings::kKSeq;
   int held = 0;
   if (draw.without >= 0 && !again) {
     if (judge_thread() == 0) gone[0] = draw.without;

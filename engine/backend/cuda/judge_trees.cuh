@@ -183,6 +183,54 @@ __device__ inline BlockChoice choose_recursively(const BlockSiblings& test, bool
   return out;
 }
 
+// b: the chance that one candidate is accepted.
+__device__ inline double kseq_overlap(const BlockSiblings& test, double rho, JudgeScratch& s) {
+  double sum[1] = {0};
+  for (int id = judge_thread(); id < test.row.codes; id += judge_threads()) {
+    const float p = test.row.probs[id];
+    if (!(p > 0)) continue;
+    sum[0] += kseq_term(static_cast<double>(p), static_cast<double>(test.draft.prob(id)), rho);
+  }
+  fold_lanes(sum, s);
+  return sum[0];
+}
+
+// What k refused candidates took of a row.
+struct KSeqTaken {
+  BlockRow row;
+  BlockDraft draft;
+  float rho, share;
+  __device__ float operator()(int id) const {
+    const float q = draft.prob(id), most = row.probs[id] / rho;
+    return (most < q ? most : q) * share;
+  }
+};
+
+__device__ inline BlockChoice choose_kseq(const BlockSiblings& test, const JudgedItem& item,
+                                          JudgeScratch& s) {
+  KSeqSearch search(static_cast<std::uint32_t>(test.count));
+  while (search.open()) search.halve(kseq_overlap(test, search.middle(), s));
+  const auto rho = static_cast<float>(search.high);
+  BlockChoice out;
+  for (int j = 0; j < test.count; ++j) {
+    const int token = test.tried.tokens[j];
+    const float chance = token < test.row.codes ? test.row.probs[token] : 0.0f;
+    const float of = rho * prob_of(test, token);
+    out.strict += chance < of ? chance / of : 1.0f;
+    if (sibling_passes(test, j, chance, of, item)) {
+      out.chosen = j;
+      out.token = token;
+      return out;
+    }
+  }
+  const double b = kseq_overlap(test, static_cast<double>(rho), s);
+  const auto share = static_cast<float>(b > 0 ? kseq_chance(b, search.count) / b : 0.0);
+  BlockResidual target = residual_of(test);
+  subtract(target, KSeqTaken{test.row, test.draft, rho, share}, s);
+  out.token = draw_left(test, item, s);
+  return out;
+}
+
 __device__ inline BlockChoice choose_points(const BlockSiblings& test, const JudgedItem& item,
                                             JudgeScratch& s) {
   BlockResidual target = residual_of(test);
@@ -220,6 +268,8 @@ __device__ inline BlockChoice choose(const JudgeNumbers& n, const BlockSiblings&
       return choose_recursively(test, /*distinct=*/false, item, s);
     case JudgeSiblings::kDistinct:
       return choose_recursively(test, /*distinct=*/true, item, s);
+    case JudgeSiblings::kKSeq:
+      return choose_kseq(test, item, s);
     case JudgeSiblings::kPoints:
       return choose_points(test, item, s);
     default:

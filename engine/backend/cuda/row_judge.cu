@@ -7,6 +7,7 @@
 #include <bit>
 #include <vector>
 
+#include "engine/backend/cuda/judge_memory.cuh"
 #include "engine/backend/cuda/judge_tree_pass.cuh"
 #include "engine/backend/cuda/launch.cuh"
 
@@ -43,7 +44,7 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
       record.chance = verdict.chance;
       if (verdict.bounded) bounded = {1, test.p(), test.q(), verdict.mass};
       put_figures(test.row, verdict.token, record, s);
-      if (numbers.likeliest) record.next = likeliest_of(test.row, s);
+      if (numbers.likeliest) record.likeliest = likeliest_of(test.row, s);
     }
   }
   if (judge_thread() != 0) return;
@@ -154,7 +155,7 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
       const BlockTest test = test_of(pass, number);
       const int token = race(test.row, noise_at(item, test.position), numbers.fewest, s);
       put_figures(test.row, token, record, s);
-      if (numbers.likeliest) record.next = likeliest_of(test.row, s);
+      if (numbers.likeliest) record.likeliest = likeliest_of(test.row, s);
     }
   } else {
     if (place <= refused || numbers.tail == JudgeTail::kDrop) return;
@@ -171,7 +172,7 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void settle_rows(PassArrays pass,
   RowRecord& to = pass.records[number];
   to.token = record.token;
   to.redraft = record.redraft;
-  to.next = record.next;
+  to.likeliest = record.likeliest;
   to.probability = record.probability;
   to.above = record.above;
   to.mean = record.mean;
@@ -191,12 +192,13 @@ std::size_t bytes_of_masses(const JudgeLimits& limits) {
                            : static_cast<std::size_t>(limits.items * limits.codes) * sizeof(float);
 }
 std::size_t bytes_of_drawn(const JudgeLimits& limits) {
+  if (limits.remembered > 0) return static_cast<std::size_t>(limits.rows) * sizeof(DrawnId);
   return limits.width == 0
              ? 0
              : static_cast<std::size_t>(limits.rows * (limits.width + 1)) * sizeof(DrawnId);
 }
 
-class CudaRowJudge final : public RowJudge {
+class CudaRowJudge final : public RowJudge, public LawMemory {
  public:
   CudaRowJudge(CudaBackend& backend, const JudgeMethod& method, const JudgeLimits& limits)
       : backend_(backend),
@@ -213,11 +215,14 @@ class CudaRowJudge final : public RowJudge {
                    ? allocate_device(static_cast<std::size_t>(limits.rows) * sizeof(BoundedTest))
                    : Buffer(nullptr, [](void*) {})),
         masses_(allocate_device(bytes_of_masses(limits))),
+        memory_(allocate_device(static_cast<std::size_t>(limits.remembered * limits.codes) *
+                                sizeof(float))),
         drawn_(allocate_device(bytes_of_drawn(limits))),
         host_drawn_(allocate_pinned(bytes_of_drawn(limits))) {
     expects((method.siblings == JudgeSiblings::kNone) == (limits.width == 0) &&
                 limits.width <= kMostSiblings,
             "candidates that a device judges");
+    expects(limits.width == 0 || limits.remembered == 0, "a memory of lines");
     expects(limits.codes >= 1 && limits.codes <= kMostJudgedCodes && limits.rows >= 1 &&
                 limits.items >= 1,
             "rows that a device judges");
@@ -236,12 +241,12 @@ class CudaRowJudge final : public RowJudge {
                 .peak = method.peak,
                 .decay = method.decay};
     const auto fewest = fewest_gumbel_bits();
-    numbers_.vectors = keep(method.vectors);
-    numbers_.group_of = keep(method.group_of);
-    numbers_.members = keep(method.members);
-    numbers_.first = keep(method.first);
-    numbers_.nearest = keep(method.nearest);
-    numbers_.fewest = keep(std::span<const std::uint32_t>(fewest));
+    numbers_.vectors = keep_table(method.vectors);
+    numbers_.group_of = keep_table(method.group_of);
+    numbers_.members = keep_table(method.members);
+    numbers_.first = keep_table(method.first);
+    numbers_.nearest = keep_table(method.nearest);
+    numbers_.fewest = keep_table(std::span<const std::uint32_t>(fewest));
     // The tables are the caller's, and the one above goes with this call.
     check(cudaStreamSynchronize(stream_), "sending tables of a rule to the device");
   }
@@ -296,26 +301,54 @@ class CudaRowJudge final : public RowJudge {
   std::span<const DrawnId> draw(std::span<const JudgedDraw> draws, const float* guest) override {
     expects(limits_.width > 0 && static_cast<std::int64_t>(draws.size()) <= limits_.rows,
             "draws fit their judge");
-    // The side that the last pass wrote.
     const DrawArrays arrays = {.draws = backend_.stage(draws),
-                               .laws = guest != nullptr ? guest
-                                                        : static_cast<const float*>(laws_.get()) +
-                                                              side_ * ((passes_ + 1) % sides_),
+                               .laws = guest != nullptr ? guest : last_laws(),
                                .drawn = static_cast<DrawnId*>(drawn_.get()),
                                .codes = static_cast<int>(limits_.codes),
                                .width = static_cast<int>(limits_.width)};
     const std::size_t count = draws.size() * static_cast<std::size_t>(limits_.width + 1);
     launch(backend_, "drawing candidates", shape_of(draws.size()), draw_candidates, arrays,
            numbers_);
+    return fetch_drawn(count);
+  }
+  const float* laws() const override { return static_cast<const float*>(laws_.get()); }
+
+  LawMemory* memory() override { return limits_.remembered > 0 ? this : nullptr; }
+  void keep(std::span<const KeptLaw> laws) override {
+    MemoryArrays arrays = memory_arrays();
+    arrays.kept = backend_.stage(laws);
+    launch(backend_, "keeping laws", shape_of(laws.size()), keep_laws, arrays);
+  }
+  std::span<const DrawnId> race(std::span<const JudgedDraw> draws) override {
+    expects(static_cast<std::int64_t>(draws.size()) <= limits_.rows, "draws fit their judge");
+    MemoryArrays arrays = memory_arrays();
+    arrays.draws = backend_.stage(draws);
+    launch(backend_, "drawing by kept laws", shape_of(draws.size()), race_laws, arrays,
+           numbers_.fewest);
+    return fetch_drawn(draws.size());
+  }
+  const float* kept() const override { return static_cast<const float*>(memory_.get()); }
+
+ private:
+  // Of the side that the last pass wrote.
+  const float* last_laws() const {
+    return static_cast<const float*>(laws_.get()) + side_ * ((passes_ + 1) % sides_);
+  }
+  // A pass's rows are over when laws of the past are read: their place serves as scratch.
+  MemoryArrays memory_arrays() const {
+    return {.laws = last_laws(),
+            .memory = static_cast<float*>(memory_.get()),
+            .logits = static_cast<float*>(processed_.get()),
+            .drawn = static_cast<DrawnId*>(drawn_.get()),
+            .codes = static_cast<int>(limits_.codes)};
+  }
+  std::span<const DrawnId> fetch_drawn(std::size_t count) {
     check(cudaMemcpyAsync(host_drawn_.get(), drawn_.get(), count * sizeof(DrawnId),
                           cudaMemcpyDeviceToHost, backend_.stream()),
           "fetching candidates");
     backend_.synchronize();
     return {static_cast<const DrawnId*>(host_drawn_.get()), count};
   }
-  const float* laws() const override { return static_cast<const float*>(laws_.get()); }
-
- private:
   Launch shape_of(std::size_t blocks) const {
     const auto lanes = std::bit_ceil(static_cast<std::uint64_t>(limits_.codes));
     return {.blocks = static_cast<std::int64_t>(blocks),
@@ -334,7 +367,7 @@ class CudaRowJudge final : public RowJudge {
   }
   // A copy of a table on the device; null for none.
   template <typename T>
-  const T* keep(std::span<const T> table) {
+  const T* keep_table(std::span<const T> table) {
     if (table.empty()) return nullptr;
     tables_.push_back(allocate_device(table.size_bytes()));
     check(cudaMemcpyAsync(tables_.back().get(), table.data(), table.size_bytes(),
@@ -348,8 +381,10 @@ class CudaRowJudge final : public RowJudge {
   JudgeLimits limits_;
   std::int64_t sides_, side_;  // laws of a pass and of the one before; numbers of one side
   Buffer processed_, laws_, records_, host_records_;
-  Buffer tests_;                        // of budgets
-  Buffer masses_, drawn_, host_drawn_;  // of trees
+  Buffer tests_;   // of budgets
+  Buffer masses_;  // of trees
+  Buffer memory_;  // laws that outlive passes
+  Buffer drawn_, host_drawn_;
   std::vector<Buffer> tables_;
   JudgeNumbers numbers_ = {};
   std::int64_t passes_ = 0;

@@ -1,9 +1,10 @@
 // A draft from the law that a neighbour had: the position one row above (in the first row, and past
 // what has a law yet, the last committed one). Drawn with the position's own noise, recorded as
-// that law, therefore exact. Keeps the laws of one row of the picture: columns x V numbers an item.
+// that law, therefore exact. Keeps the laws of one row of the picture: columns x V numbers an item,
+// or, where a device judges, has that device keep and draw from them.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <vector>
 
 #include "engine/decoding/drafter.h"
@@ -18,8 +19,10 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
         columns_(grammar.columns),
         vocabulary_(grammar.vocabulary()) {}
   std::string_view name() const override { return "neighbour-law"; }
+  std::size_t kept_laws() const override { return columns_; }
 
   void start(std::size_t items) override {
+    places_.assign(items * columns_, Place::kNowhere);
     laws_.assign(items * columns_ * vocabulary_, Real{0});
     scratch_.resize(items);
     for (Scratch& scratch : scratch_) {
@@ -28,35 +31,51 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
     }
   }
 
+  void renew(std::size_t item) override {
+    std::fill_n(places_.begin() + static_cast<std::ptrdiff_t>(item * columns_), columns_,
+                Place::kNowhere);
+  }
+
  private:
+  // Of the law of a column; nowhere where no code of it was drawn.
+  enum class Place : std::uint8_t { kNowhere, kHere, kOnDevice };
+
   struct Scratch {
     std::vector<std::int32_t> ids;
     std::vector<Real> logits;
   };
 
   void learn(const Commitment<Real>& done) override {
-    const std::span<Real> law = slot(done.item, done.position);
+    const std::size_t number = slot(done.item, done.position);
+    places_[number] = done.row != nullptr ? Place::kHere : Place::kOnDevice;
+    if (done.row == nullptr) return;
+    const std::span<Real> law = law_of(number);
     std::copy(done.row->probs.begin(), done.row->probs.end(), law.begin());
   }
 
   // Of the position of a code.
-  std::span<Real> slot(std::size_t item, std::size_t position) {
-    const std::size_t column = this->grammar().column(position);
-    return {laws_.data() + (item * columns_ + column) * vocabulary_, vocabulary_};
+  std::size_t slot(std::size_t item, std::size_t position) const {
+    return item * columns_ + this->grammar().column(position);
+  }
+  std::span<Real> law_of(std::size_t slot) {
+    return {laws_.data() + slot * vocabulary_, vocabulary_};
   }
 
   bool fill(DraftJob<Real, Random>& job) override {
     const std::size_t position = job.next_position(), known = job.committed.size();
     const std::optional<std::size_t> above = this->grammar().above(position);
     const std::size_t last = this->grammar().code_before(known);
-    Scratch& scratch = scratch_[job.item];
-    std::span<const Real> law = slot(job.item, above && *above < known ? *above : last);
-    std::size_t kept = read_law(law, scratch);
-    if (kept == 0) {  // of a code that was given and never drawn
-      law = slot(job.item, last);
-      kept = read_law(law, scratch);
+    std::size_t number = slot(job.item, above && *above < known ? *above : last);
+    // Of a code that was given and never drawn.
+    if (places_[number] == Place::kNowhere) number = slot(job.item, last);
+    if (places_[number] == Place::kNowhere) return false;
+    if (places_[number] == Place::kOnDevice) {
+      job.window->append_kept(static_cast<std::int32_t>(number));
+      return true;
     }
-    if (kept == 0) return false;
+    Scratch& scratch = scratch_[job.item];
+    const std::span<const Real> law = law_of(number);
+    const std::size_t kept = read_law(law, scratch);
     const LogitRow<Real> row{{scratch.ids.data(), kept}, {scratch.logits.data(), kept}};
     job.window->append_dense(job.random->race(static_cast<std::uint32_t>(position), row), law);
     return true;
@@ -74,7 +93,8 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
   }
 
   std::size_t columns_, vocabulary_;
-  std::vector<Real> laws_;  // [items, columns, V]
+  std::vector<Place> places_;  // [items, columns]
+  std::vector<Real> laws_;     // [items, columns, V]
   std::vector<Scratch> scratch_;
 };
 

@@ -116,11 +116,16 @@ struct JudgedTree::Records {
   std::span<const RowRecord> records;
 
   TreeVerdict<float> last(std::size_t row) const {
-    return {{-1, records[row].token, 0}, figures_of(records[row]), 0};
+    const RowRecord& record = records[row];
+    return {{-1, record.token, 0}, figures_of(record), 0, nullptr, record.likeliest};
   }
   TreeVerdict<float> test(std::int32_t node) const {
     const RowRecord& record = records[at(tree.row_of_[at(node)])];
-    TreeVerdict<float> out{{-1, record.token, record.strict}, figures_of(record), record.chance};
+    TreeVerdict<float> out{{-1, record.token, record.strict},
+                           figures_of(record),
+                           record.chance,
+                           nullptr,
+                           record.likeliest};
     for (std::size_t i = 0; i < tree.children_.size(); ++i) {
       const bool here = tree.row_of_[at(tree.children_[i])] == record.next;
       if (here) out.judgement.chosen = static_cast<std::int32_t>(i);

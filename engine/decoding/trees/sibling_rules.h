@@ -15,8 +15,8 @@
 // them; the picture is plain decoding's.
 #pragma once
 
-#include <cmath>
-
+#include "engine/core/acceptance_math.h"
+#include "engine/core/row_tree.h"
 #include "engine/decoding/trees/sibling_rule.h"
 
 namespace tessera {
@@ -86,17 +86,17 @@ class KSeqRule final : public SiblingRule<Real, Random> {
   std::string_view name() const override { return "kseq"; }
   Promise promise() const override { return Promise::kSameLaw; }
   Candidates candidates() const override { return Candidates::kIndependent; }
+  bool describe(JudgeMethod& out) const override {
+    out.siblings = JudgeSiblings::kKSeq;
+    return true;
+  }
 
   SiblingJudgement<Real> judge(const SiblingTest<Real>& test, Random& random,
                                std::span<Real> scratch) const override {
-    const auto count = static_cast<double>(test.candidates.size());
-    double low = 1, high = count;
-    for (int step = 0; step < 40 && low < high; ++step) {
-      const double middle = (low + high) / 2;
-      (taken(test, middle, count) > middle * overlap(test, middle) ? low : high) = middle;
-    }
+    KSeqSearch search(static_cast<std::uint32_t>(test.candidates.size()));
+    while (search.open()) search.halve(overlap(test, search.middle()));
     // At `high` the residual below cannot be negative.
-    const auto rho = static_cast<Real>(high);
+    const auto rho = static_cast<Real>(search.high);
     SiblingJudgement<Real> out;
     for (std::size_t j = 0; j < test.candidates.size(); ++j) {
       const std::int32_t token = test.candidates[j];
@@ -111,8 +111,7 @@ class KSeqRule final : public SiblingRule<Real, Random> {
       }
     }
     const double b = overlap(test, static_cast<double>(rho));
-    const auto share =
-        static_cast<Real>(b > 0 ? taken(test, static_cast<double>(rho), count) / b : 0.0);
+    const auto share = static_cast<Real>(b > 0 ? kseq_chance(b, search.count) / b : 0.0);
     const std::size_t vocabulary = scratch.size() / 2;
     ResidualRow<Real> target(test.target, scratch.first(vocabulary));
     target.subtract([&](std::int32_t id) {
@@ -126,16 +125,13 @@ class KSeqRule final : public SiblingRule<Real, Random> {
  private:
   // b: the chance that one candidate is accepted.
   static double overlap(const SiblingTest<Real>& test, double rho) {
-    double sum = 0;
+    RowSum sum(test.target.probs.size());
     for (const std::int32_t id : test.target.logits.support) {
-      const auto p = static_cast<double>(test.target.probs[static_cast<std::size_t>(id)]);
-      sum += std::min(static_cast<double>(test.law.prob(id)), p / rho);
+      const auto place = static_cast<std::size_t>(id);
+      const auto p = static_cast<double>(test.target.probs[place]);
+      sum.add(place, kseq_term(p, static_cast<double>(test.law.prob(id)), rho));
     }
-    return sum;
-  }
-  // The chance that one of all is accepted.
-  static double taken(const SiblingTest<Real>& test, double rho, double count) {
-    return 1 - std::pow(1 - std::min(overlap(test, rho), 1.0), count);
+    return sum.total();
   }
 };
 

@@ -40,6 +40,7 @@ struct TreeVerdict {
   RowFigures figures;
   Real first = 0;
   const TargetRow<Real>* row = nullptr;  // null where drafters do not read it
+  std::int32_t likeliest = -1;           // of the row, where it is null and a drafter asks
 };
 
 template <typename Real, typename Random>
@@ -186,7 +187,8 @@ class TreeBase : public PictureSequence<Real, Random> {
 
  private:
   void stand(const TreeVerdict<Real>& verdict) {
-    this->commit(verdict.figures, verdict.judgement.token, verdict.row, drafter_);
+    this->commit(verdict.figures, verdict.judgement.token, verdict.row, drafter_,
+                 verdict.likeliest);
   }
 
   void count_test(std::int32_t node, const TreeVerdict<Real>& verdict) {

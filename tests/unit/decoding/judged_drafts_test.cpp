@@ -116,7 +116,7 @@ TEST_P(JudgedPictureDrafts, AreThoseOfTheHost) {
 TEST_P(JudgedPictureDrafts, BranchAsThoseOfTheHost) {
   const TinyRun tiny(std::move(backend), DType::kBF16);
   std::vector<DecodeItem> items = first_items(tiny, 1);
-  for (const std::string_view tree : {"rsd", "dyspec"}) {
+  for (const std::string_view tree : {"rsd", "kseq", "dyspec"}) {
     expect_same_pictures(tiny, items, combine_tree(tree, kModelDrafter, "drop", {8, 2, 3}));
   }
 }

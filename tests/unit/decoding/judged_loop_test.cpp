@@ -55,7 +55,8 @@ TEST_P(JudgedLoop, PaintsThePicturesOfTheHost) {
   std::vector<DecodeItem> items = first_items(tiny, 2);
   items[1].traced = true;
   for (const DecodeMethod& method :
-       {combine("uniform", "maximal", "exact", 12), combine("above", "resample", "grouped", 5)}) {
+       {combine("uniform", "maximal", "exact", 12), combine("above", "resample", "grouped", 5),
+        combine("neighbour-law", "drop", "exact", 6)}) {
     const auto here = run_on(tiny.model, items, method, true);
     const auto there = run_on(tiny.model, items, method, false);
     for (std::size_t i = 0; i < items.size(); ++i) {
@@ -112,7 +113,7 @@ TEST_P(JudgedLoop, PaintsRowsSideBySide) {
 #ifdef TESSERA_SIMULATED_DEVICE
   if (GetParam().name == "simt") {
     const auto passes = static_cast<std::size_t>(whole[0].passes + beside[0].passes);
-    const auto most = static_cast<std::size_t>(2 * method.window) * 64 + 64;
+    const std::size_t most = (static_cast<std::size_t>(2 * method.window) + 1) * sizeof(RowRecord);
     EXPECT_LE(simt::counts().bytes_down - before, passes * most);
   }
 #endif

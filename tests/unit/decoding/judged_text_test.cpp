@@ -69,6 +69,7 @@ TEST_P(JudgedText, SaysWhatTheHostSays) {
   const bool slow = GetParam().name == "simt";
   const SmallText small = small_text_on(std::move(backend), small_text_spec(), DType::kBF16);
   std::vector<Way> ways = {{combine("lookup", "drop", "exact", 5), 2, 9},
+                           {combine("neighbour-law", "maximal", "exact", 4), 2, 9},
                            {combine("none", "drop", "exact", 1), 3, 256}};
   if (!slow) ways.push_back({combine("lookup", "maximal", "exact", 8), 4, 16});
   for (const Way& way : ways) {

@@ -157,14 +157,13 @@ const std::vector<VocabularyGrammar>& grammars() {
 }
 
 std::vector<std::string_view> drafters() {
-  return {"uniform", "left", "above", "context", "lookup", "previous-frame"};
+  return {"uniform", "left", "above", "context", "lookup", "recycling", "previous-frame"};
 }
 const std::vector<std::string_view> kKeeping = {"resample", "maximal", "gumbel"};
 
 TEST_P(JudgedTrees, PaintThePicturesOfTheHost) {
   std::size_t turn = 0;
   for (const std::string_view tree : tree_names()) {
-    if (tree == "kseq") continue;
     for (const std::string_view tail : kKeeping) {
       for (const std::string_view drafter : drafters()) {
         const auto width = static_cast<std::int64_t>(1 + turn % 4);
@@ -192,7 +191,7 @@ TEST_P(JudgedTrees, PaintThePicturesOfTheHost) {
 // Sums of masses one after another over more ids than a block has threads.
 TEST_P(JudgedTrees, HaveVocabulariesOfManyIds) {
   std::size_t turn = 0;
-  for (const std::string_view tree : {"rrs", "rsd", "points", "pac", "gumbel"}) {
+  for (const std::string_view tree : {"rrs", "rsd", "kseq", "points", "pac", "gumbel"}) {
     for (const std::size_t codes : {std::size_t{700}, std::size_t{2049}}) {
       const DecodeMethod method = combine_tree(tree, "uniform", kKeeping[turn % 3], {8, 3, 2});
       const std::vector<Stream> streams = {{{.guidance = 2}, turn},
@@ -203,6 +202,22 @@ TEST_P(JudgedTrees, HaveVocabulariesOfManyIds) {
       ++turn;
     }
   }
+}
+
+// rho, and what all refused candidates leave, of few candidates and of as many as devices judge.
+TEST_P(JudgedTrees, JudgeCandidatesTogether) {
+  std::size_t turn = 0;
+  for (const std::int64_t width : {2, 3, 5, 16, 64}) {
+    const std::int64_t rows = width < 16 ? 16 : width + 8;
+    const DecodeMethod method =
+        combine_tree("kseq", "uniform", kKeeping[turn % 3], {rows, width, width < 16 ? 2 : 1});
+    decode(method, VocabularyGrammar::line(40, 16), streams_of(turn), false,
+           "kseq, " + std::to_string(width) + " candidates");
+    ASSERT_FALSE(HasFatalFailure());
+    ++turn;
+  }
+  EXPECT_GT(right_, 20);
+  EXPECT_GT(refused_, 50);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, JudgedTrees, ::testing::ValuesIn(cuda_devices()), device_name);

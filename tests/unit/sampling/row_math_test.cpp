@@ -134,5 +134,20 @@ TYPED_TEST(RowMath, SoftmaxOfFarApartLogits) {
   EXPECT_EQ(out[2], TypeParam{0});
 }
 
+// Within k units of the C library's power in long double; the same bits as the chain in long-hand.
+TEST(FixedPower, IsAWholePower) {
+  for (const double x : {0.0, 1e-9, 0.1, 1.0 / 3, 0.75, 0.9999999, 1.0, 1.5}) {
+    for (std::uint32_t k = 0; k <= 64; ++k) {
+      const auto want =
+          static_cast<double>(std::pow(static_cast<long double>(x), static_cast<int>(k)));
+      EXPECT_NEAR(fixed_power(x, k), want, want * k * 0x1p-52) << x << "^" << k;
+    }
+    const double square = x * x;
+    EXPECT_EQ(fixed_power(x, 5), x * (square * square)) << x;
+    EXPECT_EQ(fixed_power(x, 6), square * (square * square)) << x;
+  }
+  static_assert(fixed_power(2, 10) == 1024 && fixed_power(0, 0) == 1);
+}
+
 }  // namespace
 }  // namespace tessera

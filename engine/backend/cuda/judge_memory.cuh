@@ -1,0 +1,53 @@
+// The kernels of laws that outlive passes: a block a law keeps it, and a block a draft runs the
+// race of a position over a kept law's logarithms. Device code of row_judge.cu alone.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "engine/backend/cuda/judge_chance.cuh"
+#include "engine/core/fixed_math.h"
+
+namespace tessera::cuda {
+
+struct MemoryArrays {
+  const KeptLaw* kept;
+  const JudgedDraw* draws;
+  const float* laws;  // of the last pass
+  float* memory;      // [kept for good, codes]
+  float* logits;      // [draws, codes], scratch
+  DrawnId* drawn;     // [draws]
+  int codes;
+};
+
+__global__ __launch_bounds__(kJudgeLanes, 1) void keep_laws(MemoryArrays arrays) {
+  const KeptLaw& law = arrays.kept[blockIdx.x];
+  const float* const from = arrays.laws + static_cast<std::int64_t>(law.from) * arrays.codes;
+  float* const to = arrays.memory + static_cast<std::int64_t>(law.to) * arrays.codes;
+  for (int id = judge_thread(); id < arrays.codes; id += judge_threads()) to[id] = from[id];
+}
+
+__global__ __launch_bounds__(kJudgeLanes, 1) void race_laws(MemoryArrays arrays,
+                                                            const std::uint32_t* fewest) {
+  __shared__ JudgeScratch s;
+  const int number = static_cast<int>(blockIdx.x);
+  const JudgedDraw& draw = arrays.draws[number];
+  const BlockRow row{arrays.logits + static_cast<std::int64_t>(number) * arrays.codes,
+                     arrays.memory + static_cast<std::int64_t>(draw.law_row) * arrays.codes,
+                     arrays.codes};
+  for (int id = judge_thread(); id < row.codes; id += judge_threads()) {
+    const float p = row.probs[id];
+    if (p > 0) {
+      row.logits[id] = static_cast<float>(fixed_log(static_cast<double>(p)));
+    } else {
+      row.drop(id);
+    }
+  }
+  __syncthreads();
+  const BlockChance noise{{draw.key[0], draw.key[1]}, draw.position, 0, Purpose::kSample};
+  const int token = race(row, noise, fewest, s);
+  if (judge_thread() == 0) arrays.drawn[number] = {token, row.probs[token]};
+}
+
+}  // namespace tessera::cuda
