@@ -142,6 +142,12 @@ std::vector<std::string> findings_of(const std::vector<KernelUse>& kernels,
     const Machine machine = machine_of(kernel.machine);
     const std::int64_t shared = kernel.shared + limit->dynamic_shared;
     say("bytes spilled", kernel.spilled, 0);
+    if (kernel.machine != kPlanned) {
+      // A kernel runs there as it can, but it runs.
+      say("registers of a block", registers_of_block(kernel.registers, limit->threads), kRegisters);
+      say("bytes of shared memory", shared, machine.shared_block);
+      continue;
+    }
     say("bytes of stack", kernel.stack, limit->stack);
     say("registers", kernel.registers, limit->registers);
     say("registers of all planned blocks",

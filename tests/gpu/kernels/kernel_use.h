@@ -35,8 +35,11 @@ std::vector<KernelLimit> parse_limits(const std::string& text);
 // The first that matches; null if none does.
 const KernelLimit* limit_of(const std::string& name, const std::vector<KernelLimit>& limits);
 
-// Everything that is wrong, a sentence each: spills, more than the limits, too few blocks on a
-// multiprocessor of that architecture, kernels without a limit.
+// The architecture that limits are planned for.
+inline constexpr const char* kPlanned = "sm_90a";
+
+// Everything that is wrong, a sentence each: spills, kernels without a limit, blocks that cannot be
+// launched; for kPlanned also more than the limits, and too few blocks on a multiprocessor.
 std::vector<std::string> findings_of(const std::vector<KernelUse>& kernels,
                                      const std::vector<KernelLimit>& limits);
 
