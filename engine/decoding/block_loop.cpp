@@ -213,12 +213,9 @@ void BlockLoop::State::fetch_logits() {
 
 // Draws the rows of the pass where they are; the records come to the host.
 void BlockLoop::State::judge_on_device(std::int64_t rows, const DecodeResult& result) {
-  const JudgedItem item{.law = judged_law(law->settings()),
-                        .key = random->key(),
-                        .pass = random->pass(),
-                        .position = static_cast<std::uint32_t>(result.tokens.size()),
-                        .rows = static_cast<std::int32_t>(rows),
-                        .apart = 1};
+  JudgedItem item = judged_item(law->settings(), *random, 0, static_cast<std::int32_t>(rows));
+  item.position = static_cast<std::uint32_t>(result.tokens.size());
+  item.apart = 1;
   judged.clear();
   for (std::int32_t row = 0; row < item.rows; ++row) judged.push_back({.cond = row, .place = row});
   judge->judge({logits.view(), {&item, 1}, judged});

@@ -34,19 +34,15 @@ void JudgedChain::describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& 
   const auto count = static_cast<std::int32_t>(this->rows());
   const auto item = static_cast<std::int32_t>(batch.items.size());
   first_ = static_cast<std::int32_t>(batch.rows.size());
-  batch.items.push_back({.law = judged_law(law_.settings()),
-                         .key = random_.key(),
-                         .pass = random_.pass(),
-                         .position = position(),
-                         .first = first_,
-                         .rows = count,
-                         .budget = std::max(0.0, parts_.tv_budget),
-                         .spent = meters_.excess,
-                         .total = static_cast<std::int64_t>(total_)});
+  JudgedItem stream = judged_item(law_.settings(), random_, first_, count);
+  stream.position = position();
+  stream.budget = std::max(0.0, parts_.tv_budget);
+  stream.spent = meters_.excess;
+  stream.total = static_cast<std::int64_t>(total_);
+  batch.items.push_back(stream);
   for (std::int32_t j = 0; j < count; ++j) {
     const auto depth = static_cast<std::size_t>(j);
-    JudgedRow row{.item = item, .cond = cond + j};
-    if (law_.settings().guided()) row.uncond = uncond + j;
+    JudgedRow row = judged_row(law_.settings(), item, cond + j, uncond + j);
     const std::optional<std::int32_t> forced = grammar().forced(tokens_.size() + depth);
     if (forced) row.forced = *forced;
     if (j + 1 < count) {

@@ -17,15 +17,12 @@ void JudgedRows::describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& b
   begin_pass();
   const auto count = static_cast<std::int32_t>(rows());
   const auto item = static_cast<std::int32_t>(batch.items.size());
-  batch.items.push_back({.law = judged_law(law_.settings()),
-                         .key = random_.key(),
-                         .pass = random_.pass(),
-                         .first = static_cast<std::int32_t>(batch.rows.size()),
-                         .rows = count,
-                         .apart = 1});
+  JudgedItem stream =
+      judged_item(law_.settings(), random_, static_cast<std::int32_t>(batch.rows.size()), count);
+  stream.apart = 1;
+  batch.items.push_back(stream);
   for (std::int32_t j = 0; j < count; ++j) {
-    JudgedRow row{.item = item, .cond = cond + j};
-    if (law_.settings().guided()) row.uncond = uncond + j;
+    JudgedRow row = judged_row(law_.settings(), item, cond + j, uncond + j);
     const std::optional<std::size_t> gives =
         tokens_.empty() ? std::size_t{0} : lines_[static_cast<std::size_t>(j)].gives;
     if (gives) {

@@ -9,6 +9,7 @@
 #include "engine/backend/row_judge.h"
 #include "engine/decoding/meters.h"
 #include "engine/sampling/law.h"
+#include "engine/sampling/randomness.h"
 
 namespace tessera {
 
@@ -42,6 +43,12 @@ class JudgedSequence {
 };
 
 JudgedLaw judged_law(const LawSettings& law);
+// `rows` rows of a pass from `first` on, with the chance of `random`.
+JudgedItem judged_item(const LawSettings& law, const KeyedRandom& random, std::int32_t first,
+                       std::int32_t rows);
+// A row of item `item` by logits `cond` and, under guidance, `uncond`.
+JudgedRow judged_row(const LawSettings& law, std::int32_t item, std::int64_t cond,
+                     std::int64_t uncond);
 DraftKind draft_kind(LawKind kind);
 RowFigures figures_of(const RowRecord& record);
 

@@ -6,11 +6,13 @@
 
 #include <bit>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "engine/core/philox.h"
+#include "engine/decoding/device_judge.h"
 #include "engine/decoding/picture_sequence.h"
 #include "engine/decoding/trace.h"
 #include "engine/sampling/law.h"
@@ -47,6 +49,43 @@ inline std::vector<float> logits_of(std::span<const std::int32_t> prefix, std::s
 }
 
 using HostStream = PictureSequence<float, KeyedRandom>;
+
+// One item's rows among a pass's logits: `rows` from `first` on, under guidance as many of the
+// other branch behind them.
+struct ItemRows {
+  std::span<const float> logits;
+  std::size_t codes = 0, first = 0, rows = 0;
+  bool guided = false;
+
+  RawRow<float> operator()(std::size_t j) const {
+    return {at(first + j), guided ? at(first + rows + j) : std::span<const float>()};
+  }
+  // Rows before the first one of which no law can be made.
+  std::size_t sound() const {
+    std::size_t out = 0;
+    while (out < rows && !first_unsound((*this)(out).cond) && !first_unsound((*this)(out).uncond)) {
+      ++out;
+    }
+    return out;
+  }
+
+ private:
+  std::span<const float> at(std::size_t row) const { return logits.subspan(row * codes, codes); }
+};
+
+// Both sides of one picture, traced.
+struct BothSides {
+  std::unique_ptr<HostStream> host;
+  DeviceJudge::Made device;
+  DecodeTrace host_trace, device_trace;
+
+  void trace(const VocabularyGrammar& grammar) {
+    host_trace.start(grammar.length());
+    device_trace.start(grammar.length());
+    host->trace_to(&host_trace);
+    device.sequence->trace_to(&device_trace);
+  }
+};
 
 // What stands, what is kept, meters and traces are the same, to the bit.
 inline void expect_same_stream(const HostStream& device, const HostStream& host,

@@ -36,14 +36,10 @@ void DraftJudge::begin() {
 // A draft's law is kept by its place in the window, which passes of other streams do not move.
 void DraftJudge::add(Job& job, const LawSettings& law, std::int64_t cond, std::int64_t uncond) {
   const auto number = static_cast<std::int32_t>(batch_.items.size());
-  batch_.items.push_back({.law = judged_law(law),
-                          .key = job.random->key(),
-                          .pass = job.random->pass(),
-                          .position = static_cast<std::uint32_t>(job.next_position()),
-                          .first = number,
-                          .rows = 1});
-  JudgedRow row{.item = number, .cond = static_cast<std::int32_t>(cond)};
-  if (law.guided()) row.uncond = static_cast<std::int32_t>(uncond);
+  JudgedItem stream = judged_item(law, *job.random, number, 1);
+  stream.position = static_cast<std::uint32_t>(job.next_position());
+  batch_.items.push_back(stream);
+  JudgedRow row = judged_row(law, number, cond, uncond);
   row.keep = static_cast<std::int32_t>(static_cast<std::int64_t>(job.item) * window_ +
                                        static_cast<std::int64_t>(job.window->size()));
   batch_.rows.push_back(row);
@@ -77,8 +73,7 @@ void DraftJudge::add(const TreeJob<float>& job, const LawSettings& law,
                           .first = first,
                           .rows = static_cast<std::int32_t>(job.wanted.size())});
   for (const std::int32_t node : job.wanted) {
-    JudgedRow row{.item = number, .cond = static_cast<std::int32_t>(cond++)};
-    if (law.guided()) row.uncond = static_cast<std::int32_t>(uncond++);
+    JudgedRow row = judged_row(law, number, cond++, uncond++);
     row.place = job.tree->depth(node);
     const auto forced = grammar.forced(job.committed.size() + static_cast<std::size_t>(row.place));
     if (forced) row.forced = *forced;

@@ -266,17 +266,13 @@ void JudgedTree::describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& b
   const auto count = static_cast<std::int32_t>(rows());
   const auto item = static_cast<std::int32_t>(batch.items.size());
   first_ = static_cast<std::int32_t>(batch.rows.size());
-  batch.items.push_back({.law = judged_law(law_.settings()),
-                         .key = random_.key(),
-                         .pass = random_.pass(),
-                         .position = position(),
-                         .first = first_,
-                         .rows = count});
+  JudgedItem stream = judged_item(law_.settings(), random_, first_, count);
+  stream.position = position();
+  batch.items.push_back(stream);
   for (std::int32_t j = 0; j < count; ++j) {
     const std::int32_t of = order_[at(j)];
     const std::size_t depth = depth_of(of);
-    JudgedRow row{.item = item, .cond = cond + j};
-    if (law_.settings().guided()) row.uncond = uncond + j;
+    JudgedRow row = judged_row(law_.settings(), item, cond + j, uncond + j);
     if (const auto forced = forced_at(depth)) row.forced = *forced;
     row.place = static_cast<std::int32_t>(depth);
     JudgedNode node{.token = tree_.token(of)};

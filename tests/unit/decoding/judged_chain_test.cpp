@@ -77,17 +77,8 @@ void JudgedChains::pass(DeviceJudge& judge, std::vector<Both>& all,
   for (std::size_t k = 0; k < running.size(); ++k) {
     const std::size_t i = running[k];
     const std::size_t rows = all[i].host->rows();
-    const auto raw = [&](std::size_t j) {
-      const auto at = [&](std::size_t row) {
-        return std::span<const float>(logits).subspan(row * codes, codes);
-      };
-      return RawRow<float>{at(first[k] + j), streams[i].law.guided() ? at(first[k] + rows + j)
-                                                                     : std::span<const float>()};
-    };
-    std::size_t sound = 0;
-    while (sound < rows && !first_unsound(raw(sound).cond) && !first_unsound(raw(sound).uncond)) {
-      ++sound;
-    }
+    const ItemRows raw{logits, codes, first[k], rows, streams[i].law.guided()};
+    const std::size_t sound = raw.sound();
     ASSERT_EQ(judge.item(k).sound, static_cast<std::int32_t>(sound));
     broken_ += sound < rows ? 1 : 0;
     right_ += judge.item(k).right;

@@ -16,12 +16,6 @@
 namespace tessera::testing {
 namespace {
 
-struct Both {
-  std::unique_ptr<HostStream> host;
-  DeviceJudge::Made device;
-  DecodeTrace host_trace, device_trace;
-};
-
 class JudgedRowsSideBySide : public OnDevice {
  protected:
   void decode(const VocabularyGrammar& grammar, std::int64_t lead,
@@ -53,15 +47,12 @@ void JudgedRowsSideBySide::decode(const VocabularyGrammar& grammar, std::int64_t
       DeviceJudge::make(*backend, parts, grammar, static_cast<std::int64_t>(streams.size()),
                         static_cast<std::int64_t>(window));
   ASSERT_NE(judge, nullptr);
-  std::vector<Both> all(streams.size());
+  std::vector<BothSides> all(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i) {
     const KeyedRandom random(streams[i].seed, i);
     all[i].host = make_sequence(streams[i].law, grammar, window, parts, random, i);
     all[i].device = DeviceJudge::make_sequence(streams[i].law, grammar, window, parts, random, i);
-    all[i].host_trace.start(grammar.length());
-    all[i].device_trace.start(grammar.length());
-    all[i].host->trace_to(&all[i].host_trace);
-    all[i].device.sequence->trace_to(&all[i].device_trace);
+    all[i].trace(grammar);
   }
   for (int number = 1;; ++number) {
     std::vector<std::size_t> running, first;
@@ -94,20 +85,10 @@ void JudgedRowsSideBySide::decode(const VocabularyGrammar& grammar, std::int64_t
     const Tensor there = upload(logits, Shape{count, static_cast<std::int64_t>(codes)});
     judge->run(there.view());
     for (std::size_t k = 0; k < running.size(); ++k) {
-      Both& both = all[running[k]];
+      BothSides& both = all[running[k]];
       const std::size_t rows = both.host->rows();
-      const bool guided = streams[running[k]].law.guided();
-      const auto raw = [&](std::size_t j) {
-        const auto at = [&](std::size_t row) {
-          return std::span<const float>(logits).subspan(row * codes, codes);
-        };
-        return RawRow<float>{at(first[k] + j),
-                             guided ? at(first[k] + rows + j) : std::span<const float>()};
-      };
-      std::size_t sound = 0;
-      while (sound < rows && !first_unsound(raw(sound).cond) && !first_unsound(raw(sound).uncond)) {
-        ++sound;
-      }
+      const ItemRows raw{logits, codes, first[k], rows, streams[running[k]].law.guided()};
+      const std::size_t sound = raw.sound();
       ASSERT_EQ(judge->item(k).sound, static_cast<std::int32_t>(sound)) << what;
       broken_ += sound < rows ? 1 : 0;
       const std::int64_t before = both.host->meters().tokens;

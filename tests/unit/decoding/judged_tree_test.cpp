@@ -18,24 +18,18 @@
 namespace tessera::testing {
 namespace {
 
-// Both sides of one picture.
-struct Both {
-  std::unique_ptr<HostStream> host;
-  DeviceJudge::Made device;
-  DecodeTrace host_trace, device_trace;
-};
-
 class JudgedTrees : public OnDevice {
  protected:
   void decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
               const std::vector<Stream>& streams, bool may_break, const std::string& what);
-  void pass(DeviceJudge& judge, std::vector<Both>& all, const std::vector<std::size_t>& running,
-            const std::vector<Stream>& streams, std::size_t codes, bool may_break);
+  void pass(DeviceJudge& judge, std::vector<BothSides>& all,
+            const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
+            std::size_t codes, bool may_break);
 
   std::int64_t right_ = 0, refused_ = 0, broken_ = 0, beside_ = 0;
 };
 
-void JudgedTrees::pass(DeviceJudge& judge, std::vector<Both>& all,
+void JudgedTrees::pass(DeviceJudge& judge, std::vector<BothSides>& all,
                        const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
                        std::size_t codes, bool may_break) {
   std::vector<float> logits;
@@ -57,17 +51,8 @@ void JudgedTrees::pass(DeviceJudge& judge, std::vector<Both>& all,
   judge.run(upload(logits, Shape{count, static_cast<std::int64_t>(codes)}).view());
   for (std::size_t k = 0; k < running.size(); ++k) {
     const std::size_t i = running[k], rows = all[i].host->rows();
-    const auto raw = [&](std::size_t j) {
-      const auto at = [&](std::size_t row) {
-        return std::span<const float>(logits).subspan(row * codes, codes);
-      };
-      return RawRow<float>{at(first[k] + j), streams[i].law.guided() ? at(first[k] + rows + j)
-                                                                     : std::span<const float>()};
-    };
-    std::size_t sound = 0;
-    while (sound < rows && !first_unsound(raw(sound).cond) && !first_unsound(raw(sound).uncond)) {
-      ++sound;
-    }
+    const ItemRows raw{logits, codes, first[k], rows, streams[i].law.guided()};
+    const std::size_t sound = raw.sound();
     ASSERT_EQ(judge.item(k).sound, static_cast<std::int32_t>(sound));
     broken_ += sound < rows ? 1 : 0;
     all[i].host->judge(raw, sound);
@@ -89,16 +74,13 @@ void JudgedTrees::decode(const DecodeMethod& method, const VocabularyGrammar& gr
   const auto judge = DeviceJudge::make(*backend, device_parts, grammar,
                                        static_cast<std::int64_t>(streams.size()), method.window);
   ASSERT_NE(judge, nullptr) << what;
-  std::vector<Both> all(streams.size());
+  std::vector<BothSides> all(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i) {
     const KeyedRandom random(streams[i].seed, i);
     all[i].host = make_sequence(streams[i].law, grammar, window, host_parts, random, i);
     all[i].device =
         DeviceJudge::make_sequence(streams[i].law, grammar, window, device_parts, random, i);
-    all[i].host_trace.start(grammar.length());
-    all[i].device_trace.start(grammar.length());
-    all[i].host->trace_to(&all[i].host_trace);
-    all[i].device.sequence->trace_to(&all[i].device_trace);
+    all[i].trace(grammar);
   }
   for (const auto* parts : {&host_parts, &device_parts}) parts->drafter->start(streams.size());
   for (int number = 1;; ++number) {
