@@ -24,7 +24,7 @@ double kernels_of_a_layer(std::int64_t rows) {
   return rows <= 16 ? 7 : 11;
 }
 
-StepShape step_shape(const ImageModelConfig& model, DType weights, DType kv) {
+StepShape step_shape(const StreamModelConfig& model, DType weights, DType kv) {
   const ModelConfig& lm = model.transformer;
   const double width = as_double(lm.width);
   double layer = width * as_double(lm.q_width() + 2 * lm.kv_width()) +

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "engine/core/dtype.h"
-#include "engine/model/image_model.h"
+#include "engine/model/stream_model.h"
 
 namespace tessera {
 
@@ -50,7 +50,7 @@ struct StepTime {
   double total() const { return linear + attention + gaps + law; }
 };
 
-StepShape step_shape(const ImageModelConfig& model, DType weights, DType kv);
+StepShape step_shape(const StreamModelConfig& model, DType weights, DType kv);
 
 // Products take what the slower of memory and arithmetic takes, with a soft corner between the two
 // (fourth powers); keys and values are read once, whatever the window.

@@ -201,7 +201,7 @@ class Studio {
 
   void emit(const Way& way, const ProbePair& probe) {
     Json object = bench_.start(way.name, bench_.backend().name());
-    const ImageModelConfig& config = made_.config();
+    const StreamModelConfig& config = made_.config();
     const StepShape step = step_shape(config, DType::kBF16, DType::kBF16);
     const Painted& last = way.last;
     const auto prompt = static_cast<std::int64_t>(item_.prompt.size());

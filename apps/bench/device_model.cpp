@@ -54,14 +54,14 @@ BenchModel load_bench_model(DeviceBench& bench, const std::string& name, std::in
   check_memory(plan, name);
   out.opened.source = std::make_unique<NoiseSource>(out.opened.spec.tensors);
   out.model =
-      std::make_unique<ImageModel>(load_image_model(out.opened, bench.backend(), DType::kBF16));
+      std::make_unique<StreamModel>(load_stream_model(out.opened, bench.backend(), DType::kBF16));
   out.opened.source.reset();
   return out;
 }
 
-DecodeItem bench_item(const ImageModel& model, std::int64_t prompt, std::int64_t given) {
+DecodeItem bench_item(const StreamModel& model, std::int64_t prompt, std::int64_t given) {
   DecodeItem out;
-  const ImageModelConfig& config = model.config();
+  const StreamModelConfig& config = model.config();
   if (config.prompt == PromptKind::kClass) {
     out.prompt = {1};
   } else {
@@ -79,7 +79,7 @@ DecodeItem bench_item(const ImageModel& model, std::int64_t prompt, std::int64_t
   return out;
 }
 
-LoopPasses time_loop(DeviceBench& bench, const ImageModel& model, const DecodeItem& item,
+LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const DecodeItem& item,
                      std::int64_t window, std::int64_t passes) {
   const DecodeAids aids{.grammar = model.config().grammar()};
   DecodeMethod method;

@@ -29,9 +29,9 @@ class NoiseSource final : public TensorSource {
 // Loaded as bf16.
 struct BenchModel {
   OpenedModel opened;
-  std::unique_ptr<ImageModel> model;
+  std::unique_ptr<StreamModel> model;
 
-  const ImageModelConfig& config() const { return model->config(); }
+  const StreamModelConfig& config() const { return model->config(); }
   // The object's field.
   nlohmann::ordered_json json() const;
 };
@@ -41,7 +41,7 @@ struct BenchModel {
 BenchModel load_bench_model(DeviceBench& bench, const std::string& name, std::int64_t window);
 
 // A guided picture behind a prompt of so many tokens, with `given` tokens of the stream.
-DecodeItem bench_item(const ImageModel& model, std::int64_t prompt, std::int64_t given);
+DecodeItem bench_item(const StreamModel& model, std::int64_t prompt, std::int64_t given);
 
 // Passes of the decode loop, each with its judgement; the first ones of a run are not timed.
 struct LoopPasses {
@@ -51,7 +51,7 @@ struct LoopPasses {
   std::int64_t passes = 0;            // those
 };
 // Of this window, plain decoding where it is 1, so many of them.
-LoopPasses time_loop(DeviceBench& bench, const ImageModel& model, const DecodeItem& item,
+LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const DecodeItem& item,
                      std::int64_t window, std::int64_t passes);
 
 }  // namespace tessera

@@ -59,7 +59,7 @@ VitSpec clip_spec(bool quick) {
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 // Multiplications and additions of a prompt: layers, causal attention, the head of the last row.
-double prompt_flops(const TextModelConfig& config, std::int64_t rows) {
+double prompt_flops(const StreamModelConfig& config, std::int64_t rows) {
   const ModelConfig& lm = config.transformer;
   const double layer = as_double(lm.width) * as_double(lm.q_width() + 2 * lm.kv_width()) +
                        as_double(lm.q_width() * lm.width) +
@@ -93,7 +93,8 @@ class Prefill {
   void texts() {
     const TextSpec spec = llava_spec(quick_, prompt_);
     NoiseSource source(spec.tensors());
-    const TextModel model = load_text_model(spec, source, bench_.backend(), DType::kBF16);
+    const StreamModel model =
+        load_stream_model(spec.model, spec.names(), source, bench_.backend(), DType::kBF16);
     const Tensor rows = bench_.random({prompt_.rows(), model.width()}, 3, 1.0f);
     std::vector<std::array<std::int64_t, 3>> places;
     for (std::int64_t i = 0; i < prompt_.rows(); ++i) places.push_back({i, i, i});
@@ -104,7 +105,7 @@ class Prefill {
   using Places = std::vector<std::array<std::int64_t, 3>>;
 
   // All rows at once, to the logits of the last one.
-  void one_pass(const TextModel& model, const Tensor& rows, const Places& places) {
+  void one_pass(const StreamModel& model, const Tensor& rows, const Places& places) {
     ModelPass pass(
         model, {.capacity = prompt_.rows() + 1, .prompt_rows = prompt_.rows(), .kv = DType::kBF16});
     const auto once = [&] {
@@ -119,7 +120,7 @@ class Prefill {
   }
 
   // As captions are written: parts of 256 rows beside what others write, the first token drawn.
-  void loop(const TextModel& model, const Tensor& rows, const Places& places) {
+  void loop(const StreamModel& model, const Tensor& rows, const Places& places) {
     struct Keep final : TextListener {
       void on_done(std::size_t, TextResult&& result) override {
         if (result.status == DecodeStatus::kFailed) throw Error(result.error);
@@ -142,7 +143,7 @@ class Prefill {
     emit("prefill.ttft", model, once, "the loop of texts, first token");
   }
 
-  void emit(const std::string& name, const TextModel& model, FunctionRef<void()> once,
+  void emit(const std::string& name, const StreamModel& model, FunctionRef<void()> once,
             const std::string& how) {
     ProbePair probe;
     probe.before = bench_.read_rate();

@@ -29,7 +29,7 @@ struct Run {
   }
 };
 
-DecodeItem make_item(const OpenedModel& opened, const ImageModel& model,
+DecodeItem make_item(const OpenedModel& opened, const StreamModel& model,
                      const ImageBenchOptions& image) {
   DecodeItem item;
   if (model.config().prompt == PromptKind::kClass) {
@@ -74,7 +74,7 @@ Run decode(DecodeLoop& loop, const DecodeItem& item, std::int64_t tokens) {
 
 // Keys and values that the steps of one run read, both branches: step i sees the prompt and i
 // picture tokens.
-double live_kv_bytes(const ImageModelConfig& config, std::int64_t prompt, std::int64_t steps,
+double live_kv_bytes(const StreamModelConfig& config, std::int64_t prompt, std::int64_t steps,
                      DType kv) {
   const double row =
       2.0 * static_cast<double>(config.transformer.layers * config.transformer.kv_width()) *
@@ -110,7 +110,7 @@ void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchRepo
   const MemoryRequest request{.storage = image.storage, .prompt_tokens = image.prompt_tokens};
   check_memory(plan_generation(opened, backend, request), image.model);
   ReadProbe probe(backend.threads());
-  const ImageModel model = load_image_model(opened, backend, image.storage);
+  const StreamModel model = load_stream_model(opened, backend, image.storage);
   const DecodeItem item = make_item(opened, model, image);
   const std::int64_t tokens = std::clamp<std::int64_t>(image.tokens, 2, model.image_token_count());
   const auto prompt = static_cast<std::int64_t>(item.prompt.size());

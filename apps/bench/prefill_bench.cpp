@@ -69,7 +69,7 @@ TextSpec text_spec(const std::string& size, std::int64_t positions) {
 
 struct Bench {
   const PrefillBenchOptions& options;
-  const TextModel& model;
+  const StreamModel& model;
   const VisualLayout& layout;
 
   // Seconds from the encoder's rows to the first token, and the rows that reached the last layer.
@@ -132,7 +132,8 @@ void run_prefill_bench(const PrefillBenchOptions& options, Backend& backend, Ben
   const std::int64_t total = layout.block.count();
   const TextSpec spec = text_spec(options.size, total + kTextBefore + kTextBehind + 8);
   DrawnSource source(spec.tensors());
-  const TextModel model = load_text_model(spec, source, backend, options.storage);
+  const StreamModel model =
+      load_stream_model(spec.model, spec.names(), source, backend, options.storage);
   const Bench bench{options, model, layout};
   bench.run(nullptr, 1);  // warm caches
   for (const std::string& method : options.methods) {

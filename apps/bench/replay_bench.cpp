@@ -42,7 +42,7 @@ struct Painter {
   }
 };
 
-DecodeItem replay_item(const OpenedModel& opened, const ImageModel& model, std::uint64_t seed) {
+DecodeItem replay_item(const OpenedModel& opened, const StreamModel& model, std::uint64_t seed) {
   DecodeItem item;
   if (model.config().prompt == PromptKind::kClass) {
     item.prompt = {static_cast<std::int32_t>(seed % 7)};
@@ -82,7 +82,7 @@ void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, Bench
                                  {.storage = options.storage, .images = batch, .window = widest}),
                  options.model);
   }
-  const ImageModel model = load_image_model(opened, backend, options.storage);
+  const StreamModel model = load_stream_model(opened, backend, options.storage);
   const DecodeAids aids{.grammar = model.config().grammar()};
   DecodeMethod method = settle_method(decode_method("gumbel"), aids, model.image_token_count());
   const OwnedParts<float, KeyedRandom> plain(DecodeMethod{}, aids), owned(method, aids);

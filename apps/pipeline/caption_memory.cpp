@@ -37,7 +37,7 @@ std::int64_t rotary_places(const CaptionSpec& spec) {
 CaptionMemoryPlan plan_captioning(const CaptionSpec& spec, const Backend& backend, DType storage,
                                   const TextLimits& limits, const PreprocessPlan& picture) {
   CaptionMemoryPlan plan;
-  const TextModelConfig& text = spec.text.model;
+  const StreamModelConfig& text = spec.text.model;
   for (const TensorSpec& tensor : spec.text.tensors()) {
     plan.language += weight_bytes(backend, tensor, storage);
   }

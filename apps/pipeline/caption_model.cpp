@@ -213,7 +213,8 @@ void CaptionModel::load(Backend& backend, DType storage) {
   CaptionSpec& spec = spec_;
   spec.text.model.transformer.rope.positions = rotary_places(spec);
   const auto source = source_of(weights_);
-  text_ = std::make_unique<TextModel>(load_text_model(spec.text, *source, backend, storage));
+  text_ = std::make_unique<StreamModel>(
+      load_stream_model(spec.text.model, spec.text.names(), *source, backend, storage));
   std::vector<float> newline;
   if (!spec.newline_name.empty()) {
     newline = read_vector(*weights_, spec.newline_name, spec.text.model.transformer.width);

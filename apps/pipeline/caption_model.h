@@ -28,7 +28,7 @@ class CaptionModel {
   ChatTemplate chat() const { return chat_; }
   const TextTokenizer& tokenizer() const { return *tokenizer_; }
   bool loaded() const { return pictures_ != nullptr; }
-  const TextModel& text() const { return *text_; }
+  const TokenModel& text() const { return text_->space(TokenSpace::kText); }
   const VisualEncoder& pictures() const { return *pictures_; }
   const Checkpoint& weights() const { return *weights_; }
   std::uint64_t weight_file_bytes() const { return weights_->total_bytes(); }
@@ -47,7 +47,7 @@ class CaptionModel {
   ChatTemplate chat_{};
   std::shared_ptr<const Checkpoint> weights_;
   std::optional<TextTokenizer> tokenizer_;
-  std::unique_ptr<TextModel> text_;
+  std::unique_ptr<StreamModel> text_;
   std::unique_ptr<VisualEncoder> pictures_;
 };
 

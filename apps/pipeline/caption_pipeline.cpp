@@ -247,7 +247,7 @@ void CaptionPipeline::State::fit_loop(std::int64_t rows, std::int64_t draft_rows
     } else if (limits.items > 1) {
       limits.items /= 2;
     } else {
-      const TextModelConfig& config = model->spec().text.model;
+      const StreamModelConfig& config = model->spec().text.model;
       const std::size_t bytes = TextLoop::bytes(config, *backend, limits) +
                                 (draft ? draft->bytes(*backend, limits, draft_rows) : 0);
       throw Error({.kind = ErrorKind::kMemory,

@@ -49,7 +49,7 @@ WholePlaces whole_places(std::span<const std::int32_t> ids, std::int32_t image_i
 }
 
 // Embeddings of the ids behind the last picture.
-std::vector<float> embedded_text(const TextModel& model, std::span<const std::int32_t> ids) {
+std::vector<float> embedded_text(const TokenModel& model, std::span<const std::int32_t> ids) {
   const Shape shape{static_cast<std::int64_t>(ids.size()), model.width()};
   Tensor rows = model.backend().allocate(DType::kF32, shape);
   if (!ids.empty()) model.embed_prompt(ids, rows.view());
@@ -59,7 +59,7 @@ std::vector<float> embedded_text(const TextModel& model, std::span<const std::in
   return {host.view().f32(), host.view().f32() + shape.elements()};
 }
 
-void prune_behind_projector(const TextModel& model, std::span<const std::int32_t> text,
+void prune_behind_projector(const TokenModel& model, std::span<const std::int32_t> text,
                             std::vector<PromptPicture>& pictures) {
   const Hook hook{HookPoint::kAfterProjector};
   std::vector<float> words;
@@ -97,10 +97,10 @@ std::vector<std::size_t> numbers_of(const VisualBlock& block,
 
 }  // namespace
 
-PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> given,
+PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> given,
                         std::int32_t image_id, std::vector<PromptPicture> pictures,
                         std::int32_t video_id) {
-  const bool three_axes = model.config().transformer.rope.three_axes();
+  const bool three_axes = model.transformer().config().rope.three_axes();
   std::vector<std::int32_t> ids(given.begin(), given.end());
   if (video_id >= 0) std::replace(ids.begin(), ids.end(), video_id, image_id);
   // Positions of whole pictures: blocks carry them through any pruning.
@@ -208,7 +208,7 @@ PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> gi
     out.picture_rows.push_back(entry.rows);
   }
   out.text_rows = text_rows;
-  auto cuts = std::make_unique<LlmPruning>(model.config().transformer, model.backend(),
+  auto cuts = std::make_unique<LlmPruning>(model.transformer().config(), model.backend(),
                                            std::move(placed), std::move(text_rows), out.places);
   if (cuts->needed()) out.cuts = std::move(cuts);
   return out;

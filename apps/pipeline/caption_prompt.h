@@ -10,7 +10,7 @@
 
 #include "apps/pipeline/llm_pruning.h"
 #include "apps/pipeline/visual_encoder.h"
-#include "engine/model/text_model.h"
+#include "engine/model/token_model.h"
 
 namespace tessera {
 
@@ -35,7 +35,7 @@ struct PromptRows {
 // token before pruning, pictures and clips in order. Asks methods behind the projector and drops
 // what they say. Text behind a clip goes on behind its highest place. The sessions must outlive
 // `cuts`.
-PromptRows build_prompt(const TextModel& model, std::span<const std::int32_t> ids,
+PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> ids,
                         std::int32_t image_id, std::vector<PromptPicture> pictures,
                         std::int32_t video_id = -1);
 

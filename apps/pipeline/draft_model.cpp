@@ -33,25 +33,25 @@ void check_paints(const FamilySpec& spec, const std::string& name) {
 }
 
 std::unique_ptr<DraftModel> DraftModel::open(const std::string& name,
-                                             const ImageModelConfig& target,
+                                             const StreamModelConfig& target,
                                              const std::string& target_name, Backend& backend) {
   const ModelReference reference = resolve_model(name);
   OpenedModel opened = open_model(reference.open_name);
-  const ImageModelConfig& own = opened.spec.model;
+  const StreamModelConfig& own = opened.spec.model;
   if (own.codes != target.codes) {
     refuse("E_DRAFT_CODES", reference.shown_name,
            std::to_string(target.codes) + " picture codes, as " + target_name + " has",
            std::to_string(own.codes));
   }
   if (own.grid_rows != target.grid_rows || own.grid_cols != target.grid_cols) {
-    const auto grid = [](const ImageModelConfig& config) {
+    const auto grid = [](const StreamModelConfig& config) {
       return std::to_string(config.grid_cols) + "x" + std::to_string(config.grid_rows);
     };
     refuse("E_DRAFT_GRID", reference.shown_name,
            "a grid of " + grid(target) + " codes, as " + target_name + " has", grid(own));
   }
   if (own.grammar() != target.grammar()) {
-    const auto stream = [](const ImageModelConfig& config) {
+    const auto stream = [](const StreamModelConfig& config) {
       return std::to_string(config.image_tokens()) + " tokens, " +
              (config.row_end ? "row ends" : "no row ends") + ", " +
              (config.image_end ? "an image end" : "no image end");
@@ -80,7 +80,7 @@ DraftItem DraftModel::item(const std::string& prompt, const std::optional<std::s
 
 std::unique_ptr<ModelDrafter> DraftModel::make_drafter(const DraftLimits& limits) {
   if (!model_) {
-    model_.emplace(load_image_model(opened_, backend_, storage_));
+    model_.emplace(load_stream_model(opened_, backend_, storage_));
     opened_.weights.reset();
     opened_.vq_weights.reset();
     opened_.source.reset();

@@ -20,7 +20,7 @@ class DraftModel {
   // `name` as resolve_model() takes it. Error kUsage, E_DRAFT_CODES, E_DRAFT_GRID or
   // E_DRAFT_STREAM, naming both models' figures when it does not speak the target's codes; kModel
   // for a bad model.
-  static std::unique_ptr<DraftModel> open(const std::string& name, const ImageModelConfig& target,
+  static std::unique_ptr<DraftModel> open(const std::string& name, const StreamModelConfig& target,
                                           const std::string& target_name, Backend& backend);
 
   // A draft model that imitates a guided law runs without guidance of its own.
@@ -39,7 +39,7 @@ class DraftModel {
   Backend& backend_;
   PromptEncoder prompts_;
   DType storage_;
-  std::optional<ImageModel> model_;
+  std::optional<StreamModel> model_;
 };
 
 }  // namespace tessera

@@ -201,7 +201,7 @@ std::vector<std::int32_t> ClipEvaluation::encode(const Frames& frames) const {
 }
 
 Film ClipEvaluation::through_tokenizer(const Film& truth) {
-  const ImageModelConfig& config = pipeline_.spec().model;
+  const StreamModelConfig& config = pipeline_.spec().model;
   const auto cells = static_cast<std::size_t>(config.grid_rows * config.grid_cols);
   std::vector<std::int32_t> codes = encode(truth.frames);
   ClipDecoder decoder(*movq_, static_cast<int>(config.grid_rows),

@@ -94,7 +94,7 @@ struct GeneratePipeline::State {
         prompts(opened, name) {
     expects(options.batch_size >= 1, "a batch has pictures");
     check_geometry(options, opened.spec, name);
-    const ImageModelConfig& config = opened.spec.model;
+    const StreamModelConfig& config = opened.spec.model;
     aids.grammar = config.grammar();
     const std::int64_t factor = opened.spec.vq.downsample();
     auto own = CodePatches::load(opened.spec.tokenizer.parent_path(), config.codes, factor);
@@ -151,7 +151,7 @@ struct GeneratePipeline::State {
   std::unique_ptr<Backend> backend;
   DType storage, vq_storage;
   PromptEncoder prompts;
-  std::optional<ImageModel> model;
+  std::optional<StreamModel> model;
   // A second stream of the same device, where there is such a thing, for all that makes pixels.
   std::unique_ptr<Backend> pixel_backend;
   std::unique_ptr<VisualTokenizer> vq;
@@ -472,7 +472,7 @@ void GeneratePipeline::load() {
   state.parts = std::make_unique<OwnedParts<float, KeyedRandom>>(state.options.method, state.aids);
   opened.vq_weights->verify_unchanged();
   opened.vq_weights.reset();  // a file of its own is done with before the next one is read
-  state.model.emplace(load_image_model(opened, *state.backend, state.storage));
+  state.model.emplace(load_stream_model(opened, *state.backend, state.storage));
   if (opened.weights != nullptr) opened.weights->verify_unchanged();
   opened.weights.reset();
   opened.source.reset();

@@ -90,7 +90,7 @@ PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& 
   }
   out.rows = build_prompt(model.text(), ids, model.spec().image_id, std::move(visual),
                           model.spec().video_id);
-  const std::int64_t most = model.text().config().transformer.rope.positions;
+  const std::int64_t most = model.text().transformer().config().rope.positions;
   const std::int64_t length = std::max(out.rows.next_place, out.rows.rows.shape()[0]);
   if (length + most_tokens > most) {
     throw Error({.kind = ErrorKind::kGeneral,

@@ -34,7 +34,7 @@ class PromptEncoder {
   std::vector<std::int32_t> encode_template(const std::string& text, const char* where) const;
   std::int32_t parse_class(const std::string& text) const;
 
-  ImageModelConfig model_;
+  StreamModelConfig model_;
   std::int64_t classes_ = 0;
   std::optional<TextTokenizer> text_;
   PromptForm form_;

@@ -105,7 +105,7 @@ struct VideoPipeline::State {
         vq_storage(stored_vq_dtype(opened)),
         prompts(opened, name) {
     check_clips(options, opened.spec, name);
-    const ImageModelConfig& config = opened.spec.model;
+    const StreamModelConfig& config = opened.spec.model;
     aids.grammar = config.grammar();
     if (options.method.drafter == kBestDrafter || options.method.drafter == "context" ||
         options.method.drafter == "previous-frame") {
@@ -122,7 +122,7 @@ struct VideoPipeline::State {
     if (options.method.adaptive) controller.emplace(options.method.window);
   }
 
-  const ImageModelConfig& config() const { return opened.spec.model; }
+  const StreamModelConfig& config() const { return opened.spec.model; }
   int rows() const { return static_cast<int>(config().grid_rows); }
   int cols() const { return static_cast<int>(config().grid_cols); }
   const ClipSpec& clip() const { return *opened.spec.clip; }
@@ -152,7 +152,7 @@ struct VideoPipeline::State {
   std::unique_ptr<Backend> backend;
   DType storage, vq_storage;
   PromptEncoder prompts;
-  std::optional<ImageModel> model;
+  std::optional<StreamModel> model;
   std::optional<BlockModel> blocks;     // in its stead
   std::optional<CrossContext> context;  // of the clip at work
   std::unique_ptr<ClipTokenizer> tokenizer;
@@ -209,7 +209,7 @@ void VideoPipeline::State::load_language() {
     }
   }
   parts = std::make_unique<OwnedParts<float, KeyedRandom>>(options.method, aids);
-  model.emplace(load_image_model(opened, *backend, storage));
+  model.emplace(load_stream_model(opened, *backend, storage));
 }
 
 // Codes of whole grids.

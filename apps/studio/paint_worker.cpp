@@ -132,7 +132,7 @@ void PaintWorker::run_pipeline(const PaintJob& job, Painting& painting) {
   const std::vector<PreparedRequest> requests = {
       pipeline_->prepare({job.settings.prompt, job.settings.negative_prompt, job.settings.sampling,
                           job.settings.seed})};
-  const ImageModelConfig& config = pipeline_->spec().model;
+  const StreamModelConfig& config = pipeline_->spec().model;
   painting.facts = requests.front().facts;
   painting.grid_rows = config.grid_rows;
   painting.grid_columns = config.grid_cols;

@@ -46,7 +46,7 @@ class PreviewListener final : public GenerateListener {
   PreviewSender& sender_;
   std::span<const PreparedRequest> requests_;
   const CodePatches& patches_;
-  const ImageModelConfig& grid_;
+  const StreamModelConfig& grid_;
   std::map<std::size_t, Shown> shown_;  // pictures of the running batch, by request
   PreviewBudget budget_;
   std::int64_t preview_rows_ = 1, inner_rows_ = 0;

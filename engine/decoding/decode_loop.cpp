@@ -18,7 +18,7 @@ namespace {
 
 std::int64_t branches_of(const DecodeLimits& limits) { return limits.guided ? 2 : 1; }
 
-ModelPass::Limits pass_limits(const ImageModelConfig& config, const DecodeLimits& limits,
+ModelPass::Limits pass_limits(const StreamModelConfig& config, const DecodeLimits& limits,
                               const Backend& backend) {
   const std::int64_t branches = branches_of(limits);
   const bool rows = limits.shape == PassShape::kRows;
@@ -49,7 +49,7 @@ struct DecodeLoop::State {
     bool diagnosed = false;  // a failure whose layer was looked for
   };
 
-  State(const ImageModel& image_model, const DecodeLimits& decode_limits);
+  State(const StreamModel& image_model, const DecodeLimits& decode_limits);
 
   void start(std::span<const DecodeItem> items, const LoopParts& parts,
              std::vector<DecodeResult>& results);
@@ -82,7 +82,7 @@ struct DecodeLoop::State {
     return static_cast<std::int64_t>(branch == 0 ? item.prompt.size() : item.unconditional.size());
   }
 
-  const ImageModel& model;
+  const StreamModel& model;
   DecodeLimits limits;
   std::int64_t branches = 1;
   ModelPass pass;
@@ -95,7 +95,7 @@ struct DecodeLoop::State {
   std::vector<std::int64_t> kept;
 };
 
-DecodeLoop::State::State(const ImageModel& image_model, const DecodeLimits& decode_limits)
+DecodeLoop::State::State(const StreamModel& image_model, const DecodeLimits& decode_limits)
     : model(image_model),
       limits(decode_limits),
       branches(branches_of(decode_limits)),
@@ -439,7 +439,7 @@ void DecodeLoop::State::report(const std::vector<DecodeResult>& results, std::in
   }
 }
 
-DecodeLoop::DecodeLoop(const ImageModel& model, const DecodeLimits& limits)
+DecodeLoop::DecodeLoop(const StreamModel& model, const DecodeLimits& limits)
     : state_(std::make_unique<State>(model, limits)) {}
 DecodeLoop::~DecodeLoop() = default;
 DecodeLoop::DecodeLoop(DecodeLoop&&) noexcept = default;
@@ -448,7 +448,7 @@ std::int64_t DecodeLoop::spare_cache_rows(const DecodeLimits& limits) {
   return limits.shape == PassShape::kLine ? 0 : limits.window;
 }
 
-std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const Backend& backend,
+std::size_t DecodeLoop::activation_bytes(const StreamModelConfig& config, const Backend& backend,
                                          const DecodeLimits& limits) {
   const auto vocabulary = static_cast<std::size_t>(config.image_vocabulary());
   const auto window = static_cast<std::size_t>(limits.window);
@@ -458,7 +458,7 @@ std::size_t DecodeLoop::activation_bytes(const ImageModelConfig& config, const B
           : ChainSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window, limits.laws);
   const ModelPass::Limits pass = pass_limits(config, limits, backend);
   const std::size_t scratch =
-      ImageModel::scratch_bytes(config, ModelPass::most_rows(pass), backend);
+      StreamModel::scratch_bytes(config, ModelPass::most_rows(pass), backend);
   return ModelPass::buffer_bytes(config.transformer, config.codes, scratch, backend, pass) +
          static_cast<std::size_t>(limits.items) * sequence;
 }

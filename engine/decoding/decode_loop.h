@@ -15,7 +15,7 @@
 #include "engine/decoding/sequence_parts.h"
 #include "engine/decoding/trace.h"
 #include "engine/decoding/window_controller.h"
-#include "engine/model/image_model.h"
+#include "engine/model/stream_model.h"
 #include "engine/sampling/law.h"
 
 namespace tessera {
@@ -79,7 +79,7 @@ class DecodeLoop {
  public:
   // Allocates cache, activations and sampling buffers for the limits; run() allocates no more
   // between two passes. The model must outlive the loop. Error kMemory.
-  DecodeLoop(const ImageModel& model, const DecodeLimits& limits);
+  DecodeLoop(const StreamModel& model, const DecodeLimits& limits);
   ~DecodeLoop();
   DecodeLoop(DecodeLoop&&) noexcept;
   DecodeLoop& operator=(DecodeLoop&&) = delete;
@@ -88,7 +88,7 @@ class DecodeLoop {
   // Cache rows of a sequence beyond its prompt and picture: what a pass may run beside its line.
   static std::int64_t spare_cache_rows(const DecodeLimits& limits);
   // What a loop of these limits holds beside the cache: rows, logits, scratch, sampling buffers.
-  static std::size_t activation_bytes(const ImageModelConfig& config, const Backend& backend,
+  static std::size_t activation_bytes(const StreamModelConfig& config, const Backend& backend,
                                       const DecodeLimits& limits);
 
   // One result an item, in order. At most limits.items items, prompts of 1..limits.prompt_tokens

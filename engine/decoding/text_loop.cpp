@@ -33,8 +33,8 @@ ModelPass::Limits pass_limits(const TextLimits& limits) {
           .kv = limits.kv};
 }
 
-VocabularyGrammar grammar_of(const TextModelConfig& config, std::int64_t tokens) {
-  return VocabularyGrammar::line(static_cast<std::size_t>(config.vocab),
+VocabularyGrammar grammar_of(const TokenModel& model, std::int64_t tokens) {
+  return VocabularyGrammar::line(static_cast<std::size_t>(model.logit_ids()),
                                  static_cast<std::size_t>(tokens));
 }
 
@@ -57,7 +57,7 @@ struct TextLoop::State {
     bool writing() const { return sequence != nullptr && prompt_done == item.rows.shape()[0]; }
   };
 
-  State(const TextModel& text_model, const TextLimits& text_limits, const LoopParts& loop_parts,
+  State(const TokenModel& text_model, const TextLimits& text_limits, const LoopParts& loop_parts,
         WindowController* window_controller);
 
   void draft();
@@ -70,7 +70,7 @@ struct TextLoop::State {
   void fail(Slot& slot, std::int64_t id, float logit) const;
   void finish(TextListener& listener);
 
-  const TextModel& model;
+  const TokenModel& model;
   TextLimits limits;
   LoopParts parts;
   WindowController* controller;
@@ -92,7 +92,7 @@ struct TextLoop::State {
   TextTimes times;
 };
 
-TextLoop::State::State(const TextModel& text_model, const TextLimits& text_limits,
+TextLoop::State::State(const TokenModel& text_model, const TextLimits& text_limits,
                        const LoopParts& loop_parts, WindowController* window_controller)
     : model(text_model),
       limits(text_limits),
@@ -100,8 +100,8 @@ TextLoop::State::State(const TextModel& text_model, const TextLimits& text_limit
       controller(window_controller),
       pass(text_model, pass_limits(text_limits)),
       device_judge(DeviceJudge::make(text_model.backend(), loop_parts,
-                                     grammar_of(text_model.config(), text_limits.tokens),
-                                     text_limits.items, text_limits.window)),
+                                     grammar_of(text_model, text_limits.tokens), text_limits.items,
+                                     text_limits.window)),
       last_row(text_model.backend().allocate(DType::kF32, Shape{1, text_model.width()})) {
   expects(parts.shape() == PassShape::kLine, "texts are drafted in a line");
   expects(limits.laws || limits.window == 1 || !parts.needs_laws(), "laws fit the limits");
@@ -111,7 +111,7 @@ TextLoop::State::State(const TextModel& text_model, const TextLimits& text_limit
 }
 
 void TextLoop::State::make_chain(Slot& slot, std::size_t number) {
-  const VocabularyGrammar grammar = grammar_of(model.config(), slot.item.most_tokens);
+  const VocabularyGrammar grammar = grammar_of(model, slot.item.most_tokens);
   const auto window = static_cast<std::size_t>(limits.window);
   const KeyedRandom random(slot.item.seed, slot.item.item);
   if (device_judge == nullptr) {
@@ -289,7 +289,7 @@ void TextLoop::State::finish(TextListener& listener) {
   }
 }
 
-TextLoop::TextLoop(const TextModel& model, const TextLimits& limits, const LoopParts& parts,
+TextLoop::TextLoop(const TokenModel& model, const TextLimits& limits, const LoopParts& parts,
                    WindowController* controller)
     : state_(std::make_unique<State>(model, limits, parts, controller)) {}
 TextLoop::~TextLoop() = default;
@@ -375,7 +375,7 @@ void TextLoop::step(TextListener& listener) {
   state.finish(listener);
 }
 
-std::size_t TextLoop::bytes(const TextModelConfig& config, const Backend& backend,
+std::size_t TextLoop::bytes(const StreamModelConfig& config, const Backend& backend,
                             const TextLimits& limits) {
   const std::size_t sequence = ChainSequence<float, KeyedRandom>::buffer_bytes(
       static_cast<std::size_t>(config.vocab), static_cast<std::size_t>(limits.window), limits.laws);

@@ -18,7 +18,7 @@
 #include "engine/decoding/prompt_cuts.h"
 #include "engine/decoding/sequence_parts.h"
 #include "engine/decoding/window_controller.h"
-#include "engine/model/text_model.h"
+#include "engine/model/stream_model.h"
 #include "engine/sampling/law.h"
 
 namespace tessera {
@@ -75,7 +75,7 @@ class TextLoop {
  public:
   // Allocates cache, activations and buffers for the limits. Model, parts and controller are
   // borrowed; parts stand in a line. Error kMemory.
-  TextLoop(const TextModel& model, const TextLimits& limits, const LoopParts& parts,
+  TextLoop(const TokenModel& model, const TextLimits& limits, const LoopParts& parts,
            WindowController* controller = nullptr);
   ~TextLoop();
   TextLoop(TextLoop&&) noexcept;
@@ -93,7 +93,7 @@ class TextLoop {
   const TextTimes& times() const;
 
   // Cache and buffers of a loop, before one is made.
-  static std::size_t bytes(const TextModelConfig& config, const Backend& backend,
+  static std::size_t bytes(const StreamModelConfig& config, const Backend& backend,
                            const TextLimits& limits);
 
  private:

@@ -269,7 +269,7 @@ Geometry read_geometry(const JsonReader& config, const Checkpoint* weights,
 // --- the spec -----------------------------------------------------------------------------------
 
 void fill_model(const Geometry& g, FamilySpec& spec) {
-  ImageModelConfig& model = spec.model;
+  StreamModelConfig& model = spec.model;
   model.transformer = g.model;
   model.prompt = PromptKind::kFrames;
   model.unconditional = UnconditionalRule::kNone;

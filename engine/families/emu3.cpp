@@ -129,7 +129,7 @@ JointIds author_ids(const JsonReader& config, std::int64_t vocab, std::int64_t c
 
 // Rows of table and head: text, then the codes and the control ids in the stream's local order.
 void fill_vocabulary(const JointIds& ids, FamilySpec& spec) {
-  ImageModelConfig& model = spec.model;
+  StreamModelConfig& model = spec.model;
   model.codes = ids.codes;
   model.prompt_vocab = ids.first_code;
   model.row_end = ids.row_end >= 0;
@@ -162,7 +162,7 @@ void square_grid(const ModelSource& source, const JsonReader& config, FamilySpec
 }
 
 void clip_grids(const JsonReader& clip, FamilySpec& spec) {
-  ImageModelConfig& model = spec.model;
+  StreamModelConfig& model = spec.model;
   model.grids = clip.integer("grids", 1, kMaxGrids);
   model.grid_rows = clip.integer("grid_rows", 1, kMaxSide);
   model.grid_cols = clip.integer("grid_cols", 1, kMaxSide);
@@ -174,7 +174,7 @@ void clip_grids(const JsonReader& clip, FamilySpec& spec) {
 }
 
 void fit_prompt(const JsonReader& reader, std::int64_t max_positions, FamilySpec& spec) {
-  ImageModelConfig& model = spec.model;
+  StreamModelConfig& model = spec.model;
   model.prompt = PromptKind::kText;
   model.unconditional = UnconditionalRule::kOtherText;
   model.max_prompt = std::min(max_positions - model.image_tokens(), kMaxPrompt);
@@ -190,7 +190,7 @@ void fit_prompt(const JsonReader& reader, std::int64_t max_positions, FamilySpec
 // --- what both layouts share --------------------------------------------------------------------
 
 void fill_prompt(FamilySpec& spec) {
-  const ImageModelConfig& model = spec.model;
+  const StreamModelConfig& model = spec.model;
   std::string size = std::to_string(model.grid_rows) + "*" + std::to_string(model.grid_cols);
   if (spec.clip) size = std::to_string(model.grids) + "*" + size;
   const std::string after = "<|image start|>" + size + "<|image token|>";

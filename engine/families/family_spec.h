@@ -9,7 +9,7 @@
 
 #include "engine/core/tensor.h"
 #include "engine/model/block_model.h"
-#include "engine/model/image_model.h"
+#include "engine/model/stream_model.h"
 #include "engine/nn/fsq_clip_spec.h"
 #include "engine/nn/movq_spec.h"
 #include "engine/nn/vq_spec.h"
@@ -44,6 +44,7 @@ struct WeightNames {
   // Stems; ".weight" and ".bias" follow. Empty = the family has none.
   std::string align_in, align_out, head_in, head_out;
   bool head_bias = true;
+  std::string text_head;  // of a head over the text's ids; empty = none of its own
   // Where text and picture share one vocabulary, the rows of the tensors that are the prompt table,
   // the code table (one range behind the other) and the head; empty = all rows.
   std::vector<RowRange> prompt_rows, code_rows, head_rows;
@@ -116,7 +117,7 @@ struct FamilySpec {
   std::filesystem::path weights;     // what Checkpoint::open takes
   std::filesystem::path vq_weights;  // empty = the VQ tensors are in `weights`
   std::filesystem::path tokenizer;   // tokenizer.json; empty for class-conditional models
-  ImageModelConfig model;
+  StreamModelConfig model;
   WeightNames names;
   VqSpec vq;
   std::optional<MovqSpec> movq;  // the tokenizer, where it is a clip tokenizer; vq is its frame's

@@ -158,7 +158,7 @@ void finish_geometry(const JsonReader& reader, std::string_view key, std::int64_
   if (grid < 1 || side > kMaxSide) {
     reader.fail(key, "pictures of 1 to 16384 pixels a side", std::to_string(side));
   }
-  ImageModelConfig& model = spec.model;
+  StreamModelConfig& model = spec.model;
   model.grid_rows = model.grid_cols = grid;
   model.codes = spec.vq.codes;
   model.code_width = spec.vq.embed_dim;

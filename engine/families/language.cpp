@@ -245,6 +245,12 @@ WeightNames language_names(const ModelConfig& model, const std::string& root) {
   return names;
 }
 
+WeightNames TextSpec::names() const {
+  WeightNames names = language_names(model.transformer, layouts.front().root);
+  if (!model.tied_head) names.text_head = layouts.front().head;
+  return names;
+}
+
 std::vector<TensorSpec> TextSpec::tensors() const {
   TensorList list;
   list_language(model.transformer, model.vocab, layouts.front().root, list);

@@ -11,7 +11,7 @@
 #include "engine/core/json.h"
 #include "engine/families/family.h"
 #include "engine/families/open_model.h"
-#include "engine/model/text_model.h"
+#include "engine/model/stream_model.h"
 
 namespace tessera {
 
@@ -49,19 +49,15 @@ struct TextLayout {
 };
 
 struct TextSpec {
-  TextModelConfig model;
+  StreamModelConfig model;
   std::vector<TextLayout> layouts;  // the first is the one in use
 
-  WeightNames names() const { return language_names(model.transformer, layouts.front().root); }
+  WeightNames names() const;
   std::vector<TensorSpec> tensors() const;  // a tied head's apart
 };
 
 // Keeps the first layout of which the checkpoint has the embedding table. Error kModel
 // (E_TEXT_LAYOUT) listing the names that were looked for.
 void locate_text(TextSpec& spec, const Checkpoint& checkpoint);
-
-// Packs and uploads, tensor by tensor. Error kModel for NaN or infinity in a weight.
-TextModel load_text_model(const TextSpec& spec, TensorSource& source, Backend& backend,
-                          DType storage);
 
 }  // namespace tessera

@@ -86,7 +86,7 @@ MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
   // Prefill is the widest pass: every prompt row of every sequence, in and out, then one row of
   // logits for each.
   const std::int64_t widest = sequences * std::max<std::int64_t>(request.prompt_tokens, 1);
-  plan.activations = ImageModel::scratch_bytes(spec.model, widest, backend) +
+  plan.activations = StreamModel::scratch_bytes(spec.model, widest, backend) +
                      2 * matrix_bytes(widest, model.width, DType::kF32) +
                      matrix_bytes(sequences, spec.model.codes, DType::kF32) +
                      backend.attention_scratch_bytes(std::min(widest, backend.rows_at_once()),

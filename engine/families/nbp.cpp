@@ -146,7 +146,7 @@ void read_shapes(const Checkpoint& weights, const std::string& file, FamilySpec&
 
 void fill_model(FamilySpec& spec) {
   const BlockModelConfig& blocks = *spec.blocks;
-  ImageModelConfig& model = spec.model;
+  StreamModelConfig& model = spec.model;
   ModelConfig& sizes = model.transformer;
   sizes.layers = blocks.layers;
   sizes.width = blocks.width;

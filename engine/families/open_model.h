@@ -1,4 +1,4 @@
-// A model opened and checked, and its generation half loaded onto a device.
+// A model opened and checked, and its language half loaded onto a device.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 #include "engine/families/family_spec.h"
 #include "engine/families/registry.h"
 #include "engine/model/block_model.h"
-#include "engine/model/image_model.h"
+#include "engine/model/stream_model.h"
 
 namespace tessera {
 
@@ -41,10 +41,15 @@ std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkp
 // Error kModel.
 OpenedModel open_model(const std::string& name, const FamilyOptions& options = {});
 
-// Packs and uploads what generation needs, tensor by tensor, giving mapped pages back as it goes;
-// `storage` is f32 or bf16. NaN or infinity in a weight: Error kModel with tensor, index and count.
-// The checkpoint is not needed afterwards, except for its VQ tensors.
-ImageModel load_image_model(OpenedModel& model, Backend& backend, DType storage);
+// Packs and uploads the transformer and the token spaces of `config`, tensor by tensor, giving
+// mapped pages back as it goes: the image space where it has codes, the text space where it has a
+// vocabulary, both over one transformer. `storage` is f32 or bf16. NaN or infinity in a weight:
+// Error kModel with tensor, index and count.
+StreamModel load_stream_model(const StreamModelConfig& config, const WeightNames& names,
+                              TensorSource& source, Backend& backend, DType storage);
+// The same of an opened model, and that its files were not changed meanwhile. The checkpoint is not
+// needed afterwards, except for its VQ tensors.
+StreamModel load_stream_model(OpenedModel& model, Backend& backend, DType storage);
 // The same for a model with spec.blocks.
 BlockModel load_block_model(OpenedModel& model, Backend& backend, DType storage);
 

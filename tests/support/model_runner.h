@@ -12,7 +12,7 @@
 
 #include "engine/cache/kv_cache.h"
 #include "engine/families/open_model.h"
-#include "engine/model/image_model.h"
+#include "engine/model/stream_model.h"
 #include "tests/support/device_values.h"
 
 namespace tessera {
@@ -44,7 +44,7 @@ inline double relative_difference(const std::vector<float>& got, const std::vect
 // A model with a cache and buffers for `capacity` rows of each of `sequences` sequences.
 class ModelRunner {
  public:
-  ModelRunner(const ImageModel& model, std::int64_t sequences, std::int64_t capacity,
+  ModelRunner(const StreamModel& model, std::int64_t sequences, std::int64_t capacity,
               DType kv = DType::kF32)
       : model_(model),
         cache_(model.backend(), {.layers = model.config().transformer.layers,
@@ -136,7 +136,7 @@ class ModelRunner {
     return from_device(model_.backend(), tensor.view());
   }
 
-  const ImageModel& model_;
+  const StreamModel& model_;
   KvCache cache_;
   Arena arena_;
 };
@@ -161,7 +161,7 @@ struct GuidedRun {
   std::vector<std::int32_t> tokens;        // argmax at every step
 };
 
-inline GuidedRun guided_run(const ImageModel& model, const std::vector<std::int32_t>& prompt,
+inline GuidedRun guided_run(const StreamModel& model, const std::vector<std::int32_t>& prompt,
                             const std::vector<std::int32_t>& unconditional, float scale,
                             const std::vector<std::int32_t>& fed) {
   GuidedRun run;
@@ -205,9 +205,9 @@ inline std::map<std::string, Tensor> copy_tensors(const Checkpoint& checkpoint) 
   return tensors;
 }
 
-inline ImageModel load_edited(const FamilySpec& spec, const Checkpoint& checkpoint,
-                              Backend& backend, const TensorEdit& edit,
-                              DType storage = DType::kF32) {
+inline StreamModel load_edited(const FamilySpec& spec, const Checkpoint& checkpoint,
+                               Backend& backend, const TensorEdit& edit,
+                               DType storage = DType::kF32) {
   std::map<std::string, Tensor> tensors = copy_tensors(checkpoint);
   edit(tensors);
   OpenedModel model;
@@ -215,7 +215,7 @@ inline ImageModel load_edited(const FamilySpec& spec, const Checkpoint& checkpoi
   model.weights =
       std::make_shared<const Checkpoint>(Checkpoint::from_tensors("edited", std::move(tensors)));
   model.source = source_of(model.weights);
-  return load_image_model(model, backend, storage);
+  return load_stream_model(model, backend, storage);
 }
 
 // Adds +-1e-3 of the tensor's largest magnitude to every element, the sign by a fixed hash.

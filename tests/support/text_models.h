@@ -15,7 +15,7 @@ namespace tessera {
 
 struct SmallText {
   std::unique_ptr<Backend> backend;
-  TextModel model;
+  StreamModel model;
 };
 
 inline TextSpec small_text_spec(std::int64_t vocab = 40, bool three_axes = false) {
@@ -46,7 +46,7 @@ inline SmallText small_text_on(std::unique_ptr<Backend> backend, const TextSpec&
   const auto checkpoint =
       std::make_shared<const Checkpoint>(Checkpoint::from_tensors("small", std::move(tensors)));
   const auto source = source_of(checkpoint);
-  TextModel model = load_text_model(spec, *source, *backend, storage);
+  StreamModel model = load_stream_model(spec.model, spec.names(), *source, *backend, storage);
   return {std::move(backend), std::move(model)};
 }
 
@@ -55,18 +55,18 @@ inline SmallText small_text(const TextSpec& spec = small_text_spec(), int thread
   return small_text_on(make_backend("cpu", {.threads = threads}), spec, storage, seed);
 }
 
-inline std::vector<std::int32_t> small_prompt(const TextModel& model, std::int64_t length,
+inline std::vector<std::int32_t> small_prompt(const TokenModel& model, std::int64_t length,
                                               std::uint32_t seed) {
   std::vector<std::int32_t> ids;
   for (std::int64_t i = 0; i < length; ++i) {
     seed = seed * 1664525u + 1013904223u;
     ids.push_back(
-        static_cast<std::int32_t>((seed >> 8) % static_cast<std::uint32_t>(model.config().vocab)));
+        static_cast<std::int32_t>((seed >> 8) % static_cast<std::uint32_t>(model.logit_ids())));
   }
   return ids;
 }
 
-inline Tensor embedded(const TextModel& model, const std::vector<std::int32_t>& ids) {
+inline Tensor embedded(const TokenModel& model, const std::vector<std::int32_t>& ids) {
   Tensor rows = model.backend().allocate(
       DType::kF32, Shape{static_cast<std::int64_t>(ids.size()), model.width()});
   model.embed_prompt(ids, rows.view());

@@ -28,7 +28,8 @@ struct TinyLmm {
     if (weights->find(spec.text.layouts.front().head) == nullptr) spec.text.model.tied_head = true;
     spec.text.model.transformer.rope.positions = spec.text.model.max_positions;
     const auto source = source_of(weights);
-    text = std::make_unique<TextModel>(load_text_model(spec.text, *source, *backend, DType::kF32));
+    text = std::make_unique<StreamModel>(
+        load_stream_model(spec.text.model, spec.text.names(), *source, *backend, DType::kF32));
     std::vector<float> newline;
     if (!spec.newline_name.empty()) newline = floats(*weights, spec.newline_name);
     pictures = std::make_unique<VisualEncoder>(*backend, *spec.config, "config.json", *weights,
@@ -72,7 +73,7 @@ struct TinyLmm {
   std::shared_ptr<const Checkpoint> weights;
   Checkpoint recorded;
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<TextModel> text;
+  std::unique_ptr<StreamModel> text;
   std::unique_ptr<VisualEncoder> pictures;
 };
 

@@ -17,7 +17,7 @@ namespace {
 // Tokens of one picture that a pass feeds at most.
 std::int64_t most_new_rows(const DraftLimits& limits) { return 2 * limits.window; }
 
-ModelPass::Limits pass_limits(const ImageModelConfig& config, const DraftLimits& limits) {
+ModelPass::Limits pass_limits(const StreamModelConfig& config, const DraftLimits& limits) {
   const std::int64_t branches = limits.guided ? 2 : 1;
   return {.sequences = limits.items * branches,
           .capacity = config.cache_rows(limits.prompt_tokens),
@@ -49,7 +49,7 @@ struct ModelDrafter::State {
   };
   using Job = DraftJob<float, KeyedRandom>;
 
-  State(const ImageModel& draft_model, const DraftLimits& draft_limits);
+  State(const StreamModel& draft_model, const DraftLimits& draft_limits);
 
   void prefill(std::size_t item);
   void run(bool fetch);
@@ -70,7 +70,7 @@ struct ModelDrafter::State {
     return static_cast<std::int32_t>(static_cast<std::int64_t>(item) * branches) + branch;
   }
 
-  const ImageModel& model;
+  const StreamModel& model;
   DraftLimits limits;
   std::int64_t branches;
   ModelPass pass;
@@ -81,7 +81,7 @@ struct ModelDrafter::State {
   std::int64_t passes = 0;
 };
 
-ModelDrafter::State::State(const ImageModel& draft_model, const DraftLimits& draft_limits)
+ModelDrafter::State::State(const StreamModel& draft_model, const DraftLimits& draft_limits)
     : model(draft_model),
       limits(draft_limits),
       branches(draft_limits.guided ? 2 : 1),
@@ -236,7 +236,7 @@ void ModelDrafter::State::keep_laws_on_device(std::span<TreeJob<float>> jobs) {
   judge->keep_laws(jobs, pass.device_logits());
 }
 
-ModelDrafter::ModelDrafter(const ImageModel& model, const DraftLimits& limits)
+ModelDrafter::ModelDrafter(const StreamModel& model, const DraftLimits& limits)
     : state_(std::make_unique<State>(model, limits)) {}
 ModelDrafter::~ModelDrafter() = default;
 

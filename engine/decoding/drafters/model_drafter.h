@@ -10,7 +10,7 @@
 
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/trees/tree_law_source.h"
-#include "engine/model/image_model.h"
+#include "engine/model/stream_model.h"
 #include "engine/sampling/law.h"
 
 namespace tessera {
@@ -32,7 +32,7 @@ struct DraftLimits {
 class ModelDrafter final : public Drafter<float, KeyedRandom>, public TreeLawSource<float> {
  public:
   // The model must outlive the drafter. Error kMemory.
-  ModelDrafter(const ImageModel& model, const DraftLimits& limits);
+  ModelDrafter(const StreamModel& model, const DraftLimits& limits);
   ~ModelDrafter() override;
 
   // Whether a run of these limits fits; kv is not looked at.

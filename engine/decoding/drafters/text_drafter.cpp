@@ -44,7 +44,7 @@ struct TextDrafter::State {
   };
   using Job = DraftJob<float, KeyedRandom>;
 
-  State(const TextModel& draft_model, const TextLimits& draft_limits);
+  State(const TokenModel& draft_model, const TextLimits& draft_limits);
 
   void forget(std::size_t item);
   void note_prompts(std::span<Job> jobs);
@@ -57,7 +57,7 @@ struct TextDrafter::State {
   void draw_on_device();
   void stop_behind(Job& job, std::int32_t token) const;
 
-  const TextModel& model;
+  const TokenModel& model;
   TextLimits limits;
   ModelPass pass;
   std::unique_ptr<DraftJudge> judge;  // null where the host draws
@@ -70,11 +70,11 @@ struct TextDrafter::State {
   std::int64_t passes = 0;
 };
 
-TextDrafter::State::State(const TextModel& draft_model, const TextLimits& draft_limits)
+TextDrafter::State::State(const TokenModel& draft_model, const TextLimits& draft_limits)
     : model(draft_model),
       limits(draft_limits),
       pass(draft_model, pass_limits(draft_limits)),
-      judge(DraftJudge::make(draft_model.backend(), draft_model.config().vocab, draft_limits.items,
+      judge(DraftJudge::make(draft_model.backend(), draft_model.logit_ids(), draft_limits.items,
                              draft_limits.window, /*trees=*/false)),
       last_hidden(draft_model.backend().allocate(DType::kF32, Shape{1, draft_model.width()})) {
   slots.resize(static_cast<std::size_t>(limits.items));
@@ -213,7 +213,7 @@ void TextDrafter::State::stop_behind(Job& job, std::int32_t token) const {
   if (std::find(stops.begin(), stops.end(), token) != stops.end()) job.want = job.window->size();
 }
 
-TextDrafter::TextDrafter(const TextModel& model, const TextLimits& limits)
+TextDrafter::TextDrafter(const TokenModel& model, const TextLimits& limits)
     : state_(std::make_unique<State>(model, limits)) {}
 TextDrafter::~TextDrafter() = default;
 
@@ -244,7 +244,7 @@ void TextDrafter::set_text(std::size_t item, DraftText text) {
   State::Slot& slot = state.slots[item];
   slot.prompt_rows = rows;
   slot.arrival = state.arrivals++;
-  slot.law.emplace(text.law, state.model.config().vocab);
+  slot.law.emplace(text.law, state.model.logit_ids());
   slot.text = std::move(text);
 }
 
@@ -280,7 +280,7 @@ void TextDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
   }
 }
 
-std::size_t TextDrafter::bytes(const TextModelConfig& config, const Backend& backend,
+std::size_t TextDrafter::bytes(const StreamModelConfig& config, const Backend& backend,
                                const TextLimits& limits) {
   const bool on_device = backend.device().kind != DeviceKind::kCpu;
   const JudgeLimits judged =

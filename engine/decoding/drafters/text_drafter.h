@@ -13,7 +13,7 @@
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/prompt_cuts.h"
 #include "engine/decoding/text_loop.h"
-#include "engine/model/text_model.h"
+#include "engine/model/stream_model.h"
 #include "engine/sampling/law.h"
 
 namespace tessera {
@@ -35,7 +35,7 @@ class TextDrafter final : public Drafter<float, KeyedRandom> {
  public:
   // Prompts, places and passes for `limits` of the loop that it drafts for; prompt_rows, chunk and
   // kv are its own. The model must outlive the drafter. Error kMemory.
-  TextDrafter(const TextModel& model, const TextLimits& limits);
+  TextDrafter(const TokenModel& model, const TextLimits& limits);
   ~TextDrafter() override;
 
   const TextLimits& limits() const;
@@ -53,7 +53,7 @@ class TextDrafter final : public Drafter<float, KeyedRandom> {
   std::int64_t passes() const;  // of the draft model, since start()
 
   // Cache and buffers of a drafter, before one is made.
-  static std::size_t bytes(const TextModelConfig& config, const Backend& backend,
+  static std::size_t bytes(const StreamModelConfig& config, const Backend& backend,
                            const TextLimits& limits);
 
  private:

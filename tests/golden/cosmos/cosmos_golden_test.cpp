@@ -66,7 +66,7 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
     }
     return out;
   }
-  ImageModel load(
+  StreamModel load(
       const FamilySpec& spec, const TensorEdit& edit = [](auto&) {}) const {
     return load_edited(spec, weights_, *backend_, edit);
   }
@@ -75,7 +75,7 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
   }
 
   // The first rows of the text's; those behind them are zeros.
-  std::optional<CrossContext> context(const ImageModel& model, std::int64_t rows) const {
+  std::optional<CrossContext> context(const StreamModel& model, std::int64_t rows) const {
     if (!reads_text()) return std::nullopt;
     std::vector<float> text = hashed_values("context", kContextRows * kContextWidth);
     std::fill(text.begin() + kTextRows * kContextWidth, text.end(), 0.0f);
@@ -88,7 +88,7 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
   struct Run {
     std::vector<float> entering, logits;
   };
-  Run run(const ImageModel& model, std::int64_t context_rows = kContextRows) const {
+  Run run(const StreamModel& model, std::int64_t context_rows = kContextRows) const {
     const auto seen = context(model, context_rows);
     ModelRunner runner(model, 1, 64);
     if (seen) runner.contexts = {&*seen};
@@ -107,7 +107,7 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
                     relative_difference(got.logits, recorded(".logits")));
   }
 
-  std::vector<std::int32_t> written(const ImageModel& model, const std::string& name) const {
+  std::vector<std::int32_t> written(const StreamModel& model, const std::string& name) const {
     DecodeAids aids;
     aids.grammar = model.config().grammar();
     const DecodeMethod method = settle_method(decode_method(name), aids, 18);
@@ -138,14 +138,14 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(CosmosGolden, LogitsEqualTheReference) {
-  const ImageModel model = load(spec_);
+  const StreamModel model = load(spec_);
   const double off = worst(run(model));
   std::printf("%s: off by %.1e of the largest value\n", form().c_str(), off);
   EXPECT_LE(off, kTolerance);
 }
 
 TEST_P(CosmosGolden, TheStreamBehindAGivenGridEqualsTheReference) {
-  const ImageModel model = load(spec_);
+  const StreamModel model = load(spec_);
   EXPECT_EQ(model.config().max_prompt, reads_text() ? 1 : 0);
   for (const char* method : {"plain", "frames", "gumbel"}) {
     EXPECT_EQ(written(model, method), tokens_) << method;
@@ -156,7 +156,7 @@ TEST_P(CosmosGolden, OneTensorOffByAThousandthIsNoticed) {
   const std::vector<TensorSpec> list = language();
   ASSERT_EQ(list.size(), (reads_text() ? 18u : 11u) * 2 + 3);
   for (const TensorSpec& tensor : list) {
-    const ImageModel model = load(spec_, [&](auto& tensors) { perturb(tensors.at(tensor.name)); });
+    const StreamModel model = load(spec_, [&](auto& tensors) { perturb(tensors.at(tensor.name)); });
     EXPECT_GT(worst(run(model)), kTolerance) << tensor.name;
   }
 }
@@ -176,7 +176,7 @@ TEST_P(CosmosGolden, TwoSwappedTensorsAreNoticed) {
         continue;
       }
       ++pairs;
-      const ImageModel model = load(spec_, [&](auto& tensors) {
+      const StreamModel model = load(spec_, [&](auto& tensors) {
         std::swap(tensors.at(list[a].name), tensors.at(list[b].name));
       });
       EXPECT_GT(worst(run(model)), kTolerance) << list[a].name << " and " << list[b].name;
@@ -211,7 +211,7 @@ TEST_P(CosmosGolden, ARuleLeftOutIsNoticed) {
 
 // Rows one at a time, or in parts, give the same bits as all at once.
 TEST_P(CosmosGolden, TheCacheChangesNothing) {
-  const ImageModel model = load(spec_);
+  const StreamModel model = load(spec_);
   const auto seen = context(model, kContextRows);
   ModelRunner whole(model, 1, 64), parts(model, 1, 64);
   if (seen) whole.contexts = parts.contexts = {&*seen};

@@ -73,7 +73,7 @@ class Emu3Golden : public testing::Test {
     std::vector<std::vector<float>> layers;
     std::vector<float> final, logits;
   };
-  Branch run_branch(const ImageModel& model, const std::vector<std::int32_t>& prompt) const {
+  Branch run_branch(const StreamModel& model, const std::vector<std::int32_t>& prompt) const {
     std::vector<std::int32_t> fed = local();
     fed.pop_back();
     ModelRunner runner(model, 1, 64);
@@ -84,7 +84,7 @@ class Emu3Golden : public testing::Test {
     return out;
   }
 
-  double worst(const ImageModel& model) const {
+  double worst(const StreamModel& model) const {
     double most = 0;
     for (const auto& [name, prompt] : {std::pair(std::string("cond"), ints("prompt")),
                                        std::pair(std::string("uncond"), ints("negative"))}) {
@@ -100,7 +100,8 @@ class Emu3Golden : public testing::Test {
   }
 
   // The stream that the decode loop writes, greedily.
-  std::vector<std::int32_t> painted(const ImageModel& model, const std::string& method_name) const {
+  std::vector<std::int32_t> painted(const StreamModel& model,
+                                    const std::string& method_name) const {
     DecodeAids aids;
     aids.grammar = model.config().grammar();
     const DecodeMethod method = settle_method(decode_method(method_name), aids, 8);
@@ -118,7 +119,7 @@ class Emu3Golden : public testing::Test {
   }
 
   void expect_parity(OpenedModel& opened) const {
-    const ImageModel model = load_image_model(opened, *backend_, DType::kF32);
+    const StreamModel model = load_stream_model(opened, *backend_, DType::kF32);
     EXPECT_LE(worst(model), 1e-5);
     EXPECT_EQ(painted(model, "plain"), local());
     EXPECT_EQ(painted(model, "gumbel"), local());
@@ -159,7 +160,7 @@ TEST_F(Emu3Golden, PortEqualsTheReference) {
 // Guidance on log-softmax over the whole vocabulary differs from guidance on raw logits by one
 // number a row, which neither a cut nor a softmax sees.
 TEST_F(Emu3Golden, LawsUnderLogSoftmaxGuidanceAreEqual) {
-  const ImageModel model = load_image_model(opened_, *backend_, DType::kF32);
+  const StreamModel model = load_stream_model(opened_, *backend_, DType::kF32);
   const auto cond = run_branch(model, ints("prompt")), uncond = run_branch(model, ints("negative"));
   const VocabularyGrammar grammar = model.config().grammar();
   LawPipeline<float> law({.guidance = 3.0, .top_k = kTopK}, grammar);
@@ -287,7 +288,7 @@ TEST_F(Emu3Golden, OneTensorOffByAThousandthIsNoticed) {
   const std::vector<std::string> names = loaded_names(*opened_.weights);
   ASSERT_EQ(names.size(), 2u * 9 + 3);
   for (const std::string& name : names) {
-    const ImageModel model =
+    const StreamModel model =
         load_edited(opened_.spec, *opened_.weights, *backend_,
                     [&](std::map<std::string, Tensor>& tensors) { perturb(tensors.at(name)); });
     EXPECT_GT(worst(model), 1e-5) << name;
@@ -303,10 +304,10 @@ TEST_F(Emu3Golden, TwoSwappedTensorsAreNoticed) {
         continue;
       }
       ++pairs;
-      const ImageModel model = load_edited(opened_.spec, *opened_.weights, *backend_,
-                                           [&](std::map<std::string, Tensor>& tensors) {
-                                             std::swap(tensors.at(names[a]), tensors.at(names[b]));
-                                           });
+      const StreamModel model = load_edited(opened_.spec, *opened_.weights, *backend_,
+                                            [&](std::map<std::string, Tensor>& tensors) {
+                                              std::swap(tensors.at(names[a]), tensors.at(names[b]));
+                                            });
       EXPECT_GT(worst(model), 1e-5) << names[a] << " and " << names[b];
     }
   }

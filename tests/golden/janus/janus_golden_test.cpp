@@ -55,7 +55,7 @@ class JanusGolden : public testing::Test {
   }
 
   // Largest relative difference over all recorded tensors, by name.
-  std::map<std::string, double> differences(const ImageModel& model) {
+  std::map<std::string, double> differences(const StreamModel& model) {
     const GuidedRun run = guided_run(model, prompt_, unconditional_, kGuidance, tokens_);
     std::map<std::string, double> out;
     for (std::size_t i = 0; i < run.layers.size(); ++i) {
@@ -76,13 +76,13 @@ class JanusGolden : public testing::Test {
     return out;
   }
 
-  double worst(const ImageModel& model) {
+  double worst(const StreamModel& model) {
     double value = 0.0;
     for (const auto& [name, difference] : differences(model)) value = std::max(value, difference);
     return value;
   }
 
-  void expect_parity(const ImageModel& model) {
+  void expect_parity(const StreamModel& model) {
     for (const auto& [name, difference] : differences(model)) {
       EXPECT_LE(difference, 1e-5) << name;
       RecordProperty(name, std::to_string(difference));
@@ -109,7 +109,7 @@ TEST_F(JanusGolden, SpecIsThatOfTheConfiguration) {
 }
 
 TEST_F(JanusGolden, PortLayoutEqualsTheReference) {
-  const ImageModel model = load_image_model(opened_, *backend_, DType::kF32);
+  const StreamModel model = load_stream_model(opened_, *backend_, DType::kF32);
   EXPECT_EQ(model.unconditional_prompt(prompt_, 2), unconditional_);
   expect_parity(model);
   // Text logits: the head is not uploaded for painting, so it is applied here.
@@ -122,7 +122,7 @@ TEST_F(JanusGolden, EveryInstructionSetAndThreadCountEqualsTheReference) {
   for (const CpuOptions::Isa isa : {CpuOptions::Isa::kReference, CpuOptions::Isa::kAuto}) {
     for (const int threads : {1, 3}) {
       const auto backend = make_backend("cpu", {.threads = threads, .isa = isa});
-      expect_parity(load_image_model(opened_, *backend, DType::kF32));
+      expect_parity(load_stream_model(opened_, *backend, DType::kF32));
     }
   }
 }
@@ -171,7 +171,7 @@ TEST_F(JanusGolden, OriginalLayoutEqualsTheReference) {
   write_original_folder(*opened_.weights, folder.path());
   OpenedModel original = open_model(folder.path().string());
   EXPECT_EQ(original.spec.vq.names, VqNames::kLlamaGen);
-  expect_parity(load_image_model(original, *backend_, DType::kF32));
+  expect_parity(load_stream_model(original, *backend_, DType::kF32));
   const VqTokenizer vq(*backend_, original.spec.vq, *original.vq_weights, DType::kF32,
                        TokenizerHalves::kDecoder);
   EXPECT_LE(relative_difference(floats_of(vq.decode(tokens_, 5, 5).view()),
@@ -194,7 +194,7 @@ TEST_F(JanusGolden, OneTensorOffByAThousandthIsNoticed) {
   const std::vector<std::string> names = loaded_names(*opened_.weights);
   ASSERT_EQ(names.size(), 2 + 2 * 9 + 1 + 8u);
   for (const std::string& name : names) {
-    const ImageModel model =
+    const StreamModel model =
         load_edited(opened_.spec, *opened_.weights, *backend_,
                     [&](std::map<std::string, Tensor>& tensors) { perturb(tensors.at(name)); });
     EXPECT_GT(worst(model), 1e-5) << name;
@@ -209,10 +209,10 @@ TEST_F(JanusGolden, TwoSwappedTensorsAreNoticed) {
       if (opened_.weights->find(names[a])->shape != opened_.weights->find(names[b])->shape)
         continue;
       ++pairs;
-      const ImageModel model = load_edited(opened_.spec, *opened_.weights, *backend_,
-                                           [&](std::map<std::string, Tensor>& tensors) {
-                                             std::swap(tensors.at(names[a]), tensors.at(names[b]));
-                                           });
+      const StreamModel model = load_edited(opened_.spec, *opened_.weights, *backend_,
+                                            [&](std::map<std::string, Tensor>& tensors) {
+                                              std::swap(tensors.at(names[a]), tensors.at(names[b]));
+                                            });
       EXPECT_GT(worst(model), 1e-5) << names[a] << " and " << names[b];
     }
   }
@@ -220,7 +220,7 @@ TEST_F(JanusGolden, TwoSwappedTensorsAreNoticed) {
 }
 
 TEST_F(JanusGolden, Bf16StorageIsClose) {
-  const ImageModel model = load_image_model(opened_, *backend_, DType::kBF16);
+  const StreamModel model = load_stream_model(opened_, *backend_, DType::kBF16);
   const double off = worst(model);
   EXPECT_GT(off, 1e-5) << "bf16 storage must differ from f32";
   EXPECT_LT(off, 0.1);

@@ -29,7 +29,7 @@ std::vector<std::int32_t> greedy_codes(
   const std::int32_t pad_token = pad(opened);
   const DType storage =
       setting("TESSERA_PUBLISHED_DTYPE", "f32") == "bf16" ? DType::kBF16 : DType::kF32;
-  const ImageModel model = load_image_model(opened, *backend, storage);
+  const StreamModel model = load_stream_model(opened, *backend, storage);
   const auto count =
       static_cast<std::int64_t>(std::stoi(setting("TESSERA_PUBLISHED_TOKENS", "16")));
   const auto length = static_cast<std::int64_t>(prompt.size());

@@ -50,7 +50,7 @@ struct Fixture {
     chosen = ints_of(*recorded.find("class"));
   }
 
-  std::map<std::string, double> differences(const ImageModel& model) {
+  std::map<std::string, double> differences(const StreamModel& model) {
     const auto recorded_floats = [&](const std::string& name) {
       return floats_of(*recorded.find(name));
     };
@@ -79,13 +79,13 @@ struct Fixture {
     return out;
   }
 
-  double worst(const ImageModel& model) {
+  double worst(const StreamModel& model) {
     double value = 0.0;
     for (const auto& [name, difference] : differences(model)) value = std::max(value, difference);
     return value;
   }
 
-  void expect_parity(const ImageModel& model) {
+  void expect_parity(const StreamModel& model) {
     for (const auto& [name, difference] : differences(model)) EXPECT_LE(difference, 1e-5) << name;
     EXPECT_EQ(got_tokens, tokens);
   }
@@ -106,7 +106,7 @@ TEST_P(LlamaGenGolden, EqualsTheReference) {
   for (const CpuOptions::Isa isa : {CpuOptions::Isa::kReference, CpuOptions::Isa::kAuto}) {
     for (const int threads : {1, 2, 3}) {
       const auto backend = chosen_backend({.threads = threads, .isa = isa});
-      fixture.expect_parity(load_image_model(fixture.opened, *backend, DType::kF32));
+      fixture.expect_parity(load_stream_model(fixture.opened, *backend, DType::kF32));
       if (chosen_device() != "cpu") return;
     }
   }
@@ -117,7 +117,7 @@ TEST_P(LlamaGenGolden, OneTensorOffByAThousandthIsNoticed) {
   const Checkpoint& weights = *fixture.opened.weights;
   EXPECT_EQ(weights.tensors().size(), 4 + 2 * 7u);
   for (const auto& [name, unused] : weights.tensors()) {
-    const ImageModel model =
+    const StreamModel model =
         load_edited(fixture.opened.spec, weights, *fixture.backend,
                     [&](std::map<std::string, Tensor>& tensors) { perturb(tensors.at(name)); });
     EXPECT_GT(fixture.worst(model), 1e-5) << name;
@@ -132,10 +132,10 @@ TEST_P(LlamaGenGolden, TwoSwappedTensorsAreNoticed) {
     for (auto b = std::next(a); b != weights.tensors().end(); ++b) {
       if (a->second.shape != b->second.shape) continue;
       ++pairs;
-      const ImageModel model = load_edited(fixture.opened.spec, weights, *fixture.backend,
-                                           [&](std::map<std::string, Tensor>& tensors) {
-                                             std::swap(tensors.at(a->first), tensors.at(b->first));
-                                           });
+      const StreamModel model = load_edited(fixture.opened.spec, weights, *fixture.backend,
+                                            [&](std::map<std::string, Tensor>& tensors) {
+                                              std::swap(tensors.at(a->first), tensors.at(b->first));
+                                            });
       EXPECT_GT(fixture.worst(model), 1e-5) << a->first << " and " << b->first;
     }
   }
@@ -152,7 +152,7 @@ TEST(LlamaGenFiles, TorchSavedWeightsEqualTheReference) {
   fs::copy_file(fixture.folder / "vq.safetensors", folder / "vq.safetensors");
   for (const fs::path& path : {folder.path(), folder / "c2i_tiny.pt"}) {
     OpenedModel opened = open_model(path.string());
-    fixture.expect_parity(load_image_model(opened, *fixture.backend, DType::kF32));
+    fixture.expect_parity(load_stream_model(opened, *fixture.backend, DType::kF32));
   }
 }
 
@@ -172,8 +172,8 @@ TEST(LlamaGenFiles, ZeroConditionRowsMatter) {
   FamilySpec shifted = fixture.opened.spec;
   shifted.model.transformer.rope.condition_rows = 0;
   shifted.model.transformer.rope.grid_rows = 6;
-  const ImageModel model = load_edited(shifted, *fixture.opened.weights, *fixture.backend,
-                                       [](std::map<std::string, Tensor>&) {});
+  const StreamModel model = load_edited(shifted, *fixture.opened.weights, *fixture.backend,
+                                        [](std::map<std::string, Tensor>&) {});
   EXPECT_GT(fixture.worst(model), 1e-3);
 }
 

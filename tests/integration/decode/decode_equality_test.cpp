@@ -100,7 +100,7 @@ struct Loaded {
   Loaded(int threads, DType storage)
       : opened(open_model(kModel)),
         backend(make_backend("cpu", {.threads = threads})),
-        model(load_image_model(opened, *backend, storage)),
+        model(load_stream_model(opened, *backend, storage)),
         dtype(storage) {
     aids = aids_for(model.config().grammar());
     const auto shipped = load_guess_table(kModel, model.config().codes);
@@ -129,7 +129,7 @@ struct Loaded {
 
   OpenedModel opened;
   std::unique_ptr<Backend> backend;
-  ImageModel model;
+  StreamModel model;
   DType dtype;
   DecodeAids aids;
 };

@@ -64,7 +64,7 @@ struct Runner {
   explicit Runner(std::unique_ptr<Backend> made)
       : backend(std::move(made)),
         opened(make_up_model("test:tiny")),
-        model(load_image_model(opened, *backend, DType::kF32)),
+        model(load_stream_model(opened, *backend, DType::kF32)),
         pass(model, {.sequences = kSequences,
                      .capacity = kCapacity,
                      .logit_rows = kSequences * kWindow,
@@ -73,7 +73,7 @@ struct Runner {
 
   std::unique_ptr<Backend> backend;
   OpenedModel opened;
-  ImageModel model;
+  StreamModel model;
   ModelPass pass;
 };
 

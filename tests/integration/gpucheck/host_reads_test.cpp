@@ -13,7 +13,7 @@ namespace {
 TEST(HostReads, AreTheCopiesThatTheDeviceMade) {
   const auto backend = simt::make_device({.threads = 1});
   OpenedModel opened = open_model("test:tiny");
-  const ImageModel model = load_image_model(opened, *backend, DType::kF32);
+  const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
   const DecodeAids aids{.grammar = model.config().grammar()};
   DecodeMethod method = decode_method("coupled");
   method.window = 4;

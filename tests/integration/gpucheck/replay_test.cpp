@@ -89,7 +89,7 @@ class Replay : public testing::OnDevice {};
 // The last 24 of 64 tokens of a tiny model, whose own verdicts are others.
 TEST_P(Replay, PassesCommitWhatTheTraceSays) {
   OpenedModel opened = open_model("test:tiny");
-  const ImageModel model = load_image_model(opened, *backend, DType::kF32);
+  const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
   DecodeItem item;
   item.prompt = {1, 2, 3};
   item.unconditional = model.unconditional_prompt(item.prompt, 0);

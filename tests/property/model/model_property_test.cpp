@@ -59,10 +59,10 @@ class ModelLaws : public ::testing::TestWithParam<Setting> {
     if (missing_) GTEST_SKIP() << "no usable " << GetParam().device << " device here";
   }
 
-  static ImageModel load(Backend& backend) {
+  static StreamModel load(Backend& backend) {
     OpenedModel opened =
         std::string(GetParam().model) == "janus" ? open_model("test:tiny") : small_llamagen();
-    return load_image_model(opened, backend, GetParam().storage);
+    return load_stream_model(opened, backend, GetParam().storage);
   }
 
   std::unique_ptr<ModelRunner> runner(std::int64_t sequences, std::int64_t capacity = 160) {
@@ -117,7 +117,7 @@ class ModelLaws : public ::testing::TestWithParam<Setting> {
 
   std::unique_ptr<Backend> backend_;
   bool missing_ = false;
-  ImageModel model_;
+  StreamModel model_;
 };
 
 TEST_P(ModelLaws, ChunkedPrefillEqualsWhole) {
@@ -146,7 +146,7 @@ TEST_P(ModelLaws, ThreadsChangeNothing) {
   const std::vector<float> want = in_windows(all, {33, 1});
   for (const int threads : {1, 2, 3, 7}) {
     const auto backend = make_backend("cpu", {.threads = threads});
-    const ImageModel model = load(*backend);
+    const StreamModel model = load(*backend);
     ModelRunner run(model, 1, 160, GetParam().storage);
     std::vector<float> got = run.forward({{0, cut(all, 0, 33)}});
     for (std::int64_t i = 33; i < 50; ++i)
@@ -280,7 +280,7 @@ T* kept_alive(T* pointer) {
 }
 
 // Prefill, then 100 decode steps of both guidance branches: token rows, forward, logits.
-std::uint64_t allocations_of_100_steps(const ImageModel& model, DType kv, bool plant) {
+std::uint64_t allocations_of_100_steps(const StreamModel& model, DType kv, bool plant) {
   const std::int64_t prompt_rows = model.config().prompt == PromptKind::kText ? 9 : 1;
   const std::int64_t capacity = prompt_rows + 32;
   KvCache cache(model.backend(), {.layers = model.config().transformer.layers,

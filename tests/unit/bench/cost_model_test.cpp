@@ -73,7 +73,7 @@ TEST(CostModel, ParametersOfAStepComeFromShapes) {
   EXPECT_NEAR(read_gb("random:llamagen:L"), 0.65, 0.01);
   EXPECT_NEAR(read_gb("random:llamagen:XL"), 1.50, 0.01);
   EXPECT_NEAR(read_gb("random:llamagen:3B"), 6.08, 0.03);
-  ImageModelConfig emu3;
+  StreamModelConfig emu3;
   emu3.codes = 32768;
   emu3.transformer = {
       .layers = 32, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn_width = 14336};

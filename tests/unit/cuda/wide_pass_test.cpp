@@ -20,9 +20,9 @@ class WidePass : public ::testing::Test {
     simt::set_device({.multiprocessors = multiprocessors});
     return simt::make_device({.threads = 1}, {.deterministic = deterministic});
   }
-  static ImageModel model_on(Backend& backend, DType storage) {
+  static StreamModel model_on(Backend& backend, DType storage) {
     OpenedModel opened = open_model("test:tiny");
-    return load_image_model(opened, backend, storage);
+    return load_stream_model(opened, backend, storage);
   }
   // `count` rows of made-up tokens; the same for the same seed.
   static std::vector<float> rows(ModelRunner& any, std::int64_t count, std::int32_t seed) {
@@ -34,7 +34,7 @@ class WidePass : public ::testing::Test {
   static constexpr std::int32_t kPrompts = 4;
   static constexpr std::int64_t kRows = 130;  // of each
   // Hidden rows of prompts [first, kPrompts) in one batch.
-  static std::vector<float> forward(const ImageModel& model, DType storage, std::int32_t first) {
+  static std::vector<float> forward(const StreamModel& model, DType storage, std::int32_t first) {
     ModelRunner any(model, 1, 160, storage);
     ModelRunner all(model, kPrompts, 160, storage);
     std::vector<ModelRunner::Part> parts;
@@ -57,7 +57,7 @@ TEST_F(WidePass, PartsAreAsLongAsTheDeviceIsLarge) {
 // The last prompt reaches over the end of the first part.
 TEST_F(WidePass, LongPartsChangeNoBit) {
   const auto backend = device(16);
-  const ImageModel model = model_on(*backend, DType::kBF16);
+  const StreamModel model = model_on(*backend, DType::kBF16);
   ASSERT_LT(backend->rows_at_once(), kPrompts * kRows);
   ASSERT_GT(backend->rows_at_once(), (kPrompts - 1) * kRows);
   const std::vector<float> all = forward(model, DType::kBF16, 0);
@@ -92,7 +92,7 @@ TEST_F(WidePass, FastPartsKeepTheLaw) {
 // take.
 TEST_F(WidePass, LongPartsArePlanned) {
   const auto backend = device(16);
-  const ImageModel model = model_on(*backend, DType::kBF16);
+  const StreamModel model = model_on(*backend, DType::kBF16);
   const ModelConfig& config = model.transformer().config();
   const ModelPass::Limits limits{.sequences = kPrompts,
                                  .capacity = 160,

@@ -16,7 +16,7 @@ namespace {
 
 // Plain decoding in long-hand: one sequence pair, one token a pass, a fresh cache, no DecodeLoop.
 Tokens decode_by_hand(const TinyRun& tiny, const DecodeItem& item) {
-  const ImageModel& model = tiny.model;
+  const StreamModel& model = tiny.model;
   const ModelConfig& lm = model.config().transformer;
   const std::int64_t width = model.width(), codes = model.config().codes;
   KvCache cache(*tiny.backend, {.layers = lm.layers,
@@ -245,7 +245,7 @@ OpenedModel open_overflowing_model() {
 TEST(DecodeLoop, BrokenLogitsFailOneItem) {
   OpenedModel opened = open_overflowing_model();
   const auto backend = make_backend("cpu", {.threads = 2});
-  const ImageModel model = load_image_model(opened, *backend, DType::kF32);
+  const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
   const TinyRun tiny;
   std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
   const auto go_on = [](const PassEvent&) { return Flow::kContinue; };

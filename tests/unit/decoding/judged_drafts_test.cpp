@@ -123,7 +123,7 @@ TEST_P(JudgedPictureDrafts, BranchAsThoseOfTheHost) {
 
 // --- texts --------------------------------------------------------------------------------------
 
-std::map<std::uint64_t, TextResult> write(const TextModel& model, const DecodeMethod& method,
+std::map<std::uint64_t, TextResult> write(const StreamModel& model, const DecodeMethod& method,
                                           std::int64_t at_once, bool on_host) {
   DecodeAids aids;
   aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.config().vocab), 64);

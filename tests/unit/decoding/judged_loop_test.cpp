@@ -16,7 +16,7 @@
 namespace tessera::testing {
 namespace {
 
-std::vector<DecodeResult> run_on(const ImageModel& model, const std::vector<DecodeItem>& items,
+std::vector<DecodeResult> run_on(const StreamModel& model, const std::vector<DecodeItem>& items,
                                  const DecodeMethod& method, bool on_host) {
   const OwnedParts<float, KeyedRandom> owned(method, aids_for(model.config().grammar()));
   LoopParts parts = owned.parts();
@@ -144,7 +144,7 @@ OpenedModel open_broken_model() {
 
 TEST_P(JudgedLoop, FailsAsTheHostDoes) {
   OpenedModel opened = open_broken_model();
-  const ImageModel model = load_image_model(opened, *backend, DType::kBF16);
+  const StreamModel model = load_stream_model(opened, *backend, DType::kBF16);
   DecodeItem item;
   item.prompt = {20, 30, 40};
   item.unconditional = unconditional_prompt(model.config(), item.prompt, 2);

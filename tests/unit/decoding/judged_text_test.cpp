@@ -18,7 +18,7 @@ struct Way {
   std::int64_t items = 1, chunk = 256;
 };
 
-std::map<std::uint64_t, TextResult> write(const TextModel& model, const Way& way, bool on_host,
+std::map<std::uint64_t, TextResult> write(const StreamModel& model, const Way& way, bool on_host,
                                           int texts = 5) {
   DecodeAids aids;
   aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.config().vocab), 64);

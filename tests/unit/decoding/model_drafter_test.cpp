@@ -40,7 +40,7 @@ std::vector<DraftItem> draft_items(const std::vector<DecodeItem>& items) {
 }
 
 struct DraftRun {
-  DraftRun(const TinyRun& tiny_run, const ImageModel& draft, const std::vector<DecodeItem>& asked,
+  DraftRun(const TinyRun& tiny_run, const StreamModel& draft, const std::vector<DecodeItem>& asked,
            std::int64_t window_rows)
       : tiny(tiny_run),
         items(asked),
@@ -86,7 +86,7 @@ TEST(ModelDrafter, AnotherModelChangesPassesNeverThePicture) {
   OpenedModel opened = open_model("test:tiny");
   opened.source = std::make_unique<OtherWeights>(opened.spec.tensors);
   const auto backend = make_backend("cpu", {.threads = 2});
-  const ImageModel other = load_image_model(opened, *backend, DType::kF32);
+  const StreamModel other = load_stream_model(opened, *backend, DType::kF32);
   const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(3)};
   const auto truth = tiny.run(items);
   static const GumbelTail<float, KeyedRandom> gumbel_tail;

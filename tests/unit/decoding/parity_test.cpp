@@ -34,7 +34,7 @@ std::vector<std::int32_t> decode_greedily(const std::string& checkpoint,
                                           double guidance) {
   OpenedModel opened = open_model(checkpoint);
   const auto backend = make_backend("cpu", {.threads = 2});
-  const ImageModel model = load_image_model(opened, *backend, DType::kF32);
+  const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
   DecodeItem item{.prompt = prompt, .unconditional = uncond};
   item.law.guidance = guidance;
   item.law.temperature = 0;

@@ -147,7 +147,7 @@ TEST(RowEnds, RelaxedRulesKeepTheEndsInPlace) {
 // --- the real loop ------------------------------------------------------------------------------
 
 // A stream of the seeded model: ends at their places in long-hand, codes elsewhere.
-void expect_rows(const ImageModelConfig& config, const Tokens& tokens) {
+void expect_rows(const StreamModelConfig& config, const Tokens& tokens) {
   const std::int64_t width = config.grid_cols + 1, body = width * config.grid_rows;
   ASSERT_EQ(static_cast<std::int64_t>(tokens.size()), body + 1);
   for (std::int64_t j = 0; j <= body; ++j) {
@@ -192,7 +192,7 @@ constexpr std::int64_t kWindows[] = {2, 5, 9, 73};
 
 TEST(RowEnds, TheModelHasThem) {
   const RowsRun rows;
-  const ImageModelConfig& config = rows.model.config();
+  const StreamModelConfig& config = rows.model.config();
   EXPECT_EQ(config.image_codes(), 64);
   EXPECT_EQ(rows.model.image_token_count(), 73);
   EXPECT_EQ(config.image_vocabulary(), config.codes + 2);
@@ -249,7 +249,7 @@ TEST(RowEnds, EveryRuleTailAndDrafterKeepsThemInPlace) {
 // others.
 class Inspector final : public LoopDrafter {
  public:
-  Inspector(LoopDrafter& inner, const ImageModelConfig& config) : inner_(inner), config_(config) {}
+  Inspector(LoopDrafter& inner, const StreamModelConfig& config) : inner_(inner), config_(config) {}
   std::string_view name() const override { return inner_.name(); }
   void start(std::size_t items) override { inner_.start(items); }
   void commit(const Commitment<float>& done) override { inner_.commit(done); }
@@ -272,7 +272,7 @@ class Inspector final : public LoopDrafter {
 
  private:
   LoopDrafter& inner_;
-  const ImageModelConfig& config_;
+  const StreamModelConfig& config_;
 };
 
 TEST(RowEnds, DraftersPutThemInPlace) {

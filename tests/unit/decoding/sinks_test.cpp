@@ -14,7 +14,7 @@ struct SlidingClip {
   explicit SlidingClip(OpenedModel from)
       : opened(std::move(from)),
         backend(make_backend("cpu", {.threads = 2})),
-        model(load_image_model(opened, *backend, DType::kF32)) {}
+        model(load_stream_model(opened, *backend, DType::kF32)) {}
 
   struct Made {
     Tokens tokens;  // of all windows, kept ones twice
@@ -56,7 +56,7 @@ struct SlidingClip {
 
   OpenedModel opened;
   std::unique_ptr<Backend> backend;
-  ImageModel model;
+  StreamModel model;
 };
 
 class SlidingWindows : public testing::TestWithParam<const char*> {};

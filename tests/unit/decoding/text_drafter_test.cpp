@@ -55,7 +55,7 @@ DraftText draft_of(TextItem item) {
 using Tell = std::function<std::optional<DraftText>(std::size_t number)>;
 using Results = std::map<std::uint64_t, TextResult>;
 
-OwnedParts<float, KeyedRandom> parts_of(const TextModel& model, const Setting& setting) {
+OwnedParts<float, KeyedRandom> parts_of(const StreamModel& model, const Setting& setting) {
   DecodeMethod method;
   method.drafter = kModelDrafter;
   method.tail = setting.tail;
@@ -67,7 +67,7 @@ OwnedParts<float, KeyedRandom> parts_of(const TextModel& model, const Setting& s
   return {method, aids};
 }
 
-Results write(const TextModel& model, std::vector<TextItem> items, const TextModel& draft,
+Results write(const StreamModel& model, std::vector<TextItem> items, const StreamModel& draft,
               const Tell& tell, const Setting& setting) {
   OwnedParts<float, KeyedRandom> owned = parts_of(model, setting);
   TextLimits limits{.items = setting.items,
@@ -101,7 +101,7 @@ Results write(const TextModel& model, std::vector<TextItem> items, const TextMod
   return std::move(gatherer.done);
 }
 
-Results plain(const TextModel& model, const std::vector<Question>& list) {
+Results plain(const StreamModel& model, const std::vector<Question>& list) {
   return write(model, items_of(model, list), model, [](std::size_t) { return std::nullopt; },
                {.window = 1});
 }
@@ -132,7 +132,7 @@ TEST(TextDrafter, TheTargetAsItsOwnDraftIsAlwaysRight) {
 
 // How many passes a text takes whose drafts come of whole passes over the draft's prompt, what
 // stands and what is drafted, without any cache; `own` is the question as the draft is asked.
-std::int64_t passes_by_hand(const Tokens& text, const TextModel& draft, const Question& own,
+std::int64_t passes_by_hand(const Tokens& text, const StreamModel& draft, const Question& own,
                             std::int64_t window, std::int64_t every) {
   const auto length = static_cast<std::int64_t>(text.size());
   LawPipeline<float> law(own.law, draft.config().vocab);

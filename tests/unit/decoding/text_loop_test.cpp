@@ -17,7 +17,7 @@ namespace tessera {
 namespace {
 
 // Everything anew for each token, without a cache that outlives it.
-Tokens by_hand(const TextModel& model, const Question& q) {
+Tokens by_hand(const StreamModel& model, const Question& q) {
   Tokens out;
   LawPipeline<float> law(q.law, model.config().vocab);
   KeyedRandom random(5, q.item);
@@ -37,7 +37,7 @@ struct Setting {
   std::string drafter = "none", tail = "drop", rule = "exact";
 };
 
-std::map<std::uint64_t, TextResult> write(const TextModel& model, std::vector<TextItem> items,
+std::map<std::uint64_t, TextResult> write(const StreamModel& model, std::vector<TextItem> items,
                                           const Setting& setting) {
   DecodeMethod method;
   method.drafter = setting.drafter;

@@ -25,7 +25,7 @@ struct Question {
 };
 
 // Short and long prompts, greedy and drawn, with stops and without.
-inline std::vector<Question> questions(const TextModel& model, int count) {
+inline std::vector<Question> questions(const StreamModel& model, int count) {
   std::vector<Question> out;
   for (int i = 0; i < count; ++i) {
     Question q;
@@ -40,7 +40,7 @@ inline std::vector<Question> questions(const TextModel& model, int count) {
   return out;
 }
 
-inline TextItem item_of(const TextModel& model, const Question& q) {
+inline TextItem item_of(const StreamModel& model, const Question& q) {
   TextItem item;
   item.rows = embedded(model, q.prompt);
   item.places = places_in_line(q.prompt.size());
@@ -55,7 +55,7 @@ inline TextItem item_of(const TextModel& model, const Question& q) {
 }
 
 // The row behind ids, by one pass over all of them.
-inline std::vector<float> logits_behind(const TextModel& model, const Tokens& ids) {
+inline std::vector<float> logits_behind(const StreamModel& model, const Tokens& ids) {
   const auto count = static_cast<std::int64_t>(ids.size());
   const ModelConfig& config = model.transformer().config();
   KvCache cache(model.backend(), {config.layers, config.kv_heads, config.head_dim, count, 1});
@@ -77,7 +77,7 @@ inline std::vector<float> logits_behind(const TextModel& model, const Tokens& id
   return from_device(backend, logits.view());
 }
 
-inline std::vector<TextItem> items_of(const TextModel& model, const std::vector<Question>& list) {
+inline std::vector<TextItem> items_of(const StreamModel& model, const std::vector<Question>& list) {
   std::vector<TextItem> items;
   for (const Question& q : list) items.push_back(item_of(model, q));
   return items;

@@ -26,12 +26,12 @@ struct TinyRun {
   explicit TinyRun(int threads = 2, const char* name = "test:tiny")
       : opened(open_model(name)),
         backend(make_backend("cpu", {.threads = threads})),
-        model(load_image_model(opened, *backend, DType::kF32)) {}
+        model(load_stream_model(opened, *backend, DType::kF32)) {}
 
   TinyRun(std::unique_ptr<Backend> on, DType storage, const char* name = "test:tiny")
       : opened(open_model(name)),
         backend(std::move(on)),
-        model(load_image_model(opened, *backend, storage)) {}
+        model(load_stream_model(opened, *backend, storage)) {}
 
   // Prompts of different lengths, one setting each.
   DecodeItem item(int number) const {
@@ -69,7 +69,7 @@ struct TinyRun {
 
   OpenedModel opened;
   std::unique_ptr<Backend> backend;
-  ImageModel model;
+  StreamModel model;
 };
 
 using Tokens = std::vector<std::int32_t>;

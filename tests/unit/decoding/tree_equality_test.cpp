@@ -174,15 +174,15 @@ struct OtherModel {
   OtherModel()
       : opened(open_model("test:tiny")), backend(make_backend("cpu", {.threads = 2})), model([&] {
           opened.source = std::make_unique<OtherWeights>(opened.spec.tensors);
-          return load_image_model(opened, *backend, DType::kF32);
+          return load_stream_model(opened, *backend, DType::kF32);
         }()) {}
 
   OpenedModel opened;
   std::unique_ptr<Backend> backend;
-  ImageModel model;
+  StreamModel model;
 };
 
-std::unique_ptr<ModelDrafter> tree_drafter(const ImageModel& model,
+std::unique_ptr<ModelDrafter> tree_drafter(const StreamModel& model,
                                            const std::vector<DecodeItem>& items,
                                            std::int64_t window) {
   auto out = std::make_unique<ModelDrafter>(
@@ -204,7 +204,7 @@ TEST(TreeEquality, ADraftModelChangesPassesNeverThePicture) {
   const auto total = static_cast<std::int64_t>(truth[0].size());
   for (const std::int64_t window : {2, 3, 5, 16}) {
     for (const std::int64_t width : {1, 3}) {
-      for (const ImageModel* draft : {&tiny.model, &other.model}) {
+      for (const StreamModel* draft : {&tiny.model, &other.model}) {
         const auto drafter = tree_drafter(*draft, items, window);
         const DecodeMethod method =
             combine_tree("gumbel", kModelDrafter, "drop", {window, width, 3});

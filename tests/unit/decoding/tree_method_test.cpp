@@ -154,7 +154,7 @@ struct BrokenCode {
   explicit BrokenCode(std::int32_t code)
       : opened(open_model("test:tiny")), backend(make_backend("cpu", {.threads = 2})), model([&] {
           plant(code);
-          return load_image_model(opened, *backend, DType::kF32);
+          return load_stream_model(opened, *backend, DType::kF32);
         }()) {}
 
   void plant(std::int32_t code) {
@@ -174,7 +174,7 @@ struct BrokenCode {
 
   OpenedModel opened;
   std::unique_ptr<Backend> backend;
-  ImageModel model;
+  StreamModel model;
 };
 
 // One code at every third position, another one elsewhere.
@@ -193,7 +193,7 @@ class StubbornDrafter final : public SlotDrafter<float, KeyedRandom> {
   std::int32_t code_;
 };
 
-std::vector<DecodeResult> run_tree(const ImageModel& model, const std::vector<DecodeItem>& items,
+std::vector<DecodeResult> run_tree(const StreamModel& model, const std::vector<DecodeItem>& items,
                                    std::string_view tree, std::int32_t drafted,
                                    ModelDrafter* source = nullptr) {
   const DecodeMethod method = combine_tree(tree, source != nullptr ? kModelDrafter : "uniform",

@@ -16,7 +16,7 @@ constexpr std::size_t gib(double value) { return static_cast<std::size_t>(value 
 FamilySpec emu3_dims() {
   FamilySpec spec = open_model("random:janus-pro:1B").spec;
   spec.names.head_in.clear();
-  ImageModelConfig& model = spec.model;
+  StreamModelConfig& model = spec.model;
   model.transformer = {
       .layers = 32, .width = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128, .ffn_width = 14336};
   model.transformer.rope.positions = 9216;

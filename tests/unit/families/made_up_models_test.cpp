@@ -28,7 +28,7 @@ TEST(MadeUpModels, AreSeededAndWhole) {
     if (first.spec.blocks) {
       EXPECT_NO_THROW(load_block_model(first, *backend, DType::kBF16));
     } else {
-      EXPECT_NO_THROW(load_image_model(first, *backend, DType::kBF16));
+      EXPECT_NO_THROW(load_stream_model(first, *backend, DType::kBF16));
     }
     EXPECT_EQ(first.tokenizer_json.empty(),
               name.starts_with("test:cosmos") || name == "test:nbp-frames");
@@ -57,8 +57,8 @@ TEST(MadeUpModels, ControlIdsAreInThePlan) {
   const MemoryPlan small = planned(tiny), large = planned(rows);
   EXPECT_GT(large.kv, small.kv);
   EXPECT_EQ(large.weights - small.weights,
-            load_image_model(rows, *backend, DType::kF32).weight_bytes() -
-                load_image_model(tiny, *backend, DType::kF32).weight_bytes());
+            load_stream_model(rows, *backend, DType::kF32).weight_bytes() -
+                load_stream_model(tiny, *backend, DType::kF32).weight_bytes());
 }
 
 // Norms of heads, attention to other rows and added places are in the plan.
@@ -69,7 +69,7 @@ TEST(MadeUpModels, WhatATextAddsIsInThePlan) {
     return plan_memory(model.spec, *backend, {.guidance = false, .prompt_tokens = 1}).weights;
   };
   const auto held = [&](OpenedModel& model) {
-    return load_image_model(model, *backend, DType::kF32).weight_bytes();
+    return load_stream_model(model, *backend, DType::kF32).weight_bytes();
   };
   const std::size_t context = CrossContext::bytes(text.spec.model.transformer, 512, DType::kF32);
   // But for what packing rounds up, which is less than the norms of one layer's heads.

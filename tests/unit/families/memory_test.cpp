@@ -50,7 +50,7 @@ TEST(MemoryPlan, PeakIsWithinFivePercentOfThePlan) {
       OpenedModel opened = open_model(folder.path().string());
       const MemoryRequest request{.storage = storage, .images = 1, .prompt_tokens = 20};
       plan = plan_memory(opened.spec, *backend, request);
-      const ImageModel model = load_image_model(opened, *backend, storage);
+      const StreamModel model = load_stream_model(opened, *backend, storage);
       EXPECT_NEAR(static_cast<double>(model.weight_bytes()), static_cast<double>(plan.weights),
                   0.001 * static_cast<double>(plan.weights));
       ModelRunner runner(model, 2, opened.spec.model.cache_rows(20), storage);

@@ -25,7 +25,7 @@ class CacheSlide : public testing::TestWithParam<Setting> {
   CacheSlide()
       : opened_(clip_model(GetParam().layers)),
         backend_(make_backend("cpu", {.threads = 1})),
-        model_(load_image_model(opened_, *backend_, DType::kF32)) {
+        model_(load_stream_model(opened_, *backend_, DType::kF32)) {
     for (std::int64_t i = 0; i < kPrompt; ++i) {
       prompt_.push_back(static_cast<std::int32_t>(40 + i * 11 % 150));
     }
@@ -86,7 +86,7 @@ class CacheSlide : public testing::TestWithParam<Setting> {
 
   OpenedModel opened_;
   std::unique_ptr<Backend> backend_;
-  ImageModel model_;
+  StreamModel model_;
   std::vector<std::int32_t> prompt_, stream_;
 };
 

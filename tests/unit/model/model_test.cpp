@@ -56,12 +56,12 @@ TEST(RopeTable, GridOfHeadWidth100) {
 TEST(ImageModelTest, UnconditionalPrompts) {
   const auto backend = make_backend("cpu", {.threads = 1});
   OpenedModel opened = open_model("test:null");
-  const ImageModel model = load_image_model(opened, *backend, DType::kF32);
+  const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
   using Ids = std::vector<std::int32_t>;
   EXPECT_EQ(model.unconditional_prompt(Ids{1, 8, 9, 7, 3}, 2), (Ids{1, 2, 2, 2, 3}));
   EXPECT_EQ(model.unconditional_prompt(Ids{1, 3}, 2), (Ids{1, 3}));
   EXPECT_EQ(model.unconditional_prompt(Ids{1}, 2), (Ids{1}));
-  ImageModelConfig classes;
+  StreamModelConfig classes;
   classes.unconditional = UnconditionalRule::kNullClass;
   classes.null_class = 1000;
   EXPECT_EQ(unconditional_prompt(classes, Ids{7}, 2), (Ids{1000}));
@@ -193,7 +193,7 @@ TEST(TransformerTest, EqualsAPlainOneInDouble) {
   const auto backend = make_backend("cpu", {.threads = 2});
   for (const char* name : {"test:tiny", "test:null"}) {
     OpenedModel opened = open_model(name);
-    const ImageModel model = load_image_model(opened, *backend, DType::kF32);
+    const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
     ModelRunner runner(model, 1, 80);
     std::vector<std::int32_t> prompt;
     for (std::int32_t i = 0; i < 75; ++i) prompt.push_back(i * 37 % 260);

@@ -106,7 +106,7 @@ TEST(CodePatches, OfTheBundledModelComeNearItsPictures) {
     requests.push_back(pipeline.prepare({.prompt = prompt, .seed = 1}));
   }
   pipeline.run(requests, keep);
-  const ImageModelConfig& model = pipeline.spec().model;
+  const StreamModelConfig& model = pipeline.spec().model;
   for (const GeneratedPicture& picture : keep.pictures) {
     const Image drawn =
         pipeline.code_patches().draw(picture.codes, model.grid_rows, model.grid_cols);
