@@ -9,23 +9,21 @@ namespace tessera {
 
 namespace {
 
-[[noreturn]] void refuse(const char* code, const std::string& draft, std::string expected,
-                         std::string found, std::string hint) {
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = code,
-               .file = draft,
-               .where = "--model-draft",
-               .expected = std::move(expected),
-               .found = std::move(found),
-               .hint = std::move(hint)});
+DraftLimits draft_limits(const TextLimits& limits, std::int64_t prompt_rows) {
+  return {.items = limits.items,
+          .prompt_rows = prompt_rows,
+          .tokens = limits.tokens,
+          .window = limits.window,
+          .chunk = limits.chunk,
+          .guided = false};
 }
 
 // Ids mean the same to both, or a draft would be another word than it was meant to be.
 void check_one_vocabulary(const CaptionModel& target, const std::string& target_name,
                           const CaptionModel& draft, const std::string& draft_name) {
   const auto differs = [&](std::string expected, std::string found) {
-    refuse("E_DRAFT_VOCABULARY", draft_name, expected + ", as " + target_name + " has",
-           std::move(found), "draft and target need one vocabulary");
+    refuse_draft("E_DRAFT_VOCABULARY", draft_name, expected + ", as " + target_name + " has",
+                 std::move(found), "draft and target need one vocabulary");
   };
   const auto same = [&](std::int64_t wanted, std::int64_t found, const char* what) {
     if (wanted != found) differs(std::to_string(wanted) + what, std::to_string(found));
@@ -74,8 +72,7 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
                                                  std::int64_t most_tokens) {
   expects(choice.on(), "a draft model");
   const ModelReference reference = resolve_model(choice.model);
-  std::unique_ptr<CaptionDraft> out(new CaptionDraft());
-  out->name_ = reference.shown_name;
+  std::unique_ptr<CaptionDraft> out(new CaptionDraft(reference.shown_name));
   out->choice_ = choice;
   if (std::filesystem::path(reference.open_name) != target.spec().folder) {
     out->opened_ = CaptionModel::open(reference.open_name);
@@ -85,9 +82,9 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
   check_one_vocabulary(target, target_name, model, out->name_);
   const std::int64_t positions = model.spec().text.model.max_positions;
   if (most_tokens >= positions) {
-    refuse("E_TEXT_LENGTH", out->name_,
-           "more than the " + std::to_string(most_tokens) + " positions of --max-tokens",
-           std::to_string(positions), "choose a smaller --max-tokens or another draft");
+    refuse_draft("E_TEXT_LENGTH", out->name_,
+                 "more than the " + std::to_string(most_tokens) + " positions of --max-tokens",
+                 std::to_string(positions), "choose a smaller --max-tokens or another draft");
   }
   if (choice.prune.on() && !choice.blind) {
     out->pruner_ = make_pruner(choice.prune.method, choice.prune.options);
@@ -120,20 +117,24 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question
     for (const PreprocessedPicture& picture : pictures) plans.push_back(picture.plan);
     out->ids = model_->prompt_ids(question, plans);
   }
-  out->text = {.rows = std::move(rows.rows),
-               .places = std::move(rows.places),
-               .next_place = rows.next_place,
-               .law = text.law,
-               .stops = text.stops,
-               .cuts = rows.cuts.get()};
+  DraftStreamItem& stream = out->stream;
+  stream.branches.push_back({.rows = std::move(rows.rows),
+                             .places = std::move(rows.places),
+                             .next_place = rows.next_place,
+                             .cuts = rows.cuts.get()});
+  stream.grammar = VocabularyGrammar::line(static_cast<std::size_t>(logit_ids()),
+                                           static_cast<std::size_t>(text.most_tokens));
+  stream.law = text.law;
+  stream.stops = text.stops;
+  stream.in_parts = true;
   if (later) {
-    out->text.settle = [this, watch, prepared = out.get(), seed = text.seed,
-                        item = text.item](DraftText& draft) {
+    stream.settle = [this, watch, prepared = out.get(), seed = text.seed,
+                        item = text.item](DraftStreamItem& draft) {
       choose_by(*watch, *prepared, seed, item);
       PromptRows& chosen = prepared->prompt.rows;
-      draft.rows = std::move(chosen.rows);
-      draft.places = std::move(chosen.places);
-      draft.next_place = chosen.next_place;
+      draft.branches[0].rows = std::move(chosen.rows);
+      draft.branches[0].places = std::move(chosen.places);
+      draft.branches[0].next_place = chosen.next_place;
     };
   }
   out->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -167,16 +168,10 @@ void CaptionDraft::choose_by(VerifierWatch& watch, PreparedDraft& prepared, std:
                                       std::move(pictures), model_->spec().video_id);
 }
 
-TextLimits CaptionDraft::own_limits(TextLimits limits, std::int64_t prompt_rows) const {
-  limits.prompt_rows = prompt_rows;
-  limits.kv = storage_;
-  return limits;
-}
-
-std::unique_ptr<TextDrafter> CaptionDraft::make_drafter(const TextLimits& limits,
-                                                        std::int64_t prompt_rows) {
+std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const TextLimits& limits,
+                                                         std::int64_t prompt_rows) {
   drafter_ = nullptr;
-  auto made = std::make_unique<TextDrafter>(model_->text(), own_limits(limits, prompt_rows));
+  auto made = DraftModel::make_drafter(draft_limits(limits, prompt_rows));
   drafter_rows_ = prompt_rows;
   drafter_ = made.get();
   return made;
@@ -184,12 +179,12 @@ std::unique_ptr<TextDrafter> CaptionDraft::make_drafter(const TextLimits& limits
 
 std::size_t CaptionDraft::bytes(const Backend& backend, const TextLimits& limits,
                                 std::int64_t prompt_rows) const {
-  return TextDrafter::bytes(model_->spec().text.model, backend, own_limits(limits, prompt_rows));
+  return drafter_bytes(backend, draft_limits(limits, prompt_rows));
 }
 
-void CaptionDraft::set_text(std::size_t slot, PreparedDraft& prepared) {
+void CaptionDraft::set_stream(std::size_t slot, PreparedDraft& prepared) {
   expects(drafter_ != nullptr, "a drafter was made");
-  drafter_->set_text(slot, std::move(prepared.text));
+  drafter_->set_stream(slot, std::move(prepared.stream));
 }
 
 }  // namespace tessera

@@ -8,9 +8,10 @@
 #include <optional>
 #include <string>
 
+#include "apps/pipeline/draft_model.h"
 #include "apps/pipeline/picture_prompt.h"
 #include "apps/pipeline/verifier_watch.h"
-#include "engine/decoding/drafters/text_drafter.h"
+#include "engine/decoding/text_loop.h"
 
 namespace tessera {
 
@@ -24,16 +25,17 @@ struct DraftChoice {
 
 // The draft's side of one text. Lives until the text is done.
 struct PreparedDraft {
-  PicturePrompt prompt;  // its rows are in the text
-  DraftText text;
+  PicturePrompt prompt;  // its rows are in the stream
+  DraftStreamItem stream;
   double seconds = 0;  // that it took to prepare
   // For a draft whose visual tokens are chosen once the target has read its prompt.
   std::vector<VisualRows> visual;
   std::vector<std::int32_t> ids;
+  std::int64_t rows() const { return stream.branches[0].rows.shape()[0]; }
   std::int64_t kept_tokens() const { return count_tokens(prompt.kept()); }
 };
 
-class CaptionDraft {
+class CaptionDraft final : public DraftModel {
  public:
   // Both must outlive the draft. The target itself may be chosen: its weights are shared then.
   // Error kUsage: E_DRAFT_VOCABULARY, naming both models and the first difference, unless size,
@@ -44,8 +46,6 @@ class CaptionDraft {
                                             const std::string& target_name,
                                             std::int64_t most_tokens);
 
-  const std::string& name() const { return name_; }
-  const CaptionModel& model() const { return *model_; }
   // How pictures are prepared for it; null when it sees none.
   const CaptionSpec* picture_spec() const { return choice_.blind ? nullptr : &model_->spec(); }
 
@@ -64,29 +64,32 @@ class CaptionDraft {
 
   // A drafter for a loop of these limits, with room for draft prompts of so many rows. Error
   // kMemory.
-  std::unique_ptr<TextDrafter> make_drafter(const TextLimits& limits, std::int64_t prompt_rows);
+  std::unique_ptr<ModelDrafter> make_drafter(const TextLimits& limits, std::int64_t prompt_rows);
   // That room in the drafter made last.
   std::int64_t drafter_rows() const { return drafter_rows_; }
   // Cache and buffers of such a drafter.
   std::size_t bytes(const Backend& backend, const TextLimits& limits,
                     std::int64_t prompt_rows) const;
-  // Tells the drafter made last of a text in a place of the loop.
-  void set_text(std::size_t slot, PreparedDraft& prepared);
+  // Tells the drafter made last of a text in a slot of the loop.
+  void set_stream(std::size_t slot, PreparedDraft& prepared);
 
  private:
-  CaptionDraft() = default;
+  explicit CaptionDraft(std::string name) : DraftModel(std::move(name)) {}
+  const TokenModel& model() override { return model_->text(); }
+  const ModelConfig& transformer() const override { return model_->spec().text.model.transformer; }
+  std::int64_t logit_ids() const override { return model_->spec().text.model.vocab; }
+  std::size_t scratch_bytes(std::int64_t rows, const Backend& backend) const override {
+    return Transformer::scratch_bytes(transformer(), rows, backend);
+  }
   void choose_by(VerifierWatch& watch, PreparedDraft& prepared, std::uint64_t seed,
                  std::uint64_t item) const;
-  TextLimits own_limits(TextLimits limits, std::int64_t prompt_rows) const;
 
-  std::string name_;
   std::unique_ptr<CaptionModel> opened_;  // null when the target drafts for itself
   CaptionModel* model_ = nullptr;
   DraftChoice choice_;
   std::unique_ptr<Pruner> pruner_;
-  DType storage_ = DType::kF32;
-  std::int64_t drafter_rows_ = 0;   // of the drafter made last
-  TextDrafter* drafter_ = nullptr;  // the same, owned by who asked for it
+  std::int64_t drafter_rows_ = 0;    // of the drafter made last
+  ModelDrafter* drafter_ = nullptr;  // the same, owned by who asked for it
 };
 
 }  // namespace tessera

@@ -97,7 +97,7 @@ struct CaptionPipeline::State final : TextListener {
     std::unique_ptr<VerifierWatch> watch;  // over the prompt, for a draft that goes by it
     std::unique_ptr<PreparedDraft> draft;  // null = it is written without drafts of a model
     // Rows of the draft's prompt, 1 without one.
-    std::int64_t draft_rows() const { return draft ? draft->text.rows.shape()[0] : 1; }
+    std::int64_t draft_rows() const { return draft ? draft->rows() : 1; }
     std::optional<TextStream> stream;
     Clock::time_point start;
   };
@@ -453,7 +453,7 @@ void CaptionPipeline::State::admit() {
 
 void CaptionPipeline::State::start(std::unique_ptr<Work> work) {
   const std::size_t slot = loop->add(std::move(work->item));
-  if (work->draft) draft->set_text(slot, *work->draft);
+  if (work->draft) draft->set_stream(slot, *work->draft);
   at_work[slot] = std::move(work);
 }
 

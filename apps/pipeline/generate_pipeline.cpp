@@ -111,7 +111,7 @@ struct GeneratePipeline::State {
       options.draft_model = std::filesystem::absolute(beside).lexically_normal().string();
     }
     if (!options.draft_model.empty()) {
-      draft = DraftModel::open(options.draft_model, config, name, *backend);
+      draft = ImageDraft::open(options.draft_model, config, name, *backend);
       aids.draft_model = true;
     }
     options.method = settle_method(options.method, aids, config.image_tokens());
@@ -160,7 +160,7 @@ struct GeneratePipeline::State {
   DecodeAids aids;
   ModelDrafter* drafter = nullptr;  // of parts, when it is a model
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
-  std::unique_ptr<DraftModel> draft;
+  std::unique_ptr<ImageDraft> draft;
   std::optional<WindowController> controller;  // keeps what it learned from batch to batch
   Between between;
   std::optional<PendingPreview> pending;  // last: its thread reads what stands above
@@ -186,17 +186,9 @@ DecodeLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest
 
 DraftLimits GeneratePipeline::State::draft_limits(std::span<const PreparedRequest> requests) const {
   const DecodeLimits limits = limits_for(requests);
-  DraftLimits out{.items = limits.items,
-                  .window = limits.window,
-                  .guided = false,
-                  .trees = limits.shape == PassShape::kTree};
-  for (const PreparedRequest& request : requests) {
-    const DraftItem& item = request.draft;
-    out.guided = out.guided || item.law.guided();
-    const std::size_t longest = std::max(item.prompt.size(), item.unconditional.size());
-    out.prompt_tokens = std::max(out.prompt_tokens, static_cast<std::int64_t>(longest));
-  }
-  return out;
+  std::vector<const DraftRequest*> drafts;
+  for (const PreparedRequest& request : requests) drafts.push_back(&request.draft);
+  return draft->limits_for(drafts, limits.items, limits.window, limits.shape == PassShape::kTree);
 }
 
 void GeneratePipeline::State::fit_drafter(const DraftLimits& limits) {
@@ -349,10 +341,8 @@ bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, 
     }
     return flow;
   };
-  if (drafter != nullptr) {
-    std::vector<DraftItem> drafts;
-    for (const PreparedRequest& request : batch) drafts.push_back(request.draft);
-    drafter->set_items(drafts);
+  for (std::size_t i = 0; drafter != nullptr && i < batch.size(); ++i) {
+    drafter->set_stream(i, draft->stream(batch[i].draft));
   }
   std::vector<DecodeResult> results =
       loop->run(items, parts->parts(), on_pass, controller ? &*controller : nullptr);
@@ -408,7 +398,7 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
   item.prompt = std::move(encoded.prompt);
   item.unconditional = std::move(encoded.unconditional);
   if (state_->draft) {
-    out.draft = state_->draft->item(request.prompt, request.negative_prompt, item.law);
+    out.draft = state_->draft->request(request.prompt, request.negative_prompt, item.law);
   }
   PictureFacts& facts = out.facts;
   facts.program = program_version();

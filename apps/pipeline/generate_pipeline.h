@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "apps/pipeline/draft_model.h"
 #include "apps/pipeline/facts.h"
 #include "apps/pipeline/memory.h"
 #include "apps/pipeline/model_catalog.h"
 #include "engine/core/error.h"
 #include "engine/decoding/decode_loop.h"
 #include "engine/decoding/decode_method.h"
-#include "engine/decoding/drafters/model_drafter.h"
 #include "engine/families/open_model.h"
 #include "vision/image/image.h"
 
@@ -59,7 +59,7 @@ struct GenerateRequest {
 // A request with its prompt encoded and its settings settled.
 struct PreparedRequest {
   DecodeItem item;
-  DraftItem draft;     // the same for the draft model, if there is one
+  DraftRequest draft;  // the same for the draft model, if there is one
   PictureFacts facts;  // tokens and passes are filled when it was painted
 };
 

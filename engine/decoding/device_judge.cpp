@@ -28,13 +28,12 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   const RowJudge* guest = nullptr;
   if (by_model) guest = parts.tree.source->judge_on(backend);
   if (parts.drafter != nullptr) guest = parts.drafter->judge_on(backend);
-  const bool reads = parts.drafter != nullptr && parts.drafter->reads_rows();
-  const bool likeliest = parts.drafter != nullptr && parts.drafter->reads_likeliest();
+  const DraftSignals needs = parts.drafter != nullptr ? parts.drafter->needs() : DraftSignals{};
   std::int64_t kept = 0;  // laws an item
-  if (reads && guest == nullptr && parts.shape() == PassShape::kLine) {
-    kept = static_cast<std::int64_t>(parts.drafter->kept_laws());
+  if (needs.rows && guest == nullptr && parts.shape() == PassShape::kLine) {
+    kept = static_cast<std::int64_t>(needs.kept_laws);
   }
-  if ((by_model || reads) && guest == nullptr && kept == 0) return nullptr;
+  if ((by_model || needs.rows) && guest == nullptr && kept == 0) return nullptr;
   JudgeMethod method;
   if (tree) {
     if (parts.tree.settings.width > kMostSiblings || !parts.tree.rule->describe(method)) {
@@ -46,7 +45,7 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
   if (parts.shape() != PassShape::kRows && !parts.tail->describe(method)) return nullptr;
   if (grammar.codes > static_cast<std::size_t>(kMostJudgedCodes)) return nullptr;
   method.laws = window > 1 && parts.needs_laws() && !by_model;
-  method.likeliest = likeliest;
+  method.likeliest = needs.likeliest;
   method.budget = !tree && parts.tv_budget > 0;
   const JudgeLimits limits{.codes = static_cast<std::int64_t>(grammar.codes),
                            .rows = items * window,

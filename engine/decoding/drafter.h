@@ -52,8 +52,20 @@ struct Commitment {
   std::size_t position = 0;
   std::int32_t token = 0;
   std::span<const std::int32_t> tokens;  // of the picture, up to and with this one
-  const TargetRow<Real>* row = nullptr;  // null where no drafter reads_rows()
+  const TargetRow<Real>* row = nullptr;  // null where no drafter needs rows
   std::int32_t likeliest = -1;  // of the row, lowest of equal ones, where there is no row to read
+};
+
+// What a drafter needs to know of the target, beyond the tokens that every drafter is told of.
+struct DraftSignals {
+  // Whole rows: commit() reads them, or extend() appends laws that are rows on the host. Without
+  // it, rows stay wherever they were computed.
+  bool rows = false;
+  bool likeliest = false;  // of each code's row the likeliest id, in commit()
+  // Laws an item, one a column of the grid, that a device's verifier may keep in place of rows:
+  // drafts in a line are then appended by append_kept(item x columns + column). A law is kept of
+  // every code that is committed. 0 = rows are read on the host alone.
+  std::size_t kept_laws = 0;
 };
 
 template <typename Real, typename Random>
@@ -61,22 +73,15 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
   virtual std::string_view name() const = 0;
-  // Whether commit() reads rows of the target, or extend() appends laws that are rows. Those that
-  // do neither leave rows wherever they are.
-  virtual bool reads_rows() const { return true; }
-  // Whether commit() reads the likeliest id of a code's row, with a row or without one.
-  virtual bool reads_likeliest() const { return false; }
-  // Laws an item, one a column of the grid, that a device's judge may keep for it in place of rows
-  // that it reads: drafts in a line are then appended by append_kept(item x columns + column); 0 =
-  // rows are read on the host alone. A law is kept of every code that comes to stand.
-  virtual std::size_t kept_laws() const { return 0; }
+  // Asked when a loop is built. Rows are the safe answer of who says nothing.
+  virtual DraftSignals needs() const { return {.rows = true}; }
   // The judge that draws its drafts where a device's target has its rows, and keeps their laws
   // there; then it reads no rows of the target, and appends laws by append_guest() to windows that
   // do not keep them.
   virtual const RowJudge* judge_on(const Backend&) const { return nullptr; }
   // Before the first pass of a run over `items` pictures.
   virtual void start(std::size_t /*items*/) {}
-  // A place goes to another stream than before; nothing of the old one holds for it.
+  // A slot goes to another stream than before; nothing of the old one holds for it.
   virtual void renew(std::size_t /*item*/) {}
   // Appends drafts until each window holds what is wanted; may stop short.
   virtual void extend(std::span<DraftJob<Real, Random>> jobs) = 0;

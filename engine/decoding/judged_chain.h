@@ -18,7 +18,7 @@ class JudgedChain final : public ChainBase<float, KeyedRandom>, public JudgedSeq
               const ChainParts<float, KeyedRandom>& parts, KeyedRandom random, std::size_t item)
       : ChainBase(law, grammar, window, parts,
                   parts.needs_laws() ? DraftLaws::kOfRows : DraftLaws::kForgotten, random, item),
-        columns_(parts.drafter != nullptr ? parts.drafter->kept_laws() : 0) {
+        columns_(parts.drafter != nullptr ? parts.drafter->needs().kept_laws : 0) {
     kept_laws_.reserve(std::min(columns_, window));
     wishes_.reserve(window);
   }

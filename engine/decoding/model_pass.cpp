@@ -97,10 +97,15 @@ ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
   contexts_.resize(static_cast<std::size_t>(limits.sequences), nullptr);
 }
 
+std::size_t ModelPass::cache_bytes(const ModelConfig& model, const Backend& backend,
+                                   const Limits& limits) {
+  return cache_shape(model, backend, limits).bytes();
+}
+
 std::size_t ModelPass::bytes(const ModelConfig& model, std::int64_t logit_ids,
                              const Backend& backend, const Limits& limits) {
   const std::int64_t rows = std::max(most_rows(limits), limits.guest_rows);
-  return cache_shape(model, backend, limits).bytes() +
+  return cache_bytes(model, backend, limits) +
          buffer_bytes(model, logit_ids, Transformer::scratch_bytes(model, rows, backend), backend,
                       limits);
 }

@@ -41,7 +41,9 @@ class ModelPass {
                                   std::size_t scratch, const Backend& backend,
                                   const Limits& limits);
   static std::int64_t most_rows(const Limits& limits);  // without padding
-  // Cache and buffers of a pass over a bare transformer, before one is made.
+  // The cache, and cache and buffers of a pass over a bare transformer, before one is made.
+  static std::size_t cache_bytes(const ModelConfig& config, const Backend& backend,
+                                 const Limits& limits);
   static std::size_t bytes(const ModelConfig& config, std::int64_t logit_ids,
                            const Backend& backend, const Limits& limits);
 

@@ -15,7 +15,7 @@ class ContextDrafter final : public SlotDrafter<Real, Random> {
   ContextDrafter(const VocabularyGrammar& grammar, std::shared_ptr<const GuessTable> table)
       : SlotDrafter<Real, Random>(grammar), table_(std::move(table)) {}
   std::string_view name() const override { return "context"; }
-  bool reads_rows() const override { return false; }
+  DraftSignals needs() const override { return {}; }
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {

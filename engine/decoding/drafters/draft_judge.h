@@ -24,6 +24,10 @@ class DraftJudge {
                                           std::int64_t window, bool trees);
   static JudgeLimits limits(std::int64_t codes, std::int64_t items, std::int64_t window,
                             bool trees);
+  // Whether there will be one on a backend, for plans of memory.
+  static bool serves(const Backend& backend, std::int64_t codes) {
+    return backend.device().kind != DeviceKind::kCpu && codes <= kMostJudgedCodes;
+  }
 
   // Whether drafts of these jobs are drawn here: their windows keep no laws on the host.
   static bool draws(std::span<const Job> jobs) {

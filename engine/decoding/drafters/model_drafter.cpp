@@ -1,10 +1,12 @@
-// The draft model follows each picture: what it has cached is compared with what stands and what is
+// The draft model follows each stream: what it has cached is compared with what is committed and
 // drafted by now, cut to the part that agrees, and fed the rest in one pass; then one pass a draft,
-// or one a set of tree nodes.
+// or one a set of tree nodes, all streams in one batch. Prompts enter beside the tokens of these
+// passes.
 #include "engine/decoding/drafters/model_drafter.h"
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "engine/decoding/drafters/draft_judge.h"
 #include "engine/decoding/drafters/draft_stream.h"
@@ -14,209 +16,442 @@ namespace tessera {
 
 namespace {
 
-// Tokens of one picture that a pass feeds at most.
-std::int64_t most_new_rows(const DraftLimits& limits) { return 2 * limits.window; }
+// Tokens of one stream that a pass feeds at most.
+std::int64_t max_new_rows(const DraftLimits& limits) { return 2 * limits.window; }
 
-ModelPass::Limits pass_limits(const StreamModelConfig& config, const DraftLimits& limits) {
-  const std::int64_t branches = limits.guided ? 2 : 1;
-  return {.sequences = limits.items * branches,
-          .capacity = config.cache_rows(limits.prompt_tokens),
-          .logit_rows = branches * limits.items * most_new_rows(limits),
-          .token_rows = branches * limits.items * most_new_rows(limits),
-          .prompt_rows = branches * limits.prompt_tokens,
+std::int64_t branches_of(const DraftLimits& limits) { return limits.guided ? 2 : 1; }
+
+ModelPass::Limits pass_limits(const DraftLimits& limits) {
+  const std::int64_t sequences = limits.items * branches_of(limits);
+  return {.sequences = sequences,
+          .capacity = limits.prompt_rows + limits.tokens,
+          .logit_rows = sequences * (limits.trees ? limits.window : 1),
+          .token_rows = sequences * max_new_rows(limits),
+          .prompt_rows = std::min(limits.chunk, sequences * limits.prompt_rows),
+          .mixed = true,
+          .guest_rows = limits.prompt_rows,
           .branch_rows = limits.trees ? limits.window : 0,
           .branch_seen = limits.window,
           .kv = limits.kv};
 }
 
+std::int64_t rows_of(const DraftBranch& prompt) {
+  return prompt.rows.empty() ? static_cast<std::int64_t>(prompt.ids.size())
+                             : prompt.rows.shape()[0];
+}
+
 }  // namespace
 
 struct ModelDrafter::State {
+  // Of one branch's prompt.
+  struct Prompt {
+    std::int64_t rows = 0, done = 0, next_place = 0;
+    bool whole() const { return done == rows; }
+  };
   struct Slot {
-    DraftItem item;
+    std::optional<DraftStreamItem> item;
     std::optional<LawPipeline<float>> law;
-    DraftStream stream;          // picture tokens in the cache, tree nodes apart
-    std::int64_t first_row = 0;  // of the conditional branch in the pass
-    std::int64_t new_rows = 0;   // of each branch
-    bool prefilled = false;
-    // Of a tree: the row of each node behind the stream, and how many there are.
+    std::array<Prompt, 2> prompts;
+    std::uint64_t arrival = 0;
+    bool begun = false;  // to read the prompt
+    DraftStream stream;  // tokens in the cache, tree nodes apart
+    // Logits of the pass: those of the second branch follow those of the first.
+    std::int64_t first_logit = 0, logit_rows = 0;
+    // Of a tree: the row of each node after the stream, and how many there are; the nodes of this
+    // pass.
     std::vector<std::int32_t> node_row;
     std::int32_t node_rows = 0;
-    int branches() const { return item.law.guided() ? 2 : 1; }
-    std::size_t prompt_rows(int branch) const {
-      return branch == 0 ? item.prompt.size() : item.unconditional.size();
-    }
+    std::vector<std::int32_t> asked;
+
+    std::size_t branches() const { return item->branches.size(); }
+    bool reading() const { return item && !(prompts[0].whole() && prompts[1].whole()); }
+    bool ready() const { return item && !reading(); }
+    std::int64_t uncond_logit() const { return first_logit + logit_rows; }
+  };
+  // Rows of the pass whose logits are wanted, and the first of these.
+  struct Head {
+    std::int64_t row = 0, rows = 0, to = 0;
   };
   using Job = DraftJob<float, KeyedRandom>;
 
-  State(const StreamModel& draft_model, const DraftLimits& draft_limits);
+  State(const TokenModel& draft_model, const DraftLimits& draft_limits);
 
-  void prefill(std::size_t item);
+  void forget(std::size_t number);
+  void note_prompt(std::size_t number);
+  void settle(Slot& slot) const;
+  void note_rows(Slot& slot) const;
+  void sort_prompts();
+  void read_cut_prompts();
+  void add_prompts(bool first);
+  void add_prompt_part(std::size_t number, std::size_t branch, std::int64_t& room);
+  void release_prompts();
+  void begin();
   void run(bool fetch);
+  std::int64_t want_logits(std::int64_t row, std::int64_t rows);
   template <typename TokenAt>
-  void cut(std::size_t item, std::size_t known, TokenAt token);
-  void add_fresh(std::size_t item);
-  bool read_law(Slot& slot, std::size_t position, std::int64_t row);
-  void draw(Job& job, Slot& slot);
-  void draw_on_device();
-  void cut(const TreeJob<float>& job) {
-    cut(job.item, job.committed.size(), [&](std::size_t i) { return job.committed[i]; });
+  void follow(std::size_t number, std::size_t known, TokenAt token);
+  void follow(const TreeJob<float>& job) {
+    follow(job.item, job.committed.size(), [&](std::size_t i) { return job.committed[i]; });
   }
-  void catch_up(const TreeJob<float>& job);
+  void add_fresh(std::size_t number, bool with_logits);
+  bool wants(Job& job);
+  bool read_law(Slot& slot, std::size_t position, std::int64_t row);
+  void draw(Job& job);
+  void draw_on_device();
+  bool stops_after(const Slot& slot, std::int32_t token) const;
+  void stop_after(Job& job, std::int32_t token) const;
+  void catch_up(std::span<const TreeJob<float>> jobs);
   void add_nodes(const TreeJob<float>& job);
+  void add_node_row(std::size_t number, std::size_t branch, const DraftTree<float>& tree,
+                    std::int32_t node);
   void keep_laws(const TreeJob<float>& job);
-  void keep_laws_on_device(std::span<TreeJob<float>> jobs);
-  std::int32_t sequence(std::size_t item, int branch) const {
-    return static_cast<std::int32_t>(static_cast<std::int64_t>(item) * branches) + branch;
+  void keep_laws_on_device();
+  std::int32_t sequence(std::size_t number, std::size_t branch) const {
+    return static_cast<std::int32_t>(number * static_cast<std::size_t>(branches) + branch);
   }
 
-  const StreamModel& model;
+  const TokenModel& model;
   DraftLimits limits;
   std::int64_t branches;
   ModelPass pass;
   std::unique_ptr<DraftJudge> judge;  // null where the host draws
+  Tensor last_hidden;                 // [1, D] of a prompt with cuts; nothing reads it
   std::vector<Slot> slots;
-  std::vector<Job*> open;
+  std::vector<std::size_t> prompts;  // slots whose prompt is to be read, in order of arrival
+  std::vector<Job*> open, drawn;     // those with rows in the pass; of them, those that are drawn
+  std::vector<TreeJob<float>> answered;
+  std::vector<Head> heads;
   std::vector<std::int32_t> ancestors;
+  std::uint64_t arrivals = 0;
   std::int64_t passes = 0;
 };
 
-ModelDrafter::State::State(const StreamModel& draft_model, const DraftLimits& draft_limits)
+ModelDrafter::State::State(const TokenModel& draft_model, const DraftLimits& draft_limits)
     : model(draft_model),
       limits(draft_limits),
-      branches(draft_limits.guided ? 2 : 1),
-      pass(draft_model, pass_limits(draft_model.config(), draft_limits)),
-      judge(DraftJudge::make(draft_model.backend(), draft_model.config().codes, draft_limits.items,
-                             draft_limits.window, draft_limits.trees)) {
+      branches(branches_of(draft_limits)),
+      pass(draft_model, pass_limits(draft_limits)),
+      judge(DraftJudge::make(draft_model.backend(), draft_model.logit_ids(), draft_limits.items,
+                             draft_limits.window, draft_limits.trees)),
+      last_hidden(draft_model.backend().allocate(DType::kF32, Shape{1, draft_model.width()})) {
   slots.resize(static_cast<std::size_t>(limits.items));
+  prompts.reserve(slots.size());
   open.reserve(slots.size());
+  drawn.reserve(slots.size());
+  answered.reserve(slots.size());
+  heads.reserve(slots.size() * static_cast<std::size_t>(branches));
   ancestors.reserve(static_cast<std::size_t>(limits.window));
   for (Slot& slot : slots) {
-    slot.stream.reserve(static_cast<std::size_t>(model.image_token_count()),
-                        static_cast<std::size_t>(most_new_rows(limits)));
+    slot.stream.reserve(static_cast<std::size_t>(limits.tokens),
+                        static_cast<std::size_t>(max_new_rows(limits)));
+    if (!limits.trees) continue;
     slot.node_row.resize(static_cast<std::size_t>(limits.window));
+    slot.asked.reserve(static_cast<std::size_t>(limits.window));
   }
 }
 
-// Caches both prompts; no row of it is read, as at least one token stands by now.
-void ModelDrafter::State::prefill(std::size_t item) {
-  Slot& slot = slots[item];
+// --- prompts --------------------------------------------------------------------------------------
+
+void ModelDrafter::State::forget(std::size_t number) {
+  Slot& slot = slots[number];
+  slot.item.reset();
+  slot.prompts = {};
+  slot.begun = false;
+  slot.stream.clear();
+  for (std::size_t branch = 0; branch < static_cast<std::size_t>(branches); ++branch) {
+    pass.cache().truncate(sequence(number, branch), 0);
+  }
+}
+
+void ModelDrafter::State::note_prompt(std::size_t number) {
+  Slot& slot = slots[number];
+  if (!slot.reading()) return;
+  prompts.push_back(number);
+  if (!std::exchange(slot.begun, true)) settle(slot);
+}
+
+void ModelDrafter::State::settle(Slot& slot) const {
+  if (!slot.item->settle) return;
+  std::exchange(slot.item->settle, nullptr)(*slot.item);
+  const std::array<Prompt, 2> told = slot.prompts;
+  note_rows(slot);
+  for (std::size_t i = 0; i < told.size(); ++i) {
+    expects(slot.prompts[i].rows <= told[i].rows, "no more rows than were told");
+  }
+}
+
+void ModelDrafter::State::note_rows(Slot& slot) const {
+  for (std::size_t i = 0; i < slot.branches(); ++i) {
+    const DraftBranch& prompt = slot.item->branches[i];
+    const std::int64_t rows = rows_of(prompt);
+    const bool embedded = !prompt.rows.empty();
+    expects(rows >= 1 && rows <= limits.prompt_rows, "the prompt fits the drafter's limits");
+    expects(!embedded || static_cast<std::int64_t>(prompt.places.size()) == rows, "a place a row");
+    expects(prompt.cuts == nullptr || (embedded && !limits.trees),
+            "embedded prompts are cut, drafts after them stand in a line");
+    slot.prompts[i] = {.rows = rows, .next_place = embedded ? prompt.next_place : rows};
+  }
+}
+
+void ModelDrafter::State::sort_prompts() {
+  std::sort(prompts.begin(), prompts.end(),
+            [&](std::size_t a, std::size_t b) { return slots[a].arrival < slots[b].arrival; });
+}
+
+// Prompts that are cut between layers run by themselves; of those in parts one a call.
+void ModelDrafter::State::read_cut_prompts() {
+  bool one = false;
+  for (const std::size_t number : prompts) {
+    Slot& slot = slots[number];
+    for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
+      const DraftBranch& prompt = slot.item->branches[branch];
+      Prompt& read = slot.prompts[branch];
+      if (prompt.cuts == nullptr || read.whole()) continue;
+      if (slot.item->in_parts && std::exchange(one, true)) continue;
+      pass.begin();
+      run_prompt_in_parts(model.transformer(), sequence(number, branch), prompt.rows.view(),
+                          prompt.places, *prompt.cuts, pass.cache(), pass.arena(),
+                          last_hidden.view());
+      read.done = read.rows;
+    }
+  }
+  release_prompts();
+}
+
+// Rows of prompts for a pass: of those that are read to their end in this call, then, in its first
+// pass, of those that are read in parts.
+void ModelDrafter::State::add_prompts(bool first) {
+  std::int64_t room = limits.chunk;
+  for (const bool in_parts : {false, true}) {
+    if (in_parts && !first) break;
+    for (const std::size_t number : prompts) {
+      if (slots[number].item->in_parts != in_parts) continue;
+      for (std::size_t branch = 0; branch < slots[number].branches(); ++branch) {
+        add_prompt_part(number, branch, room);
+      }
+    }
+  }
+}
+
+void ModelDrafter::State::add_prompt_part(std::size_t number, std::size_t branch,
+                                          std::int64_t& room) {
+  const DraftBranch& prompt = slots[number].item->branches[branch];
+  Prompt& read = slots[number].prompts[branch];
+  const std::int64_t first = read.done, count = std::min(room, read.rows - first);
+  if (count == 0 || prompt.cuts != nullptr) return;
+  const auto from = static_cast<std::size_t>(first), size = static_cast<std::size_t>(count);
+  if (prompt.rows.empty()) {
+    pass.add_prompt(sequence(number, branch), std::span(prompt.ids).subspan(from, size));
+  } else {
+    const ConstTensorView all = prompt.rows.view();
+    pass.add_prompt_rows(
+        sequence(number, branch),
+        {all.dtype, Shape{count, model.width()}, all.f32() + first * model.width(), all.device},
+        std::span(prompt.places).subspan(from, size));
+  }
+  read.done += count;
+  room -= count;
+}
+
+// Nobody reads embedded rows again, once what is under way has.
+void ModelDrafter::State::release_prompts() {
+  for (const std::size_t number : prompts) {
+    Slot& slot = slots[number];
+    for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
+      DraftBranch& prompt = slot.item->branches[branch];
+      if (!slot.prompts[branch].whole() || prompt.rows.empty()) continue;
+      model.backend().synchronize();
+      prompt.rows = {};
+      prompt.places = {};
+    }
+  }
+}
+
+// --- passes ---------------------------------------------------------------------------------------
+
+void ModelDrafter::State::begin() {
   pass.begin();
-  pass.add_prompt(sequence(item, 0), slot.item.prompt);
-  if (slot.branches() == 2) pass.add_prompt(sequence(item, 1), slot.item.unconditional);
-  pass.run_layers();
-  slot.prefilled = true;
+  heads.clear();
 }
 
-// Cuts the cache to what is still true of a picture of `known` tokens and notes what it lacks.
-template <typename TokenAt>
-void ModelDrafter::State::cut(std::size_t item, std::size_t known, TokenAt token) {
-  Slot& slot = slots[item];
-  const std::size_t same =
-      slot.stream.follow(known, static_cast<std::size_t>(most_new_rows(limits)), token);
-  for (int branch = 0; branch < slot.branches(); ++branch) {
-    const std::size_t prompt = slot.prompt_rows(branch);
-    pass.cache().truncate(sequence(item, branch), static_cast<std::int64_t>(prompt + same));
+// The logit row of the first of these rows of the pass; neighbours share a call.
+std::int64_t ModelDrafter::State::want_logits(std::int64_t row, std::int64_t rows) {
+  const std::int64_t to = heads.empty() ? 0 : heads.back().to + heads.back().rows;
+  if (!heads.empty() && heads.back().row + heads.back().rows == row) {
+    heads.back().rows += rows;
+  } else {
+    heads.push_back({row, rows, to});
   }
-}
-
-void ModelDrafter::State::add_fresh(std::size_t item) {
-  Slot& slot = slots[item];
-  slot.first_row = pass.rows();
-  slot.new_rows = static_cast<std::int64_t>(slot.stream.fresh().size());
-  for (int branch = 0; branch < slot.branches(); ++branch) {
-    pass.add_tokens(sequence(item, branch), slot.stream.fresh());
-  }
+  return to;
 }
 
 void ModelDrafter::State::run(bool fetch) {
-  pass.run();
-  if (fetch) pass.fetch_logits();
-  ++passes;
+  if (heads.size() == 1 && heads[0].rows == pass.rows()) {
+    pass.run();
+  } else {
+    pass.run_layers();
+    for (const Head& head : heads) pass.run_head(head.row, head.rows, head.to);
+  }
+  if (fetch && !heads.empty()) pass.fetch_logits();
 }
 
-// The law of a position by a row of the pass; false if the row is broken.
+// Cuts the cache to what is still true of a stream of `known` tokens and notes what it lacks.
+template <typename TokenAt>
+void ModelDrafter::State::follow(std::size_t number, std::size_t known, TokenAt token) {
+  Slot& slot = slots[number];
+  const std::size_t same =
+      slot.stream.follow(known, static_cast<std::size_t>(max_new_rows(limits)), token);
+  for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
+    pass.cache().truncate(sequence(number, branch),
+                          slot.prompts[branch].rows + static_cast<std::int64_t>(same));
+  }
+}
+
+// What the last follow() noted, on all branches; with the logits of its last row.
+void ModelDrafter::State::add_fresh(std::size_t number, bool with_logits) {
+  Slot& slot = slots[number];
+  const std::span<const std::int32_t> fresh = slot.stream.fresh();
+  const auto same = static_cast<std::int64_t>(slot.stream.fed() - fresh.size());
+  for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
+    const Prompt& prompt = slot.prompts[branch];
+    pass.add_line(sequence(number, branch), {.position = prompt.next_place + same,
+                                             .shared = prompt.rows + same,
+                                             .seen = {},
+                                             .tokens = fresh});
+    if (!with_logits) continue;
+    const std::int64_t logit = want_logits(pass.rows() - 1, 1);
+    if (branch == 0) slot.first_logit = logit;
+  }
+  slot.logit_rows = with_logits ? 1 : 0;
+}
+
+// The law of a position by a logit row; false if the row is broken.
 bool ModelDrafter::State::read_law(Slot& slot, std::size_t position, std::int64_t row) {
   const std::span<const float> cond = pass.logits(row);
   std::span<const float> uncond;
-  if (slot.branches() == 2) uncond = pass.logits(row + slot.new_rows);
+  if (slot.branches() == 2) uncond = pass.logits(row + slot.logit_rows);
   if (first_unsound(cond) || first_unsound(uncond)) return false;
   slot.law->process_at(position, cond, uncond);
   return true;
 }
 
-// A broken row of the draft model fails nothing: the window stays short.
-void ModelDrafter::State::draw(Job& job, Slot& slot) {
-  if (!read_law(slot, job.next_position(), slot.first_row + slot.new_rows - 1)) {
+// --- drafts in a line -----------------------------------------------------------------------------
+
+// Fills in what the grammar forces. Whether drafts are wanted still, of a stream it was told of.
+bool ModelDrafter::State::wants(Job& job) {
+  const Slot& slot = slots[job.item];
+  if (!slot.item) return false;
+  while (job.window->size() < job.want && append_forced(job, slot.item->grammar)) {
+  }
+  return job.window->size() < job.want;
+}
+
+// A broken row of the draft model fails nothing: the window stays short. So it does after a stop.
+void ModelDrafter::State::draw(Job& job) {
+  Slot& slot = slots[job.item];
+  if (!read_law(slot, job.next_position(), slot.first_logit)) {
     job.want = job.window->size();
     return;
   }
-  append_drawn(job, *slot.law);
+  stop_after(job, append_drawn(job, *slot.law));
 }
 
 void ModelDrafter::State::draw_on_device() {
   judge->begin();
+  drawn.clear();
   for (Job* const job : open) {
     const Slot& slot = slots[job->item];
     if (!slot.stream.caught_up()) continue;
-    const std::int64_t row = slot.first_row + slot.new_rows - 1;
-    judge->add(*job, slot.item.law, row, row + slot.new_rows);
+    judge->add(*job, slot.item->law, slot.first_logit, slot.uncond_logit());
+    drawn.push_back(job);
   }
-  judge->run(pass.device_logits());
+  const std::span<const std::int32_t> tokens = judge->run(pass.device_logits());
+  for (std::size_t i = 0; i < drawn.size(); ++i) stop_after(*drawn[i], tokens[i]);
 }
 
-// Feeds what a picture gained while nobody asked, all but what one pass can take.
-void ModelDrafter::State::catch_up(const TreeJob<float>& job) {
-  for (cut(job); !slots[job.item].stream.caught_up(); cut(job)) {
-    pass.begin();
-    add_fresh(job.item);
-    pass.run_layers();
-    ++passes;
-  }
-  // What the last cut noted is fed with the others.
-  slots[job.item].stream.take_back();
+bool ModelDrafter::State::stops_after(const Slot& slot, std::int32_t token) const {
+  const std::vector<std::int32_t>& stops = slot.item->stops;
+  return std::find(stops.begin(), stops.end(), token) != stops.end();
 }
 
-// The rows of the wanted nodes of one picture, on both branches.
+void ModelDrafter::State::stop_after(Job& job, std::int32_t token) const {
+  if (stops_after(slots[job.item], token)) job.want = job.window->size();
+}
+
+// --- trees ----------------------------------------------------------------------------------------
+
+// Reads prompts, and feeds what streams gained while nobody asked, all but what one pass can take.
+void ModelDrafter::State::catch_up(std::span<const TreeJob<float>> jobs) {
+  for (bool first = true;; first = false) {
+    begin();
+    for (const TreeJob<float>& job : jobs) {
+      if (job.wanted[0] != 0 || !slots[job.item].ready()) continue;
+      follow(job);
+      if (slots[job.item].stream.caught_up()) {
+        slots[job.item].stream.take_back();  // it is fed with the root
+      } else {
+        add_fresh(job.item, /*with_logits=*/false);
+      }
+    }
+    const bool tokens = pass.rows() > 0;
+    add_prompts(first);
+    if (pass.rows() == 0) return;
+    run(/*fetch=*/false);
+    release_prompts();
+    passes += tokens ? 1 : 0;
+  }
+}
+
+// The rows of the wanted nodes of one stream, on all branches.
 void ModelDrafter::State::add_nodes(const TreeJob<float>& job) {
   Slot& slot = slots[job.item];
   const DraftTree<float>& tree = *job.tree;
+  slot.asked.clear();
   if (job.wanted[0] == 0) {
-    cut(job);
+    follow(job);
     expects(slot.stream.caught_up(), "caught up before");
     slot.node_rows = 0;
-    add_fresh(job.item);
-    return;
-  }
-  slot.first_row = pass.rows();
-  slot.new_rows = static_cast<std::int64_t>(job.wanted.size());
-  for (int branch = 0; branch < slot.branches(); ++branch) {
-    const std::size_t prompt = slot.prompt_rows(branch);
-    for (const std::int32_t node : job.wanted) {
-      ancestors.clear();
-      const std::int32_t token = tree.token(node);
-      const std::size_t shared = prompt + slot.stream.fed();
-      for (std::int32_t a = tree.parent(node); a != 0; a = tree.parent(a)) {
-        ancestors.push_back(static_cast<std::int32_t>(shared) +
-                            slot.node_row[static_cast<std::size_t>(a)]);
-      }
-      std::reverse(ancestors.begin(), ancestors.end());
-      pass.add_line(sequence(job.item, branch),
-                    {static_cast<std::int64_t>(shared + ancestors.size()),
-                     static_cast<std::int64_t>(shared),
-                     ancestors,
-                     {&token, 1}});
-    }
+    slot.asked.push_back(0);
+    return add_fresh(job.item, /*with_logits=*/true);
   }
   for (const std::int32_t node : job.wanted) {
+    if (!stops_after(slot, tree.token(node))) slot.asked.push_back(node);
+  }
+  if (slot.asked.empty()) return;
+  slot.logit_rows = static_cast<std::int64_t>(slot.asked.size());
+  for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
+    const std::int64_t logit = want_logits(pass.rows(), slot.logit_rows);
+    if (branch == 0) slot.first_logit = logit;
+    for (const std::int32_t node : slot.asked) add_node_row(job.item, branch, tree, node);
+  }
+  for (const std::int32_t node : slot.asked) {
     slot.node_row[static_cast<std::size_t>(node)] = slot.node_rows++;
   }
 }
 
+void ModelDrafter::State::add_node_row(std::size_t number, std::size_t branch,
+                                       const DraftTree<float>& tree, std::int32_t node) {
+  const Slot& slot = slots[number];
+  const Prompt& prompt = slot.prompts[branch];
+  const auto fed = static_cast<std::int64_t>(slot.stream.fed());
+  const std::int64_t shared = prompt.rows + fed;
+  ancestors.clear();
+  for (std::int32_t a = tree.parent(node); a != 0; a = tree.parent(a)) {
+    ancestors.push_back(static_cast<std::int32_t>(shared) +
+                        slot.node_row[static_cast<std::size_t>(a)]);
+  }
+  std::reverse(ancestors.begin(), ancestors.end());
+  const std::int32_t token = tree.token(node);
+  const auto above = static_cast<std::int64_t>(ancestors.size());
+  pass.add_line(sequence(number, branch), {.position = prompt.next_place + fed + above,
+                                           .shared = shared,
+                                           .seen = ancestors,
+                                           .tokens = {&token, 1}});
+}
+
 void ModelDrafter::State::keep_laws(const TreeJob<float>& job) {
   Slot& slot = slots[job.item];
-  const bool root = job.wanted[0] == 0;
-  std::int64_t row = slot.first_row + (root ? slot.new_rows - 1 : 0);
+  std::int64_t row = slot.first_logit;
   for (const std::int32_t node : job.wanted) {
     const std::size_t position =
         job.committed.size() + static_cast<std::size_t>(job.tree->depth(node));
@@ -225,21 +460,22 @@ void ModelDrafter::State::keep_laws(const TreeJob<float>& job) {
   }
 }
 
-void ModelDrafter::State::keep_laws_on_device(std::span<TreeJob<float>> jobs) {
-  const VocabularyGrammar grammar = model.config().grammar();
+void ModelDrafter::State::keep_laws_on_device() {
   judge->begin();
-  for (const TreeJob<float>& job : jobs) {
+  for (const TreeJob<float>& job : answered) {
     const Slot& slot = slots[job.item];
-    const std::int64_t row = slot.first_row + (job.wanted[0] == 0 ? slot.new_rows - 1 : 0);
-    judge->add(job, slot.item.law, grammar, row, row + slot.new_rows);
+    judge->add(job, slot.item->law, slot.item->grammar, slot.first_logit, slot.uncond_logit());
   }
-  judge->keep_laws(jobs, pass.device_logits());
+  judge->keep_laws(answered, pass.device_logits());
 }
 
-ModelDrafter::ModelDrafter(const StreamModel& model, const DraftLimits& limits)
+// --- the drafter ----------------------------------------------------------------------------------
+
+ModelDrafter::ModelDrafter(const TokenModel& model, const DraftLimits& limits)
     : state_(std::make_unique<State>(model, limits)) {}
 ModelDrafter::~ModelDrafter() = default;
 
+const DraftLimits& ModelDrafter::limits() const { return state_->limits; }
 std::int64_t ModelDrafter::passes() const { return state_->passes; }
 
 const RowJudge* ModelDrafter::judge_on(const Backend& backend) const {
@@ -249,82 +485,115 @@ const RowJudge* ModelDrafter::judge_on(const Backend& backend) const {
 
 bool ModelDrafter::fits(const DraftLimits& limits) const {
   const DraftLimits& own = state_->limits;
-  return own.items >= limits.items && own.prompt_tokens >= limits.prompt_tokens &&
-         own.window >= limits.window && (own.guided || !limits.guided) &&
-         (own.trees || !limits.trees);
+  return own.items >= limits.items && own.prompt_rows >= limits.prompt_rows &&
+         own.tokens >= limits.tokens && own.window >= limits.window &&
+         (own.guided || !limits.guided) && (own.trees || !limits.trees);
 }
 
-void ModelDrafter::set_items(std::span<const DraftItem> items) {
+void ModelDrafter::set_stream(std::size_t number, DraftStreamItem item) {
   State& state = *state_;
-  expects(items.size() <= state.slots.size(), "pictures fit the drafter's limits");
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    State::Slot& slot = state.slots[i];
-    const auto longest =
-        static_cast<std::int64_t>(std::max(items[i].prompt.size(), items[i].unconditional.size()));
-    expects(longest <= state.limits.prompt_tokens && !items[i].prompt.empty() &&
-                (state.limits.guided || !items[i].law.guided()),
-            "prompts fit the drafter's limits");
-    slot.item = items[i];
-    slot.law.emplace(items[i].law, state.model.config().grammar());
-  }
+  expects(number < state.slots.size(), "a slot of the loop");
+  expects(item.branches.size() == (item.law.guided() ? 2u : 1u) &&
+              static_cast<std::int64_t>(item.branches.size()) <= state.branches,
+          "a branch, under guidance two, within the drafter's limits");
+  expects(static_cast<std::int64_t>(item.grammar.codes) == state.model.logit_ids() &&
+              static_cast<std::int64_t>(item.grammar.length()) <= state.limits.tokens,
+          "the stream fits model and limits");
+  state.forget(number);
+  State::Slot& slot = state.slots[number];
+  slot.arrival = state.arrivals++;
+  slot.law.emplace(item.law, item.grammar);
+  slot.item = std::move(item);
+  state.note_rows(slot);
 }
 
 void ModelDrafter::start(std::size_t items) {
   State& state = *state_;
-  expects(items <= state.slots.size(), "pictures fit the drafter's limits");
+  expects(items <= state.slots.size(), "streams fit the drafter's limits");
   state.passes = 0;
-  for (std::size_t i = 0; i < items; ++i) {
-    state.slots[i].stream.clear();
-    state.slots[i].prefilled = false;
-    for (int branch = 0; branch < state.branches; ++branch) {
-      state.pass.cache().truncate(state.sequence(i, branch), 0);
-    }
+  for (std::size_t number = 0; number < state.slots.size(); ++number) {
+    if (state.slots[number].begun) state.forget(number);
   }
 }
 
+void ModelDrafter::renew(std::size_t slot) { state_->forget(slot); }
+
 void ModelDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
   State& state = *state_;
-  const VocabularyGrammar grammar = state.model.config().grammar();
   const bool on_device = state.judge != nullptr && DraftJudge::draws(jobs);
-  while (true) {
+  state.prompts.clear();
+  for (DraftJob<float, KeyedRandom>& job : jobs) {
+    if (state.wants(job)) state.note_prompt(job.item);
+  }
+  state.sort_prompts();
+  state.read_cut_prompts();
+  for (bool first = true;; first = false) {
+    state.begin();
     state.open.clear();
     for (DraftJob<float, KeyedRandom>& job : jobs) {
-      while (job.window->size() < job.want && append_forced(job, grammar)) {
-      }
-      if (job.window->size() >= job.want) continue;
-      if (!state.slots[job.item].prefilled) state.prefill(job.item);
+      if (!state.wants(job) || !state.slots[job.item].ready()) continue;
       state.open.push_back(&job);
+      state.follow(job.item, job.next_position(), [&](std::size_t i) { return job.token(i); });
+      state.add_fresh(job.item, state.slots[job.item].stream.caught_up());
     }
-    if (state.open.empty()) return;
-    state.pass.begin();
-    for (DraftJob<float, KeyedRandom>* job : state.open) {
-      state.cut(job->item, job->next_position(), [&](std::size_t i) { return job->token(i); });
-      state.add_fresh(job->item);
-    }
+    state.add_prompts(first);
+    if (state.pass.rows() == 0) return;
     state.run(!on_device);
+    state.release_prompts();
+    if (state.open.empty()) continue;
+    ++state.passes;
     if (on_device) {
       state.draw_on_device();
       continue;
     }
     for (DraftJob<float, KeyedRandom>* job : state.open) {
-      State::Slot& slot = state.slots[job->item];
-      if (slot.stream.caught_up()) state.draw(*job, slot);
+      if (state.slots[job->item].stream.caught_up()) state.draw(*job);
     }
   }
 }
 
 void ModelDrafter::answer(std::span<TreeJob<float>> jobs) {
   State& state = *state_;
+  state.prompts.clear();
   for (const TreeJob<float>& job : jobs) {
-    if (!state.slots[job.item].prefilled) state.prefill(job.item);
-    if (job.wanted[0] == 0) state.catch_up(job);
+    if (job.wanted[0] == 0) state.note_prompt(job.item);
   }
-  state.pass.begin();
-  for (const TreeJob<float>& job : jobs) state.add_nodes(job);
+  state.sort_prompts();
+  state.read_cut_prompts();
+  state.catch_up(jobs);
+  state.begin();
+  state.answered.clear();
+  for (const TreeJob<float>& job : jobs) {
+    const State::Slot& slot = state.slots[job.item];
+    if (!slot.ready()) continue;
+    state.add_nodes(job);
+    if (slot.asked.empty()) continue;
+    state.answered.push_back({job.item, job.committed, job.tree, slot.asked});
+  }
+  if (state.answered.empty()) return;
   const bool on_device = state.judge != nullptr && !jobs[0].tree->keeps_laws();
   state.run(!on_device);
-  if (on_device) return state.keep_laws_on_device(jobs);
-  for (const TreeJob<float>& job : jobs) state.keep_laws(job);
+  ++state.passes;
+  if (on_device) return state.keep_laws_on_device();
+  for (const TreeJob<float>& job : state.answered) state.keep_laws(job);
+}
+
+std::int64_t ModelDrafter::most_rows(const DraftLimits& limits) {
+  const ModelPass::Limits pass = pass_limits(limits);
+  return std::max(ModelPass::most_rows(pass), pass.guest_rows);
+}
+
+std::size_t ModelDrafter::bytes(const ModelConfig& config, std::int64_t logit_ids,
+                                std::size_t scratch, const Backend& backend,
+                                const DraftLimits& limits) {
+  const ModelPass::Limits pass = pass_limits(limits);
+  const JudgeLimits judged =
+      DraftJudge::limits(logit_ids, limits.items, limits.window, limits.trees);
+  const bool on_device = DraftJudge::serves(backend, logit_ids);
+  return ModelPass::cache_bytes(config, backend, pass) +
+         ModelPass::buffer_bytes(config, logit_ids, scratch, backend, pass) +
+         (on_device ? judged.bytes(/*laws=*/false) : 0) +
+         static_cast<std::size_t>(limits.items) * LawPipeline<float>::buffer_bytes(logit_ids);
 }
 
 }  // namespace tessera

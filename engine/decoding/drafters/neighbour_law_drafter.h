@@ -19,7 +19,7 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
         columns_(grammar.columns),
         vocabulary_(grammar.vocabulary()) {}
   std::string_view name() const override { return "neighbour-law"; }
-  std::size_t kept_laws() const override { return columns_; }
+  DraftSignals needs() const override { return {.rows = true, .kept_laws = columns_}; }
 
   void start(std::size_t items) override {
     places_.assign(items * columns_, Place::kNowhere);

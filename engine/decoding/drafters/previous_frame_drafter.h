@@ -16,7 +16,7 @@ class PreviousFrameDrafter final : public SlotDrafter<Real, Random> {
                        std::unique_ptr<Drafter<Real, Random>> first)
       : SlotDrafter<Real, Random>(grammar), first_(std::move(first)) {}
   std::string_view name() const override { return "previous-frame"; }
-  bool reads_rows() const override { return first_->reads_rows(); }
+  DraftSignals needs() const override { return first_->needs(); }
   void start(std::size_t items) override { first_->start(items); }
   void renew(std::size_t item) override { first_->renew(item); }
 

@@ -19,7 +19,7 @@ class UniformDrafter final : public SlotDrafter<Real, Random> {
     std::iota(ids_.begin(), ids_.end(), 0);
   }
   std::string_view name() const override { return "uniform"; }
-  bool reads_rows() const override { return false; }
+  DraftSignals needs() const override { return {}; }
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {
@@ -38,7 +38,7 @@ class LeftDrafter final : public SlotDrafter<Real, Random> {
  public:
   using SlotDrafter<Real, Random>::SlotDrafter;
   std::string_view name() const override { return "left"; }
-  bool reads_rows() const override { return false; }
+  DraftSignals needs() const override { return {}; }
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {
@@ -53,7 +53,7 @@ class AboveDrafter final : public SlotDrafter<Real, Random> {
  public:
   using SlotDrafter<Real, Random>::SlotDrafter;
   std::string_view name() const override { return "above"; }
-  bool reads_rows() const override { return false; }
+  DraftSignals needs() const override { return {}; }
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {

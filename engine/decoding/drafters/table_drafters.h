@@ -18,7 +18,7 @@ class LookupDrafter final : public SlotDrafter<Real, Random> {
   explicit LookupDrafter(const VocabularyGrammar& grammar, std::size_t longest = 3)
       : SlotDrafter<Real, Random>(grammar), longest_(longest) {}
   std::string_view name() const override { return "lookup"; }
-  bool reads_rows() const override { return false; }
+  DraftSignals needs() const override { return {}; }
 
  private:
   bool fill(DraftJob<Real, Random>& job) override {
@@ -50,9 +50,11 @@ class RecyclingDrafter final : public SlotDrafter<Real, Random> {
   explicit RecyclingDrafter(const VocabularyGrammar& grammar)
       : SlotDrafter<Real, Random>(grammar), codes_(grammar.codes) {}
   std::string_view name() const override { return "recycling"; }
-  bool reads_rows() const override { return false; }
-  bool reads_likeliest() const override { return true; }
+  DraftSignals needs() const override { return {.likeliest = true}; }
   void start(std::size_t items) override { next_.assign(items * codes_, -1); }
+  void renew(std::size_t item) override {
+    std::fill_n(next_.begin() + static_cast<std::ptrdiff_t>(item * codes_), codes_, -1);
+  }
 
  private:
   void learn(const Commitment<Real>& done) override {

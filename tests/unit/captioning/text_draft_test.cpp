@@ -4,8 +4,9 @@
 
 #include <map>
 
-#include "engine/decoding/drafters/text_drafter.h"
+#include "engine/decoding/drafters/model_drafter.h"
 #include "engine/decoding/method_parts.h"
+#include "tests/support/draft_streams.h"
 #include "tests/support/tiny_lmm.h"
 
 namespace tessera {
@@ -89,9 +90,9 @@ Written write(const TinyLmm& tiny, const Seen& seen, const TinyLmm* draft, const
                           .window = method.window,
                           .chunk = setting.chunk,
                           .laws = owned.parts().needs_laws()};
-  TextDrafter* drafter = nullptr;
+  ModelDrafter* drafter = nullptr;
   if (draft != nullptr) {
-    auto made = std::make_unique<TextDrafter>(*draft->text, limits);
+    auto made = std::make_unique<ModelDrafter>(*draft->text, draft_limits(limits));
     drafter = made.get();
     owned.set_drafter(std::move(made));
   }
@@ -115,11 +116,14 @@ Written write(const TinyLmm& tiny, const Seen& seen, const TinyLmm* draft, const
       keep.item_of_slot[slot] = next++;
       if (drafter != nullptr) {
         PromptRows& own = alive.emplace_back(ask(*draft, draft_sees)).rows;
-        drafter->set_text(slot, {.rows = std::move(own.rows),
-                                 .places = std::move(own.places),
-                                 .next_place = own.next_place,
-                                 .law = law,
-                                 .cuts = own.cuts.get()});
+        TextItem asked;
+        asked.rows = std::move(own.rows);
+        asked.places = std::move(own.places);
+        asked.next_place = own.next_place;
+        asked.most_tokens = kTokens;
+        asked.law = law;
+        asked.cuts = own.cuts.get();
+        drafter->set_stream(slot, draft_stream(std::move(asked), draft->spec.text.model.vocab));
       }
     }
     loop.step(keep);

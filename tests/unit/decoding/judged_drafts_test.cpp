@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "engine/decoding/drafters/model_drafter.h"
-#include "engine/decoding/drafters/text_drafter.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/devices.h"
+#include "tests/support/draft_streams.h"
 #include "tests/support/tree_decoding.h"
 #include "tests/unit/decoding/hosts_rule.h"
 #include "tests/unit/decoding/text_run.h"
@@ -48,15 +48,15 @@ std::vector<DecodeResult> paint(const TinyRun& tiny, const std::vector<DecodeIte
   aids.draft_model = true;
   OwnedParts<float, KeyedRandom> owned(method, aids);
   ModelDrafter drafter(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
-                                    .prompt_tokens = 8,
+                                    .prompt_rows = 8,
+                                    .tokens = tiny.model.image_token_count(),
                                     .window = method.window,
                                     .trees = method.tree != "none"});
-  std::vector<DraftItem> drafts;
-  for (const DecodeItem& item : items) {
-    drafts.push_back({item.prompt, item.unconditional, item.law});
-    drafts.back().law.temperature = 1.4;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    DraftStreamItem draft = draft_stream(items[i], tiny.model.config().grammar());
+    draft.law.temperature = 1.4;
+    drafter.set_stream(i, std::move(draft));
   }
-  drafter.set_items(drafts);
   LoopParts parts = owned.parts();
   HostsRule rule(*parts.rule);
   if (on_host) parts.rule = &rule;
@@ -134,7 +134,7 @@ std::map<std::uint64_t, TextResult> write(const StreamModel& model, const Decode
                           .tokens = 64,
                           .window = method.window,
                           .laws = owned.parts().needs_laws()};
-  TextDrafter drafter(model, limits);
+  ModelDrafter drafter(model, draft_limits(limits));
   LoopParts parts = owned.parts();
   parts.drafter = &drafter;
   HostsRule rule(*parts.rule);
@@ -147,16 +147,11 @@ std::map<std::uint64_t, TextResult> write(const StreamModel& model, const Decode
   while (next < items.size() || !loop.idle()) {
     while (next < items.size() && !loop.full()) {
       const std::uint64_t number = items[next].item;
-      DraftText text;
-      text.rows = std::move(again[next].rows);
-      text.places = again[next].places;
-      text.next_place = again[next].next_place;
-      text.law = again[next].law;
-      text.law.temperature += 0.6;
-      text.stops = again[next].stops;
+      DraftStreamItem draft = draft_stream(std::move(again[next]), model.config().vocab);
+      draft.law.temperature += 0.6;
       const std::size_t slot = loop.add(std::move(items[next++]));
       gatherer.item_of_slot[slot] = number;
-      drafter.set_text(slot, std::move(text));
+      drafter.set_stream(slot, std::move(draft));
     }
     loop.step(gatherer);
   }

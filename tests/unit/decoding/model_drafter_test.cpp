@@ -8,6 +8,7 @@
 
 #include "engine/decoding/rules/exact_rule.h"
 #include "engine/families/random_weights.h"
+#include "tests/support/draft_streams.h"
 #include "tests/unit/decoding/tiny_run.h"
 
 namespace tessera {
@@ -33,12 +34,6 @@ class OtherWeights final : public TensorSource {
   Tensor made_;
 };
 
-std::vector<DraftItem> draft_items(const std::vector<DecodeItem>& items) {
-  std::vector<DraftItem> out;
-  for (const DecodeItem& item : items) out.push_back({item.prompt, item.unconditional, item.law});
-  return out;
-}
-
 struct DraftRun {
   DraftRun(const TinyRun& tiny_run, const StreamModel& draft, const std::vector<DecodeItem>& asked,
            std::int64_t window_rows)
@@ -46,12 +41,12 @@ struct DraftRun {
         items(asked),
         window(window_rows),
         drafter(draft, {.items = static_cast<std::int64_t>(asked.size()),
-                        .prompt_tokens = 8,
-                        .window = window_rows}) {
-    drafter.set_items(draft_items(items));
-  }
+                        .prompt_rows = 8,
+                        .tokens = draft.image_token_count(),
+                        .window = window_rows}) {}
 
   std::vector<DecodeResult> run(const LoopParts& parts, WindowController* controller = nullptr) {
+    set_streams(drafter, items, tiny.model.config().grammar());
     DecodeLoop loop(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
                                  .prompt_tokens = 8,
                                  .window = window,

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "engine/decoding/drafters/model_drafter.h"
+#include "tests/support/draft_streams.h"
 #include "tests/support/table_decoding.h"
 #include "tests/unit/decoding/tiny_run.h"
 
@@ -278,15 +279,16 @@ class Inspector final : public LoopDrafter {
 TEST(RowEnds, DraftersPutThemInPlace) {
   const RowsRun rows;
   const std::vector<DecodeItem> items = rows.items(2);
-  ModelDrafter model(rows.model, {.items = 2, .prompt_tokens = 8, .window = 12});
-  std::vector<DraftItem> asked;
-  for (const DecodeItem& item : items) asked.push_back({item.prompt, item.unconditional, item.law});
-  model.set_items(asked);
+  ModelDrafter model(rows.model, {.items = 2,
+                                  .prompt_rows = 8,
+                                  .tokens = rows.model.image_token_count(),
+                                  .window = 12});
   std::vector<std::string_view> names(drafter_names().begin(), drafter_names().end());
   names.push_back(kModelDrafter);
   for (const std::string_view drafter : names) {
     for (const std::string_view tail : tail_names()) {
       if (drafter == "none") continue;
+      set_streams(model, items, rows.model.config().grammar());
       const OwnedParts<float, KeyedRandom> owned(combine(drafter, tail, "exact", 12), rows.aids());
       LoopParts parts = owned.parts();
       Inspector inspector(drafter == kModelDrafter ? model : *parts.drafter, rows.model.config());
@@ -375,11 +377,12 @@ TEST(RowEnds, ADraftModelWritesThemToo) {
   const RowsRun rows;
   const std::vector<DecodeItem> items = rows.items(3);
   const std::vector<Tokens> truth = rows.plain(items);
-  std::vector<DraftItem> asked;
-  for (const DecodeItem& item : items) asked.push_back({item.prompt, item.unconditional, item.law});
   for (const std::int64_t window : {2, 4, 9, 10}) {
-    ModelDrafter drafter(rows.model, {.items = 3, .prompt_tokens = 8, .window = window});
-    drafter.set_items(asked);
+    ModelDrafter drafter(rows.model, {.items = 3,
+                                      .prompt_rows = 8,
+                                      .tokens = rows.model.image_token_count(),
+                                      .window = window});
+    set_streams(drafter, items, rows.model.config().grammar());
     const auto results = rows.run(items, &drafter, window);
     for (std::size_t i = 0; i < items.size(); ++i) {
       EXPECT_EQ(results[i].tokens, truth[i]);

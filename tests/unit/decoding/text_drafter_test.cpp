@@ -1,6 +1,6 @@
 // Draft models of texts: the target as its own draft is always right, to the pass; any other model,
 // prompt, place or part changes passes, never a text, and under the exact rule never its law.
-#include "engine/decoding/drafters/text_drafter.h"
+#include "engine/decoding/drafters/model_drafter.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "engine/decoding/method_parts.h"
+#include "tests/support/draft_streams.h"
 #include "tests/unit/decoding/text_run.h"
 
 namespace tessera {
@@ -40,19 +41,14 @@ class Pausing final : public Drafter<float, KeyedRandom> {
   std::int64_t every_, calls_ = 0;
 };
 
-DraftText draft_of(TextItem item) {
-  DraftText out;
-  out.rows = std::move(item.rows);
-  out.places = std::move(item.places);
-  out.next_place = item.next_place;
-  out.law = item.law;
-  out.stops = item.stops;
-  out.cuts = item.cuts;
-  return out;
+constexpr std::int64_t kVocab = 40;  // of small_text()
+
+DraftStreamItem draft_of(TextItem item, std::int64_t vocab = kVocab) {
+  return draft_stream(std::move(item), vocab);
 }
 
 // Gives a text to the drafter, or nothing.
-using Tell = std::function<std::optional<DraftText>(std::size_t number)>;
+using Tell = std::function<std::optional<DraftStreamItem>(std::size_t number)>;
 using Results = std::map<std::uint64_t, TextResult>;
 
 OwnedParts<float, KeyedRandom> parts_of(const StreamModel& model, const Setting& setting) {
@@ -76,10 +72,10 @@ Results write(const StreamModel& model, std::vector<TextItem> items, const Strea
                     .window = setting.window,
                     .chunk = setting.chunk,
                     .laws = owned.parts().needs_laws()};
-  TextLimits own = limits;
+  DraftLimits own = draft_limits(limits);
   own.chunk = setting.draft_chunk;
-  auto made = std::make_unique<TextDrafter>(draft, own);
-  TextDrafter* drafter = made.get();
+  auto made = std::make_unique<ModelDrafter>(draft, own);
+  ModelDrafter* drafter = made.get();
   owned.set_drafter(std::move(made));
   WindowController controller(setting.window);
   Pausing pausing(*drafter, setting.every);
@@ -93,7 +89,7 @@ Results write(const StreamModel& model, std::vector<TextItem> items, const Strea
       const std::uint64_t item = items[next].item;
       const std::size_t slot = loop.add(std::move(items[next]));
       gatherer.item_of_slot[slot] = item;
-      if (auto text = tell(next)) drafter->set_text(slot, std::move(*text));
+      if (auto text = tell(next)) drafter->set_stream(slot, std::move(*text));
       ++next;
     }
     loop.step(gatherer);
@@ -111,7 +107,7 @@ std::int64_t fewest(std::size_t tokens, std::int64_t window) {
   return 1 + (static_cast<std::int64_t>(tokens) - 1 + window - 1) / window;
 }
 
-TEST(TextDrafter, TheTargetAsItsOwnDraftIsAlwaysRight) {
+TEST(TextDrafts, TheTargetAsItsOwnDraftIsAlwaysRight) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 9);
   const Results truth = plain(small.model, list);
@@ -156,7 +152,7 @@ std::int64_t passes_by_hand(const Tokens& text, const StreamModel& draft, const 
 }
 
 // Refused drafts leave nothing behind: what is drafted next follows what stands, to the pass.
-TEST(TextDrafter, DraftsFollowWhatStandsAfterRefusals) {
+TEST(TextDrafts, DraftsFollowWhatStandsAfterRefusals) {
   const SmallText small = small_text(), other = small_text(small_text_spec(), 1, 99);
   std::vector<Question> list = questions(small.model, 9);
   for (Question& q : list) q.most_tokens = 40;
@@ -188,7 +184,7 @@ TEST(TextDrafter, DraftsFollowWhatStandsAfterRefusals) {
 }
 
 // Its prompt takes some calls; until then the text grows by one token a pass.
-TEST(TextDrafter, PromptsEnterInParts) {
+TEST(TextDrafts, PromptsEnterInParts) {
   const SmallText small = small_text();
   Question q = questions(small.model, 5)[3];
   q.stops = {};
@@ -208,7 +204,7 @@ TEST(TextDrafter, PromptsEnterInParts) {
   }
 }
 
-TEST(TextDrafter, AnotherModelChangesPassesNeverTheText) {
+TEST(TextDrafts, AnotherModelChangesPassesNeverTheText) {
   const SmallText small = small_text(), other = small_text(small_text_spec(), 1, 99);
   const std::vector<Question> list = questions(small.model, 9);
   const Results truth = plain(small.model, list);
@@ -244,7 +240,7 @@ TEST(TextDrafter, AnotherModelChangesPassesNeverTheText) {
   EXPECT_GT(fewer, 20) << "guesses that are never right would prove nothing";
 }
 
-TEST(TextDrafter, TheExactRuleKeepsGreedyTexts) {
+TEST(TextDrafts, TheExactRuleKeepsGreedyTexts) {
   const SmallText small = small_text(), other = small_text(small_text_spec(), 1, 99);
   std::vector<Question> list = questions(small.model, 6);
   for (Question& q : list) q.law = {.temperature = 0};
@@ -264,7 +260,7 @@ TEST(TextDrafter, TheExactRuleKeepsGreedyTexts) {
 }
 
 // Three axes: a picture of 2 x 3 places in the prompt, so that text goes on at 8 behind 11 rows.
-TEST(TextDrafter, PlacesGoOnBehindItsOwnPrompt) {
+TEST(TextDrafts, PlacesGoOnBehindItsOwnPrompt) {
   const SmallText axes = small_text(small_text_spec(40, true)), line = small_text();
   Question q;
   q.prompt = small_prompt(axes.model, 11, 6);
@@ -306,7 +302,7 @@ TEST(TextDrafter, PlacesGoOnBehindItsOwnPrompt) {
 }
 
 // Rows that leave between layers of the draft: cut like the target it is the target.
-TEST(TextDrafter, ItsPromptsAreCutBetweenLayers) {
+TEST(TextDrafts, ItsPromptsAreCutBetweenLayers) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 6);
   std::vector<PlannedCuts> cuts(2 * list.size());  // of targets, then of drafts
@@ -323,8 +319,8 @@ TEST(TextDrafter, ItsPromptsAreCutBetweenLayers) {
     return items;
   };
   const Tell cut_drafts = [&](std::size_t i) {
-    DraftText text = draft_of(item_of(small.model, list[i]));
-    text.cuts = &cuts[list.size() + i];
+    DraftStreamItem text = draft_of(item_of(small.model, list[i]));
+    text.branches[0].cuts = &cuts[list.size() + i];
     return text;
   };
   const auto nothing = [](std::size_t) { return std::nullopt; };
@@ -346,12 +342,12 @@ TEST(TextDrafter, ItsPromptsAreCutBetweenLayers) {
 }
 
 // A place of the loop that goes to another text holds nothing of the first one.
-TEST(TextDrafter, ATextThatItWasNotToldOfIsWrittenWithoutDrafts) {
+TEST(TextDrafts, ATextThatItWasNotToldOfIsWrittenWithoutDrafts) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 6);
   const Results truth = plain(small.model, list);
   const Results done = write(small.model, items_of(small.model, list), small.model,
-                             [&](std::size_t i) -> std::optional<DraftText> {
+                             [&](std::size_t i) -> std::optional<DraftStreamItem> {
                                if (i % 2 == 1) return std::nullopt;
                                return draft_of(item_of(small.model, list[i]));
                              },
@@ -364,7 +360,7 @@ TEST(TextDrafter, ATextThatItWasNotToldOfIsWrittenWithoutDrafts) {
   }
 }
 
-TEST(TextDrafter, ABrokenDraftModelFailsNothing) {
+TEST(TextDrafts, ABrokenDraftModelFailsNothing) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 4);
   const Results truth = plain(small.model, list);
@@ -383,14 +379,16 @@ TEST(TextDrafter, ABrokenDraftModelFailsNothing) {
   }
 }
 
-TEST(TextDrafter, ItsCacheIsCounted) {
+TEST(TextDrafts, ItsCacheIsCounted) {
   const SmallText small = small_text();
   const ModelConfig& model = small.model.config().transformer;
-  const auto bytes = [&](const TextLimits& limits) {
-    return TextDrafter::bytes(small.model.config(), *small.backend, limits);
+  const auto bytes = [&](const DraftLimits& limits) {
+    const std::size_t scratch = small.model.scratch_bytes(ModelDrafter::most_rows(limits));
+    return ModelDrafter::bytes(model, kVocab, scratch, *small.backend, limits);
   };
-  const TextLimits limits{.items = 3, .prompt_rows = 40, .tokens = 24, .window = 4};
-  TextLimits longer = limits;
+  const DraftLimits limits{
+      .items = 3, .prompt_rows = 40, .tokens = 24, .window = 4, .guided = false};
+  DraftLimits longer = limits;
   longer.tokens += 8;
   const std::int64_t row = 2 * model.layers * model.kv_heads * model.head_dim;
   EXPECT_EQ(bytes(longer) - bytes(limits), static_cast<std::size_t>(3 * 8 * row) * sizeof(float));
@@ -404,7 +402,7 @@ constexpr std::int64_t kIds = 4, kTokens = 3;
 // Records drafts under another law than theirs.
 class Misrecorded final : public Drafter<float, KeyedRandom> {
  public:
-  explicit Misrecorded(TextDrafter& inner) : inner_(inner) {}
+  explicit Misrecorded(ModelDrafter& inner) : inner_(inner) {}
   std::string_view name() const override { return "misrecorded"; }
   void start(std::size_t items) override { inner_.start(items); }
   void renew(std::size_t item) override { inner_.renew(item); }
@@ -418,7 +416,7 @@ class Misrecorded final : public Drafter<float, KeyedRandom> {
   }
 
  private:
-  TextDrafter& inner_;
+  ModelDrafter& inner_;
 };
 
 // How often each text came, by its ids as digits.
@@ -429,7 +427,7 @@ std::vector<double> count_texts(const SmallText& target, const SmallText& draft,
       parts_of(target.model, {.window = kTokens, .rule = "exact"});
   const TextLimits limits{
       .items = kAtOnce, .prompt_rows = 16, .tokens = kTokens, .window = kTokens, .laws = true};
-  TextDrafter drafter(draft.model, limits);
+  ModelDrafter drafter(draft.model, draft_limits(limits));
   Misrecorded wrong(drafter);
   LoopParts parts = owned.parts();
   parts.drafter = &drafter;
@@ -449,8 +447,8 @@ std::vector<double> count_texts(const SmallText& target, const SmallText& draft,
     for (; next < texts && !loop.full(); ++next) {
       TextItem item = item_of(target.model, q);
       item.item = next;
-      DraftText text = draft_of(item_of(draft.model, q));
-      drafter.set_text(loop.add(std::move(item)), std::move(text));
+      DraftStreamItem text = draft_of(item_of(draft.model, q), kIds);
+      drafter.set_stream(loop.add(std::move(item)), std::move(text));
     }
     loop.step(counter);
   }
@@ -485,7 +483,7 @@ double deviation(const std::vector<double>& counts, const SmallText& target, con
   return (chi / freedom - 1) / std::sqrt(2 / freedom);
 }
 
-TEST(TextDrafter, TheExactRuleKeepsTheLaw) {
+TEST(TextDrafts, TheExactRuleKeepsTheLaw) {
   const SmallText target = small_text(small_text_spec(kIds)),
                   draft = small_text(small_text_spec(kIds), 1, 99);
   Question q;

@@ -9,6 +9,7 @@
 
 #include "engine/decoding/drafters/model_drafter.h"
 #include "engine/families/random_weights.h"
+#include "tests/support/draft_streams.h"
 #include "tests/support/tree_decoding.h"
 #include "tests/unit/decoding/tiny_run.h"
 
@@ -187,12 +188,11 @@ std::unique_ptr<ModelDrafter> tree_drafter(const StreamModel& model,
                                            std::int64_t window) {
   auto out = std::make_unique<ModelDrafter>(
       model, DraftLimits{.items = static_cast<std::int64_t>(items.size()),
-                         .prompt_tokens = 8,
+                         .prompt_rows = 8,
+                         .tokens = model.image_token_count(),
                          .window = window,
                          .trees = true});
-  std::vector<DraftItem> asked;
-  for (const DecodeItem& item : items) asked.push_back({item.prompt, item.unconditional, item.law});
-  out->set_items(asked);
+  set_streams(*out, items, model.config().grammar());
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine/decoding/drafters/model_drafter.h"
+#include "tests/support/draft_streams.h"
 #include "tests/support/tree_decoding.h"
 #include "tests/unit/decoding/tiny_run.h"
 
@@ -288,12 +289,12 @@ TEST(BrokenRows, OfADraftModelFailNothing) {
   for (const std::int32_t code : {truth[0].tokens[1], truth[1].tokens[30]}) {
     const BrokenCode broken(code);
     ModelDrafter drafter(broken.model,
-                         {.items = 3, .prompt_tokens = 8, .window = 12, .trees = true});
-    std::vector<DraftItem> asked;
-    for (const DecodeItem& item : items) {
-      asked.push_back({item.prompt, item.unconditional, item.law});
-    }
-    drafter.set_items(asked);
+                         {.items = 3,
+                          .prompt_rows = 8,
+                          .tokens = static_cast<std::int64_t>(kTokens),
+                          .window = 12,
+                          .trees = true});
+    set_streams(drafter, items, broken.model.config().grammar());
     const auto results = run_tree(tiny.model, items, "gumbel", 0, &drafter);
     for (std::size_t i = 0; i < items.size(); ++i) {
       EXPECT_EQ(results[i].status, DecodeStatus::kDone);
