@@ -3,9 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "apps/batch/item_files.h"
-#include "apps/batch/job_check.h"
-#include "apps/batch/painting.h"
 #include "apps/cli/batch_clips.h"
 #include "apps/cli/batch_job.h"
 #include "apps/cli/batch_reporter.h"
@@ -14,6 +11,9 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/preview_flags.h"
 #include "apps/cli/sampling_flags.h"
+#include "apps/jobs/item_files.h"
+#include "apps/jobs/job_check.h"
+#include "apps/jobs/painting.h"
 
 namespace tessera {
 

@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apps/batch/clip_check.h"
-#include "apps/batch/clip_painting.h"
-#include "apps/batch/job_check.h"
 #include "apps/cli/batch_reports.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
+#include "apps/jobs/clip_check.h"
+#include "apps/jobs/clip_painting.h"
+#include "apps/jobs/job_check.h"
 
 namespace tessera {
 

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/batch_reports.h"
-#include "apps/cli/batch_shard.h"
 #include "apps/cli/devices.h"
+#include "apps/jobs/shard.h"
 #include "engine/core/io.h"
 
 namespace tessera {

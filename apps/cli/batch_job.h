@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/batch/painting.h"
-#include "apps/batch/store.h"
 #include "apps/cli/batch_flags.h"
 #include "apps/cli/session.h"
+#include "apps/jobs/painting.h"
+#include "apps/jobs/store.h"
 
 namespace tessera {
 

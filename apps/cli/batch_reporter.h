@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/batch/painting.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/session.h"
+#include "apps/jobs/painting.h"
 
 namespace tessera {
 

@@ -8,10 +8,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apps/batch/clip_painting.h"
+#include "apps/jobs/clip_painting.h"
 #include "tests/support/fault_scope.h"
 #include "tests/support/killer.h"
-#include "tests/unit/batch/store_job.h"
+#include "tests/unit/jobs/store_job.h"
 
 namespace tessera {
 namespace {
