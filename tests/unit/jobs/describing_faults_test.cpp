@@ -10,7 +10,7 @@
 #include "apps/jobs/job_check.h"
 #include "apps/pipeline/process_use.h"
 #include "tests/unit/captioning/scarce_memory.h"
-#include "tests/unit/jobs/painting_run.h"
+#include "tests/unit/jobs/image_run.h"
 
 namespace tessera {
 namespace {
@@ -51,7 +51,7 @@ class DescribingFaults : public PaintingFaults {
  protected:
   // Tools whose pictures fail as `judge` says of their ids.
   using Judge = std::function<std::optional<ErrorInfo>(const std::string&)>;
-  PaintTools judged(Describer& describer, Judge judge) {
+  ImageTools judged(Describer& describer, Judge judge) {
     struct Judged final : GenerateListener {
       void on_picture(GeneratedPicture&& picture) override {
         if (const auto error = judge(ids.at(picture.index))) {
@@ -64,8 +64,8 @@ class DescribingFaults : public PaintingFaults {
       std::vector<std::string> ids;
       Judge judge;
     };
-    PaintTools tools(pipeline_, &describer);
-    tools.paint = [this, judge](auto requests, GenerateListener& listener) {
+    ImageTools tools(pipeline_, &describer);
+    tools.generate = [this, judge](auto requests, GenerateListener& listener) {
       Judged between;
       between.to = &listener;
       between.judge = judge;
@@ -80,7 +80,7 @@ class DescribingFaults : public PaintingFaults {
   std::map<std::string, std::string> undisturbed() {
     Words words;
     Heard heard;
-    paint(PaintTools(pipeline_, &words), heard);
+    paint(ImageTools(pipeline_, &words), heard);
     auto outputs = folder_.outputs();
     folder_.clear();
     return outputs;
@@ -91,7 +91,7 @@ TEST_F(DescribingFaults, TextsArePutDownWithTheirPicture) {
   Words words;
   words.bad = "d";
   Heard heard;
-  paint(PaintTools(pipeline_, &words), heard);
+  paint(ImageTools(pipeline_, &words), heard);
   EXPECT_EQ(words.runs, (std::vector<std::size_t>{8})) << "a batch is described at once";
   EXPECT_EQ(heard.failed, "d");
   EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_WORDS"}));
@@ -110,7 +110,7 @@ TEST_F(DescribingFaults, TextsArePutDownWithTheirPicture) {
   std::filesystem::remove(folder_.out() / "b.txt");
   words.bad.clear();
   Heard again;
-  paint(PaintTools(pipeline_, &words), again, 0, true);
+  paint(ImageTools(pipeline_, &words), again, 0, true);
   EXPECT_EQ(again.done, "bd");
   EXPECT_EQ(folder_.outputs().size(), 3u * 8);
 }
@@ -131,9 +131,9 @@ TEST_F(DescribingFaults, WhereMemoryDoesNotLastFewerTextsAreTried) {
       if (way == 1) run_out_of_memory();
       words.bad = pictures.back().id;
     };
-    PaintTools tools(pipeline_, &words);
+    ImageTools tools(pipeline_, &words);
     std::vector<std::size_t> painted;
-    tools.paint = [&](auto requests, GenerateListener& listener) {
+    tools.generate = [&](auto requests, GenerateListener& listener) {
       painted.push_back(requests.size());
       pipeline_.run(requests, listener);
     };
@@ -157,14 +157,14 @@ TEST_F(DescribingFaults, ATextThatFitsNowhereFailsAlone) {
     if (holds(pictures, "c")) run_out_of_memory();
   };
   Heard heard;
-  paint(PaintTools(pipeline_, &words), heard);
+  paint(ImageTools(pipeline_, &words), heard);
   EXPECT_EQ(heard.ended, "abcdefgh");
   EXPECT_EQ(heard.failed, "c");
   EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_TEST_MEMORY"}));
   EXPECT_EQ(heard.fewer_texts, (std::vector<std::int64_t>{4, 2, 1}));
   Heard again;
   words.spoil = nullptr;
-  paint(PaintTools(pipeline_, &words), again, 0, true);
+  paint(ImageTools(pipeline_, &words), again, 0, true);
   EXPECT_EQ(again.done, "c");
   EXPECT_EQ(folder_.outputs(), truth);
 }
@@ -175,7 +175,7 @@ TEST_F(DescribingFaults, ACaptionerThatFitsNowhereEndsTheRun) {
   words.spoil = [](auto) { throw std::bad_alloc(); };
   Heard heard;
   try {
-    paint(PaintTools(pipeline_, &words), heard);
+    paint(ImageTools(pipeline_, &words), heard);
     FAIL() << "the whole list was marked failed";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_BATCH_FAILING");
@@ -184,7 +184,7 @@ TEST_F(DescribingFaults, ACaptionerThatFitsNowhereEndsTheRun) {
   EXPECT_EQ(heard.failed, "abcde") << "the rest is pending";
   words.spoil = nullptr;
   Heard rest;
-  paint(PaintTools(pipeline_, &words), rest, 0, true);
+  paint(ImageTools(pipeline_, &words), rest, 0, true);
   EXPECT_EQ(rest.done, "abcdefgh");
   EXPECT_EQ(folder_.outputs(), truth);
 }
@@ -205,7 +205,7 @@ TEST_F(DescribingFaults, ThePainterGivesItsMemoryBack) {
     if (resident.size() == 1) run_out_of_memory();
   };
   Heard heard;
-  paint(PaintTools(pipeline_, &words), heard);
+  paint(ImageTools(pipeline_, &words), heard);
   EXPECT_EQ(heard.done, "abcdefgh");
   ASSERT_EQ(resident.size(), 2u);
   ASSERT_GT(resident[0], resident[1]);
@@ -220,9 +220,9 @@ TEST_F(DescribingFaults, TheCaptionerGivesItsMemoryBack) {
     SCOPED_TRACE(fails);
     folder_.clear();
     Words words;
-    PaintTools tools(pipeline_, &words);
+    ImageTools tools(pipeline_, &words);
     int left = fails;
-    tools.paint = [&](auto requests, GenerateListener& listener) {
+    tools.generate = [&](auto requests, GenerateListener& listener) {
       words.log += "P" + std::to_string(requests.size()) + " ";
       if (!words.runs.empty() && left-- > 0) throw std::bad_alloc();
       pipeline_.run(requests, listener);
@@ -230,7 +230,7 @@ TEST_F(DescribingFaults, TheCaptionerGivesItsMemoryBack) {
     Heard heard;
     {
       BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
-      paint_items(tools, items_, store.wanted(false), store, {.batch_size = 4}, heard);
+      generate_images(tools, items_, store.wanted(false), store, {.batch_size = 4}, heard);
     }
     EXPECT_EQ(heard.done, "abcdefgh");
     EXPECT_EQ(heard.turns, 1);
@@ -251,9 +251,9 @@ TEST_F(DescribingFaults, PicturesHandedOutBeforeMemoryEndedAreDescribed) {
     int left = 0;
   };
   Words words;
-  PaintTools tools(pipeline_, &words);
+  ImageTools tools(pipeline_, &words);
   std::vector<std::size_t> painted;
-  tools.paint = [&](auto requests, GenerateListener& listener) {
+  tools.generate = [&](auto requests, GenerateListener& listener) {
     After after;
     after.to = &listener;
     after.left = painted.empty() ? 3 : 100;
@@ -314,7 +314,7 @@ TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoPicture) {
   CaptionDescriber plenty(captioner(), {}, nullptr);
   plenty.load();
   Heard undisturbed;
-  paint(PaintTools(pipeline_, &plenty), undisturbed);
+  paint(ImageTools(pipeline_, &plenty), undisturbed);
   const auto truth = folder_.outputs();
   ASSERT_EQ(truth.size(), 16u);
   int fewer = 0, whole = 0, notices = 0;
@@ -327,10 +327,10 @@ TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoPicture) {
     {
       BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
       const std::vector<std::size_t> wanted = store.wanted(false);
-      const PaintTools tools(pipeline_, &describer);
+      const ImageTools tools(pipeline_, &describer);
       const ScarceMemory scarce(bytes);
       try {
-        paint_items(tools, items_, wanted, store, {.batch_size = 4}, heard);
+        generate_images(tools, items_, wanted, store, {.batch_size = 4}, heard);
       } catch (const Error& error) {
         ended = true;
         EXPECT_TRUE(error.info().code == "E_BATCH_FAILING" ||
@@ -344,7 +344,7 @@ TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoPicture) {
     EXPECT_EQ(levels.size(), heard.fewer_texts.size()) << "once a level";
     EXPECT_GE(heard.turns, levels.empty() ? 0 : 1) << "before fewer are tried";
     Heard rest;
-    paint(PaintTools(pipeline_, &plenty), rest, 0, true);
+    paint(ImageTools(pipeline_, &plenty), rest, 0, true);
     ASSERT_EQ(folder_.outputs(), truth) << bytes;
     for (const char id : heard.done) ASSERT_EQ(rest.done.find(id), std::string::npos) << bytes;
     if (ended) break;  // nothing fits any more

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "tests/unit/captioning/scarce_memory.h"
-#include "tests/unit/jobs/painting_run.h"
+#include "tests/unit/jobs/image_run.h"
 
 namespace tessera {
 namespace {
@@ -37,9 +37,9 @@ TEST_F(PaintingFaults, WhatWasHandedOutStays) {
       to->on_picture(std::move(picture));
     }
   };
-  PaintTools tools(pipeline_);
+  ImageTools tools(pipeline_);
   int runs = 0;
-  tools.paint = [&](std::span<const PreparedRequest> requests, GenerateListener& listener) {
+  tools.generate = [&](std::span<const PreparedRequest> requests, GenerateListener& listener) {
     After after;
     after.to = &listener;
     after.left = ++runs == 1 ? 3 : 100;
@@ -66,7 +66,7 @@ TEST_F(PaintingFaults, AnItemThatFitsNowhereFailsAlone) {
   EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_TEST_MEMORY"}));
   EXPECT_EQ(heard.done, "abdefgh");
   Heard again;
-  paint(PaintTools(pipeline_), again, 0, true);
+  paint(ImageTools(pipeline_), again, 0, true);
   EXPECT_EQ(again.done, "c");
   EXPECT_EQ(folder_.outputs(), truth_);
 }
@@ -77,7 +77,7 @@ TEST_F(PaintingFaults, RefusedBlocksCostNoPicture) {
   // Prompts so long that the cache of a batch is larger than any other block.
   for (SettledItem& item : items_) item.item.prompt += " " + std::string(300, 'a');
   Heard undisturbed;
-  paint(PaintTools(pipeline_), undisturbed);
+  paint(ImageTools(pipeline_), undisturbed);
   truth_ = folder_.outputs();
   int halved = 0, whole = 0;
   for (std::size_t bytes = std::size_t{1} << 22; bytes >= 4096; bytes /= 2) {
@@ -89,10 +89,10 @@ TEST_F(PaintingFaults, RefusedBlocksCostNoPicture) {
     {
       BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
       const std::vector<std::size_t> wanted = store.wanted(false);
-      const PaintTools tools(pipeline);
+      const ImageTools tools(pipeline);
       const ScarceMemory scarce(bytes);
       try {
-        paint_items(tools, items_, wanted, store, {.batch_size = 8}, heard);
+        generate_images(tools, items_, wanted, store, {.batch_size = 8}, heard);
       } catch (const Error& error) {
         ended = error.info().code == "E_BATCH_FAILING" || error.info().kind == ErrorKind::kMemory;
         EXPECT_TRUE(ended) << error.what();
@@ -101,7 +101,7 @@ TEST_F(PaintingFaults, RefusedBlocksCostNoPicture) {
       if (scarce.refused() == 0) ++whole;
     }
     Heard rest;
-    paint(PaintTools(pipeline_), rest, 0, true);
+    paint(ImageTools(pipeline_), rest, 0, true);
     ASSERT_EQ(folder_.outputs(), truth_) << bytes;
     for (const char id : heard.done) ASSERT_EQ(rest.done.find(id), std::string::npos) << bytes;
     if (ended) break;  // nothing fits any more
@@ -113,7 +113,7 @@ TEST_F(PaintingFaults, RefusedBlocksCostNoPicture) {
 
 TEST_F(PaintingFaults, FiveAlikeInARowEndTheRun) {
   Heard heard;
-  const PaintTools tools = spoiled([](auto requests) -> std::optional<ErrorInfo> {
+  const ImageTools tools = spoiled([](auto requests) -> std::optional<ErrorInfo> {
     if (requests.size() > 1) run_out_of_memory();  // so that they come one by one
     if (is_item(requests.front(), "a")) return std::nullopt;
     return ErrorInfo{.code = "E_LOGITS", .expected = "numbers", .found = "NaN"};
@@ -129,10 +129,10 @@ TEST_F(PaintingFaults, FiveAlikeInARowEndTheRun) {
   EXPECT_EQ(heard.done, "a");
   EXPECT_EQ(heard.failed, "bcdef") << "the rest is pending";
   Heard rest;
-  paint(PaintTools(pipeline_), rest);
+  paint(ImageTools(pipeline_), rest);
   EXPECT_EQ(rest.done, "gh");
   Heard retried;
-  paint(PaintTools(pipeline_), retried, 0, true);
+  paint(ImageTools(pipeline_), retried, 0, true);
   EXPECT_EQ(retried.done, "bcdef");
   EXPECT_EQ(folder_.outputs(), truth_);
 }
@@ -172,14 +172,14 @@ TEST_F(PaintingFaults, StrangersFilesAreNotCounted) {
   };
   occupy("abcdefg");
   Heard seven;
-  paint(PaintTools(pipeline_), seven);
+  paint(ImageTools(pipeline_), seven);
   EXPECT_EQ(seven.failed, "abcdefg");
   EXPECT_EQ(seven.codes, std::vector<std::string>(7, "E_OUTPUT_EXISTS"));
   EXPECT_EQ(seven.done, "h");
   // Nor do they end a row: none of it is done.
   occupy("cd");
   Heard row;
-  const PaintTools tools = spoiled([](auto requests) -> std::optional<ErrorInfo> {
+  const ImageTools tools = spoiled([](auto requests) -> std::optional<ErrorInfo> {
     if (requests.size() > 1) run_out_of_memory();
     if (is_item(requests.front(), "c") || is_item(requests.front(), "d")) return std::nullopt;
     return ErrorInfo{.code = "E_LOGITS"};
@@ -250,7 +250,7 @@ TEST_F(PaintingFaults, ItemsAreTriedAgainAsOftenAsAsked) {
   std::filesystem::create_directories(folder_.out());
   put_file(folder_.out() / "b.png", "mine");
   Heard stranger;
-  paint(PaintTools(pipeline_), stranger, 5);
+  paint(ImageTools(pipeline_), stranger, 5);
   EXPECT_EQ(stranger.retried, "");
   EXPECT_EQ(stranger.failed, "b");
 }

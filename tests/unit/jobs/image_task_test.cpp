@@ -5,9 +5,9 @@
 #include <csignal>
 #include <cstdio>
 
+#include "apps/jobs/image_task.h"
 #include "apps/jobs/item_files.h"
 #include "apps/jobs/job_check.h"
-#include "apps/jobs/painting.h"
 #include "apps/pipeline/metadata.h"
 #include "tests/support/killer.h"
 #include "tests/unit/jobs/store_job.h"
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Told final : public PaintListener {
+class Told final : public ImageJobListener {
  public:
   void on_done(const SettledItem& item, const ItemRecord&, const GeneratedPicture&,
                const Described&) override {
@@ -60,7 +60,7 @@ class Painting : public ::testing::Test {
   void paint(Told& told, StoreOptions store_options = {}) {
     store_options.beside = {".json", ".txt"};
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, store_options);
-    paint_items(PaintTools(pipeline_, &describer_), items_, store.wanted(false), store,
+    generate_images(ImageTools(pipeline_, &describer_), items_, store.wanted(false), store,
                 {.batch_size = 2, .sidecar = true}, told);
   }
 
@@ -150,7 +150,7 @@ TEST_F(Painting, PicturesThatProveThemselvesAreNotPaintedAgain) {
                           folder);
     };
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, options);
-    paint_items(PaintTools(pipeline_), items_, store.wanted(false), store,
+    generate_images(ImageTools(pipeline_), items_, store.wanted(false), store,
                 {.batch_size = 2, .sidecar = sidecar}, told);
     return store.recognised();
   };
@@ -194,7 +194,7 @@ TEST_F(Painting, APictureIsProvenByTheFactsBesideIt) {
   StoreOptions options;
   {
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, options);
-    paint_items(PaintTools(pipeline_), items_, store.wanted(false), store,
+    generate_images(ImageTools(pipeline_), items_, store.wanted(false), store,
                 {.batch_size = 2, .record = RecordFacts::kOnlyAiMark, .sidecar = true}, told);
   }
   const auto proven = [&] {

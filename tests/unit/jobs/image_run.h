@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "apps/jobs/painting.h"
+#include "apps/jobs/image_task.h"
 #include "tests/unit/jobs/store_job.h"
 
 namespace tessera {
 
-struct Heard final : PaintListener {
+struct Heard final : ImageJobListener {
   void on_done(const SettledItem& item, const ItemRecord&, const GeneratedPicture&,
                const Described& described) override {
     done += item.item.id;
@@ -51,7 +51,7 @@ class PaintingFaults : public ::testing::Test {
  protected:
   PaintingFaults() : pipeline_(options()) {
     pipeline_.load();
-    paint(PaintTools(pipeline_), truth_heard_);
+    paint(ImageTools(pipeline_), truth_heard_);
     truth_ = folder_.outputs();
     folder_.clear();
   }
@@ -63,18 +63,18 @@ class PaintingFaults : public ::testing::Test {
     out.batch_size = 8;
     return out;
   }
-  void paint(const PaintTools& tools, Heard& heard, int max_retries = 0,
+  void paint(const ImageTools& tools, Heard& heard, int max_retries = 0,
              bool retry_failed = false) {
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
-    paint_items(tools, items_, store.wanted(retry_failed), store,
+    generate_images(tools, items_, store.wanted(retry_failed), store,
                 {.batch_size = 8, .max_retries = max_retries}, heard);
   }
   // Tools that ask `spoil` first: what it throws, the painter throws; the error that it returns is
   // that of the first picture.
   using Spoil = std::function<std::optional<ErrorInfo>(std::span<const PreparedRequest>)>;
-  PaintTools spoiled(Spoil spoil) {
-    PaintTools tools(pipeline_);
-    tools.paint = [this, spoil = std::move(spoil)](std::span<const PreparedRequest> requests,
+  ImageTools spoiled(Spoil spoil) {
+    ImageTools tools(pipeline_);
+    tools.generate = [this, spoil = std::move(spoil)](std::span<const PreparedRequest> requests,
                                                    GenerateListener& listener) {
       const std::optional<ErrorInfo> error = spoil(requests);
       if (!error) {
