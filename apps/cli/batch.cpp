@@ -3,9 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "apps/batch/item_files.h"
-#include "apps/batch/job_check.h"
-#include "apps/batch/painting.h"
 #include "apps/cli/batch_clips.h"
 #include "apps/cli/batch_job.h"
 #include "apps/cli/batch_reporter.h"
@@ -14,6 +11,9 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/preview_flags.h"
 #include "apps/cli/sampling_flags.h"
+#include "apps/jobs/image_task.h"
+#include "apps/jobs/item_files.h"
+#include "apps/jobs/job_check.h"
 
 namespace tessera {
 
@@ -81,7 +81,7 @@ struct OpenJob {
   BatchStore& store;
 };
 
-PaintEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
+JobEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
                       const MemoryPlan& plan) {
   const BatchFlags& flags = job.flags;
   note(job.session, job.pipeline.spec().title + " as " +
@@ -98,8 +98,8 @@ PaintEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
                                        .wanted = wanted.size(),
                                        .total = job.store.totals().total,
                                        .endings = endings});
-  const PaintEnd end =
-      paint_items(PaintTools(job.pipeline, job.describer), job.items, wanted, job.store,
+  const JobEnd end =
+      generate_images(ImageTools(job.pipeline, job.describer), job.items, wanted, job.store,
                   {.batch_size = flags.batch_size,
                    .record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll,
                    .sidecar = flags.sidecar,
@@ -147,7 +147,7 @@ int paint_pictures(const Session& session, const BatchFlags& flags, const BatchJ
                                 options);
   tell_what_was_found(session, store);
   const std::vector<std::size_t> wanted = store.wanted(flags.retry_failed);
-  PaintEnd end = PaintEnd::kOver;
+  JobEnd end = JobEnd::kOver;
   if (!wanted.empty()) {
     write_owner(flags.output_dir, shard);
     end = paint_wanted({session, flags, pipeline, describer.get(), items, store}, wanted,

@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
-#include "apps/batch/item_files.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/prune_flags.h"
+#include "apps/jobs/item_files.h"
 
 namespace tessera {
 

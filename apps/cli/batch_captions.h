@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/batch/describing.h"
-#include "apps/batch/settle.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
+#include "apps/jobs/describing.h"
+#include "apps/jobs/settle.h"
 
 namespace tessera {
 

@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apps/batch/clip_check.h"
-#include "apps/batch/clip_painting.h"
-#include "apps/batch/job_check.h"
 #include "apps/cli/batch_reports.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/progress.h"
+#include "apps/jobs/clip_check.h"
+#include "apps/jobs/job_check.h"
+#include "apps/jobs/video_task.h"
 
 namespace tessera {
 
@@ -46,7 +46,7 @@ fs::path folder_of(const BatchJob& job) {
   return job.file.has_parent_path() ? job.file.parent_path() : fs::path(".");
 }
 
-class ClipJobReporter final : public ClipPaintListener {
+class ClipJobReporter final : public VideoJobListener {
  public:
   struct Job {
     fs::path folder;
@@ -56,7 +56,7 @@ class ClipJobReporter final : public ClipPaintListener {
       : session_(session), job_(std::move(job)), progress_(session, job_.wanted) {}
 
   bool stop_requested() override { return session_.stop_requested(); }
-  void on_progress(const ClipJobProgress& progress) override {
+  void on_progress(const VideoJobProgress& progress) override {
     const JobCounts counts{.done = done_,
                            .failed = failed_,
                            .skipped = job_.total - job_.wanted,
@@ -66,7 +66,7 @@ class ClipJobReporter final : public ClipPaintListener {
                    ClipCounts{progress.frames_done, progress.frames, progress.segments});
   }
   void on_done(const SettledItem& item, const ItemRecord& record,
-               const PaintedClip& clip) override {
+               const GeneratedVideo& clip) override {
     ++done_;
     progress_.clear();
     const std::string path = (job_.folder / item.name).string();
@@ -132,10 +132,10 @@ StoreOptions clip_store_options(const BatchFlags& flags, const Shard& shard) {
   return store_options(flags, shard, {".xmp"});
 }
 
-PaintEnd paint_wanted(const Session& session, const BatchFlags& flags, const BatchJob& job,
+JobEnd paint_wanted(const Session& session, const BatchFlags& flags, const BatchJob& job,
                       VideoPipeline& pipeline, BatchStore& store,
                       std::span<const std::size_t> wanted) {
-  ClipPaintOptions options;
+  VideoJobOptions options;
   options.folder = folder_of(job);
   options.max_retries = static_cast<int>(flags.max_retries);
   options.files.record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll;
@@ -144,7 +144,7 @@ PaintEnd paint_wanted(const Session& session, const BatchFlags& flags, const Bat
   ClipJobReporter reporter(
       session,
       {.folder = flags.output_dir, .wanted = wanted.size(), .total = store.totals().total});
-  const PaintEnd end = paint_clips(pipeline, job.items, wanted, store, options, reporter);
+  const JobEnd end = generate_videos(pipeline, job.items, wanted, store, options, reporter);
   reporter.clear();
   if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
   return end;
@@ -171,7 +171,7 @@ int paint_clip_job(const Session& session, const BatchFlags& flags, BatchJob& jo
                  clip_store_options(flags, shard));
   tell_what_was_found(session, store);
   const std::vector<std::size_t> wanted = store.wanted(flags.retry_failed);
-  PaintEnd end = PaintEnd::kOver;
+  JobEnd end = JobEnd::kOver;
   if (!wanted.empty()) {
     write_owner(flags.output_dir, shard);
     note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +

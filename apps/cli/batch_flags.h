@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/batch/job_list.h"
 #include "apps/cli/batch_captions.h"
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/flags.h"
+#include "apps/jobs/job_list.h"
 #include "apps/pipeline/generate_pipeline.h"
 
 namespace tessera {

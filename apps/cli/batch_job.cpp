@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/batch_reports.h"
-#include "apps/cli/batch_shard.h"
 #include "apps/cli/devices.h"
+#include "apps/jobs/shard.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -182,13 +182,13 @@ WantedItems wanted_items(const BatchFlags& flags, const Shard& shard,
 }
 
 int end_job(const Session& session, const BatchFlags& flags, std::span<const SettledItem> items,
-            const BatchStore& store, PaintEnd end) {
+            const BatchStore& store, JobEnd end) {
   const BatchStore::Totals totals = store.totals();
   const std::uint64_t pending = totals.total - totals.done - totals.failed;
   note(session, std::to_string(totals.done) + " done, " + std::to_string(totals.failed) +
                     " failed, " + std::to_string(pending) + " pending of " +
                     std::to_string(totals.total));
-  if (end == PaintEnd::kDrained) {
+  if (end == JobEnd::kDrained) {
     warn(session, "stopped; the same command goes on where it ended");
     return 75;
   }

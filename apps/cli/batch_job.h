@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/batch/painting.h"
-#include "apps/batch/store.h"
 #include "apps/cli/batch_flags.h"
 #include "apps/cli/session.h"
+#include "apps/jobs/image_task.h"
+#include "apps/jobs/store.h"
 
 namespace tessera {
 
@@ -56,6 +56,6 @@ WantedItems wanted_items(const BatchFlags& flags, const Shard& shard,
 
 // What became of the job; writes the sheet. Returns the exit code.
 int end_job(const Session& session, const BatchFlags& flags, std::span<const SettledItem> items,
-            const BatchStore& store, PaintEnd end);
+            const BatchStore& store, JobEnd end);
 
 }  // namespace tessera

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "apps/batch/painting.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/session.h"
+#include "apps/jobs/image_task.h"
 
 namespace tessera {
 
-class BatchReporter final : public PaintListener {
+class BatchReporter final : public ImageJobListener {
  public:
   // The run wants `wanted` of the `total` items of its shard. `endings`: of the texts beside each
   // picture. The session is borrowed.

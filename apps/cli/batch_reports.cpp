@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apps/batch/merge.h"
-#include "apps/batch/records.h"
 #include "apps/bench/measure.h"
 #include "apps/captions/text_forms.h"
+#include "apps/jobs/merge.h"
+#include "apps/jobs/records.h"
 #include "apps/pipeline/facts.h"
 #include "apps/pipeline/first_frames.h"
 #include "apps/pipeline/memory.h"

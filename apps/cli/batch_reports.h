@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "apps/batch/settle.h"
-#include "apps/batch/store.h"
 #include "apps/cli/session.h"
+#include "apps/jobs/settle.h"
+#include "apps/jobs/store.h"
 #include "apps/pipeline/generate_pipeline.h"
 
 namespace tessera {

@@ -12,10 +12,10 @@
 
 #include "apps/captions/inputs.h"
 #include "apps/captions/prompt_template.h"
-#include "apps/captions/sink.h"
 #include "apps/cli/clip_captions.h"
 #include "apps/cli/progress.h"
 #include "apps/cli/session.h"
+#include "apps/jobs/sink.h"
 #include "apps/pipeline/caption_pipeline.h"
 #include "engine/core/json.h"
 

@@ -43,12 +43,12 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/pipeline",
      {"apps/captions", "video", "video/cuts", "vision/scene", "vision/image", "vision/pruning", "vision/encoder", "vision/judge", "tokenizers/text", "tokenizers/visual",
       "engine/families", "engine/decoding"}},
-    {"apps/batch", {"apps/pipeline"}},
+    {"apps/jobs", {"apps/pipeline"}},
     {"apps/bench", {"apps/pipeline"}},
     {"apps/helper", {"vision/codec", "video/codec", "engine/core"}},
     {"apps/studio", {"apps/pipeline", "video"}},
     {"apps/viewer", {"apps/studio"}},
-    {"apps/cli", {"apps/pipeline", "apps/batch", "apps/bench", "apps/studio", "video"}},
+    {"apps/cli", {"apps/pipeline", "apps/jobs", "apps/bench", "apps/studio", "video"}},
 };
 
 // Headers from outside that only some folders may see.

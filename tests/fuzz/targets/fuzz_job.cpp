@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "apps/batch/job_list.h"
 #include "apps/captions/text_forms.h"
+#include "apps/jobs/job_list.h"
 #include "engine/core/error.h"
 #include "engine/core/utf8.h"
 #include "tests/fuzz/targets/fuzz_support.h"

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "apps/batch/intents.h"
-#include "apps/batch/records.h"
+#include "apps/jobs/intents.h"
+#include "apps/jobs/records.h"
 #include "engine/core/error.h"
 #include "tests/fuzz/targets/fuzz_support.h"
 #include "tests/support/temp_folder.h"

@@ -8,10 +8,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apps/batch/clip_painting.h"
+#include "apps/jobs/video_task.h"
 #include "tests/support/fault_scope.h"
 #include "tests/support/killer.h"
-#include "tests/unit/batch/store_job.h"
+#include "tests/unit/jobs/store_job.h"
 
 namespace tessera {
 namespace {
@@ -20,14 +20,14 @@ constexpr int kClips = 2;
 constexpr std::int64_t kFrames = 8, kGrids = 2, kGridPasses = 24;
 
 // What a run tells, a line each: passes as they are made, segments and clips when they are durable.
-class Teller final : public ClipPaintListener {
+class Teller final : public VideoJobListener {
  public:
   explicit Teller(int to) : to_(to) {}
-  void on_progress(const ClipJobProgress&) override { say("pass"); }
+  void on_progress(const VideoJobProgress&) override { say("pass"); }
   void on_segment(const SettledItem& item, std::int64_t grids, std::int64_t) override {
     say("segment " + item.item.id + " " + std::to_string(grids));
   }
-  void on_done(const SettledItem& item, const ItemRecord&, const PaintedClip& clip) override {
+  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedVideo& clip) override {
     say("done " + item.item.id + " " + std::to_string(clip.facts.passes));
   }
   void on_failed(const SettledItem& item, const ErrorInfo& error) override {
@@ -68,11 +68,11 @@ class BatchClipKill : public ::testing::Test {
     VideoPipeline pipeline(options);
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel,
                      {.beside = {".json", ".xmp"}});
-    ClipPaintOptions how;
+    VideoJobOptions how;
     how.files.sidecar = true;
     how.files.process.program = VIDEO_HELPER;
     Teller teller(told);
-    paint_clips(pipeline, items_, store.wanted(false), store, how, teller);
+    generate_videos(pipeline, items_, store.wanted(false), store, how, teller);
   }
 
   // In a process of its own, under what `before` puts there.

@@ -1,6 +1,6 @@
 // Shards from the environment of schedulers. The Slurm rows are what a Slurm 22.05 puts into the
 // tasks of the array that they are named after.
-#include "apps/cli/batch_shard.h"
+#include "apps/jobs/shard.h"
 
 #include <gtest/gtest.h>
 

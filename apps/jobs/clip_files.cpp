@@ -1,0 +1,87 @@
+// Codes to a file, and what stands beside it.
+#include "apps/jobs/clip_files.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "apps/captions/text_forms.h"
+#include "apps/jobs/clip_check.h"
+#include "apps/jobs/item_files.h"
+#include "apps/pipeline/clip_facts.h"
+#include "apps/pipeline/sha256.h"
+#include "engine/core/file_stream.h"
+#include "video/frame_writer.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::size_t kMaxClip = std::size_t{1} << 30;
+
+class FramesToFile final : public ClipListener {
+ public:
+  explicit FramesToFile(FrameWriter& writer) : writer_(writer) {}
+  void on_frame(std::int64_t index, const Image& frame) override { writer_.put(frame.rgb, index); }
+
+ private:
+  FrameWriter& writer_;
+};
+
+// The fields of clips alone.
+Json clip_fields(const VideoPipeline& pipeline, const SettledItem& item, const PreparedClip& clip) {
+  Json out = {{"fps", rate_of(item, pipeline)}};
+  if (!clip.first_frames.empty()) out["first_frames"] = clip.first_frames.size();
+  return out;
+}
+
+std::string sidecar_of(const SettledItem& item, const PreparedClip& clip, const MuxedClip& made,
+                       const Json& fields, RecordFacts record) {
+  Json out = {{"id", item.item.id},
+              {"clip", item.name},
+              {"sha256", sha256_hex(made.files.back().bytes)},
+              {"frames", clip.frames},
+              {"codec", made.codec}};
+  out.update(fields);
+  out["facts"] = Json::object();
+  if (record == RecordFacts::kAll) {
+    out["facts"] = facts_json(clip.facts);
+    // A clip that was gone on with took other passes than one that was not.
+    for (const char* key : {"tokens", "passes", "tokens_per_pass"}) out["facts"].erase(key);
+  }
+  return json_line(out) + "\n";
+}
+
+}  // namespace
+
+MuxedClip mux_clip(VideoPipeline& pipeline, const SettledItem& item, const PreparedClip& clip,
+                   std::span<const std::int32_t> codes, const ClipFiles& files,
+                   const std::filesystem::path& draft) {
+  const Json fields = clip_fields(pipeline, item, clip);
+  const ClipTexts texts = clip_texts(clip.facts, fields, files.record);
+  MuxedClip out;
+  {
+    FrameWriter writer(draft,
+                       {.container = container_of(draft),
+                        .width = clip.facts.width,
+                        .height = clip.facts.height,
+                        .tick = {1, rate_of(item, pipeline)},
+                        .quality = static_cast<int>(files.quality),
+                        .comment = texts.comment},
+                       files.process);
+    out.codec = name_of(writer.codec());
+    FramesToFile to_file(writer);
+    pipeline.show(clip, codes, to_file);
+    // Of use to this run alone: a draft that a kill leaves is swept.
+    writer.finish(clip.frames, Publish::kReplace, Sync::kOff);
+  }
+  out.files.push_back({item.name, read_file_no_link(draft, kMaxClip)});
+  remove_durable(draft);
+  if (!files.sidecar) return out;
+  OutputFile facts{name_beside(item.name, ".json"),
+                   sidecar_of(item, clip, out, fields, files.record)};
+  OutputFile xmp{name_beside(item.name, ".xmp"), texts.xmp + "\n"};
+  out.files.insert(out.files.begin(), {std::move(facts), std::move(xmp)});
+  return out;
+}
+
+}  // namespace tessera

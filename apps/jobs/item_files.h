@@ -1,0 +1,44 @@
+// The files of a painted item, as bytes: texts about the picture, a JSON file with its facts, the
+// picture last.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/jobs/describing.h"
+#include "apps/jobs/settle.h"
+#include "apps/jobs/store.h"
+#include "apps/pipeline/facts.h"
+#include "vision/image/image.h"
+
+namespace tessera {
+
+// Which files an item has beside its picture, and what the picture says of itself.
+struct ItemFiles {
+  RecordFacts record = RecordFacts::kAll;
+  bool sidecar = false;              // facts as JSON, "STEM.json"
+  std::vector<std::string> endings;  // of texts, in the order of Described::texts
+};
+
+// "a_7.txt" of "a_7.png" and ".txt".
+std::string name_beside(const std::string& picture, const std::string& ending);
+
+std::vector<OutputFile> files_of_item(const SettledItem& item, const Image& image,
+                                      const PictureFacts& facts, const Described& described,
+                                      const ItemFiles& files);
+
+// BatchStore::Ours: whether what stands in the place of a file was made for the same item. Texts
+// say nothing of their item: only equal ones are ours.
+bool is_of_item(const OutputFile& file, std::string_view existing);
+
+// StoreOptions::recognise: the files of the item as they stand in `folder`, if they are whole and
+// of this item; else none. `expected` are its facts before it is painted: what painting adds
+// (tokens, passes) is not compared. With a JSON file beside it the picture must have the hash that
+// stands there; without one its bytes must be those that this program writes for its pixels and
+// texts, which no damaged picture has and none that another program wrote. Texts prove nothing.
+std::vector<OutputFile> proven_files(const SettledItem& item, const PictureFacts& expected,
+                                     const ItemFiles& files, const std::filesystem::path& folder);
+
+}  // namespace tessera

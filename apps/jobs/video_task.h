@@ -1,0 +1,50 @@
+// The videos of a job, one after the other. A video is written as segments: its codes are committed
+// to the store grid by grid (window by window where the decoding method cannot be gone on with in
+// between), and when all stand they are decoded, muxed and committed as one file. Whatever ends the
+// run costs one segment.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "apps/jobs/clip_files.h"
+#include "apps/jobs/settled_job.h"
+
+namespace tessera {
+
+struct VideoJobOptions {
+  ClipFiles files = {};
+  std::filesystem::path folder = {};  // from which first frames are looked for
+  int max_retries = 0;                // as RunOptions
+};
+
+// `common`: this clip's tokens in this run, rows of codes of the whole clip.
+struct VideoJobProgress {
+  GenerateProgress common = {};
+  std::int64_t frames_done = 0, frames = 0, segments = 0;
+};
+
+struct GeneratedVideo {
+  PictureFacts facts;  // tokens and passes over all runs that wrote segments of it
+  std::int64_t frames = 0, first_frames = 0, rate = 0;
+  std::int64_t segments = 0, taken_over = 0;  // in all; written by earlier runs
+  std::string codec;
+  double seconds = 0;  // of this run
+};
+
+class VideoJobListener : public SettledListener {
+ public:
+  // stop_requested() is also asked after every segment.
+  virtual void on_progress(const VideoJobProgress&) {}
+  // So many grids of the item are durable.
+  virtual void on_segment(const SettledItem&, std::int64_t /*grids*/, std::int64_t /*passes*/) {}
+  virtual void on_done(const SettledItem&, const ItemRecord&, const GeneratedVideo&) {}
+};
+
+// Ends as JobRun::run(); what stands of a video that failed stays for its next try.
+JobEnd generate_videos(VideoPipeline& pipeline, std::span<const SettledItem> items,
+                       std::span<const std::size_t> wanted, BatchStore& store,
+                       const VideoJobOptions& options, VideoJobListener& listener);
+
+}  // namespace tessera

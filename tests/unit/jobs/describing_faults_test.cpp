@@ -1,0 +1,385 @@
+// Captions of a job that go wrong: texts that fail, memory that does not last for them, failures of
+// painter and captioner in one row.
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <set>
+
+#include "apps/jobs/job_check.h"
+#include "apps/pipeline/process_use.h"
+#include "tests/unit/captioning/scarce_memory.h"
+#include "tests/unit/jobs/image_run.h"
+
+namespace tessera {
+namespace {
+
+// A describer that a test can spoil: what `spoil` throws it throws; `bad` has an error for a text.
+class Words final : public Describer {
+ public:
+  const std::vector<std::string>& endings() const override { return endings_; }
+  std::vector<Described> describe(std::span<const ToDescribe> pictures) override {
+    runs.push_back(pictures.size());
+    log += "D" + std::to_string(pictures.size()) + " ";
+    if (spoil) spoil(pictures);
+    std::vector<Described> out;
+    for (const ToDescribe& picture : pictures) {
+      Described& one = out.emplace_back();
+      one.texts = {"a picture of " + std::to_string(picture.image->width), "the same, pruned"};
+      if (picture.id == bad) one.error = bad_error;
+    }
+    return out;
+  }
+  void give_back() override { log += "back "; }
+
+  std::function<void(std::span<const ToDescribe>)> spoil;
+  std::string bad, log;
+  ErrorInfo bad_error{.code = "E_WORDS", .found = "none"};
+  std::vector<std::size_t> runs;
+
+ private:
+  std::vector<std::string> endings_ = {".txt", ".fastv.txt"};
+};
+
+bool holds(std::span<const ToDescribe> pictures, const char* id) {
+  return std::any_of(pictures.begin(), pictures.end(),
+                     [&](const ToDescribe& picture) { return picture.id == id; });
+}
+
+class DescribingFaults : public PaintingFaults {
+ protected:
+  // Tools whose pictures fail as `judge` says of their ids.
+  using Judge = std::function<std::optional<ErrorInfo>(const std::string&)>;
+  ImageTools judged(Describer& describer, Judge judge) {
+    struct Judged final : GenerateListener {
+      void on_picture(GeneratedPicture&& picture) override {
+        if (const auto error = judge(ids.at(picture.index))) {
+          picture.status = PictureStatus::kFailed;
+          picture.error = *error;
+        }
+        to->on_picture(std::move(picture));
+      }
+      GenerateListener* to = nullptr;
+      std::vector<std::string> ids;
+      Judge judge;
+    };
+    ImageTools tools(pipeline_, &describer);
+    tools.generate = [this, judge](auto requests, GenerateListener& listener) {
+      Judged between;
+      between.to = &listener;
+      between.judge = judge;
+      for (const auto& request : requests) {
+        between.ids.push_back(request.facts.prompt.substr(sizeof "picture"));
+      }
+      pipeline_.run(requests, between);
+    };
+    return tools;
+  }
+  // What a run with `words` writes when nothing goes wrong.
+  std::map<std::string, std::string> undisturbed() {
+    Words words;
+    Heard heard;
+    paint(ImageTools(pipeline_, &words), heard);
+    auto outputs = folder_.outputs();
+    folder_.clear();
+    return outputs;
+  }
+};
+
+TEST_F(DescribingFaults, TextsArePutDownWithTheirPicture) {
+  Words words;
+  words.bad = "d";
+  Heard heard;
+  paint(ImageTools(pipeline_, &words), heard);
+  EXPECT_EQ(words.runs, (std::vector<std::size_t>{8})) << "a batch is described at once";
+  EXPECT_EQ(heard.failed, "d");
+  EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_WORDS"}));
+  const auto outputs = folder_.outputs();
+  EXPECT_EQ(outputs.size(), 3u * 7);
+  EXPECT_EQ(outputs.at("a.txt"), "a picture of 32");
+  EXPECT_EQ(outputs.at("a.fastv.txt"), "the same, pruned");
+  EXPECT_EQ(outputs.at("a.png"), truth_.at("a.png")) << "texts change no picture";
+  EXPECT_FALSE(outputs.contains("d.txt"));
+  const JobReport report = read_job_report(folder_.out());
+  const std::vector<RecordedFile>& files = report.records.at("b").files;
+  ASSERT_EQ(files.size(), 3u);
+  EXPECT_EQ(files[0].name, "b.txt");
+  EXPECT_EQ(files[2].name, "b.png") << "the picture last";
+  // One that is gone makes the item pending.
+  std::filesystem::remove(folder_.out() / "b.txt");
+  words.bad.clear();
+  Heard again;
+  paint(ImageTools(pipeline_, &words), again, 0, true);
+  EXPECT_EQ(again.done, "bd");
+  EXPECT_EQ(folder_.outputs().size(), 3u * 8);
+}
+
+// Missing memory for texts, however it is told: thrown by the allocator or by the captioner, or as
+// the error of a text.
+TEST_F(DescribingFaults, WhereMemoryDoesNotLastFewerTextsAreTried) {
+  const auto truth = undisturbed();
+  for (const int way : {0, 1, 2}) {
+    SCOPED_TRACE(way);
+    folder_.clear();
+    Words words;
+    words.bad_error = {.kind = ErrorKind::kMemory, .code = "E_TEXT_MEMORY"};
+    words.spoil = [&](auto pictures) {
+      words.bad.clear();
+      if (pictures.size() <= 2) return;
+      if (way == 0) throw std::bad_alloc();
+      if (way == 1) run_out_of_memory();
+      words.bad = pictures.back().id;
+    };
+    ImageTools tools(pipeline_, &words);
+    std::vector<std::size_t> painted;
+    tools.generate = [&](auto requests, GenerateListener& listener) {
+      painted.push_back(requests.size());
+      pipeline_.run(requests, listener);
+    };
+    Heard heard;
+    paint(tools, heard);
+    EXPECT_EQ(heard.done, "abcdefgh");
+    EXPECT_EQ(heard.failed, "");
+    EXPECT_EQ(painted, (std::vector<std::size_t>{8})) << "pictures are not painted again";
+    EXPECT_EQ(words.runs, (std::vector<std::size_t>{8, 8, 4, 2, 2, 2, 2}));
+    EXPECT_EQ(heard.turns, 1);
+    EXPECT_EQ(heard.fewer_texts, (std::vector<std::int64_t>{4, 2})) << "once a level";
+    EXPECT_TRUE(heard.fewer.empty());
+    EXPECT_EQ(folder_.outputs(), truth);
+  }
+}
+
+TEST_F(DescribingFaults, ATextThatFitsNowhereFailsAlone) {
+  const auto truth = undisturbed();
+  Words words;
+  words.spoil = [](auto pictures) {
+    if (holds(pictures, "c")) run_out_of_memory();
+  };
+  Heard heard;
+  paint(ImageTools(pipeline_, &words), heard);
+  EXPECT_EQ(heard.ended, "abcdefgh");
+  EXPECT_EQ(heard.failed, "c");
+  EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_TEST_MEMORY"}));
+  EXPECT_EQ(heard.fewer_texts, (std::vector<std::int64_t>{4, 2, 1}));
+  Heard again;
+  words.spoil = nullptr;
+  paint(ImageTools(pipeline_, &words), again, 0, true);
+  EXPECT_EQ(again.done, "c");
+  EXPECT_EQ(folder_.outputs(), truth);
+}
+
+TEST_F(DescribingFaults, ACaptionerThatFitsNowhereEndsTheRun) {
+  const auto truth = undisturbed();
+  Words words;
+  words.spoil = [](auto) { throw std::bad_alloc(); };
+  Heard heard;
+  try {
+    paint(ImageTools(pipeline_, &words), heard);
+    FAIL() << "the whole list was marked failed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_BATCH_FAILING");
+    EXPECT_EQ(error.exit_code(), 1);
+  }
+  EXPECT_EQ(heard.failed, "abcde") << "the rest is pending";
+  words.spoil = nullptr;
+  Heard rest;
+  paint(ImageTools(pipeline_, &words), rest, 0, true);
+  EXPECT_EQ(rest.done, "abcdefgh");
+  EXPECT_EQ(folder_.outputs(), truth);
+}
+
+// Before texts are tried again the painter's cache is gone from the process.
+TEST_F(DescribingFaults, ThePainterGivesItsMemoryBack) {
+  std::vector<PreparedRequest> requests;
+  for (SettledItem& item : items_) {
+    item.item.prompt += " " + std::string(900, 'a');
+    requests.push_back(pipeline_.prepare(request_of(item)));
+  }
+  const std::size_t cache = pipeline_.memory_plan(requests).kv;
+  ASSERT_GT(cache, std::size_t{2} << 20);
+  Words words;
+  std::vector<std::uint64_t> resident;
+  words.spoil = [&](auto) {
+    resident.push_back(process_use().resident_bytes);
+    if (resident.size() == 1) run_out_of_memory();
+  };
+  Heard heard;
+  paint(ImageTools(pipeline_, &words), heard);
+  EXPECT_EQ(heard.done, "abcdefgh");
+  ASSERT_EQ(resident.size(), 2u);
+  ASSERT_GT(resident[0], resident[1]);
+  std::printf("cache of %zu KiB, %llu KiB fewer resident\n", cache >> 10,
+              static_cast<unsigned long long>(resident[0] - resident[1]) >> 10);
+  EXPECT_GT(static_cast<double>(resident[0] - resident[1]), 0.9 * static_cast<double>(cache));
+}
+
+// And the captioner's before a batch is painted again: as many at once first, then fewer.
+TEST_F(DescribingFaults, TheCaptionerGivesItsMemoryBack) {
+  for (const int fails : {1, 2}) {
+    SCOPED_TRACE(fails);
+    folder_.clear();
+    Words words;
+    ImageTools tools(pipeline_, &words);
+    int left = fails;
+    tools.generate = [&](auto requests, GenerateListener& listener) {
+      words.log += "P" + std::to_string(requests.size()) + " ";
+      if (!words.runs.empty() && left-- > 0) throw std::bad_alloc();
+      pipeline_.run(requests, listener);
+    };
+    Heard heard;
+    {
+      BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
+      generate_images(tools, items_, store.wanted(false), store, {.batch_size = 4}, heard);
+    }
+    EXPECT_EQ(heard.done, "abcdefgh");
+    EXPECT_EQ(heard.turns, 1);
+    EXPECT_EQ(words.log,
+              fails == 1 ? "P4 D4 P4 back P4 D4 " : "P4 D4 P4 back P4 back P2 D2 back P2 D2 ");
+    EXPECT_EQ(heard.fewer, fails == 1 ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{2});
+  }
+}
+
+TEST_F(DescribingFaults, PicturesHandedOutBeforeMemoryEndedAreDescribed) {
+  const auto truth = undisturbed();
+  struct After final : GenerateListener {
+    void on_picture(GeneratedPicture&& picture) override {
+      if (left-- == 0) throw std::bad_alloc();
+      to->on_picture(std::move(picture));
+    }
+    GenerateListener* to = nullptr;
+    int left = 0;
+  };
+  Words words;
+  ImageTools tools(pipeline_, &words);
+  std::vector<std::size_t> painted;
+  tools.generate = [&](auto requests, GenerateListener& listener) {
+    After after;
+    after.to = &listener;
+    after.left = painted.empty() ? 3 : 100;
+    painted.push_back(requests.size());
+    pipeline_.run(requests, after);
+  };
+  Heard heard;
+  paint(tools, heard);
+  EXPECT_EQ(heard.done, "abcdefgh");
+  EXPECT_EQ(painted, (std::vector<std::size_t>{8, 5}));
+  EXPECT_EQ(folder_.outputs(), truth);
+}
+
+// Items end in their order: a success between failures of the painter counts, though its text
+// takes longer.
+TEST_F(DescribingFaults, FailuresAreCountedInTheOrderOfItems) {
+  const auto fails = [](const std::string& ids) -> Judge {
+    return [ids](const std::string& id) -> std::optional<ErrorInfo> {
+      if (ids.find(id.front()) == std::string::npos) return std::nullopt;
+      return ErrorInfo{.code = "E_LOGITS", .expected = "numbers", .found = "NaN"};
+    };
+  };
+  Words words;
+  Heard heard;
+  paint(judged(words, fails("abdefh")), heard);
+  EXPECT_EQ(heard.ended, "abcdefgh");
+  EXPECT_EQ(heard.done, "cg") << "six fail, never five in a row";
+  folder_.clear();
+  Heard five;
+  EXPECT_THROW(paint(judged(words, fails("bcdef")), five), Error);
+  EXPECT_EQ(five.ended, "abcdef");
+  // A picture that cannot be described is one of the row.
+  folder_.clear();
+  words.bad = "d";
+  words.bad_error.code = "E_LOGITS";
+  Heard both;
+  EXPECT_THROW(paint(judged(words, fails("bcef")), both), Error);
+  EXPECT_EQ(both.ended, "abcdef");
+  EXPECT_EQ(both.done, "a");
+}
+
+// The real captioner while the allocator refuses blocks of every size at which it matters.
+class ScarceDescribing : public DescribingFaults {
+ protected:
+  static CaptionOptions captioner() {
+    CaptionOptions out;
+    out.model = "test:tiny";
+    out.device = "cpu";
+    out.threads = 1;
+    out.batch_size = 4;
+    out.most_tokens = 700;  // so that its cache is larger than the painter's
+    return out;
+  }
+};
+
+TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoPicture) {
+  if (!ScarceMemory::kWorks) GTEST_SKIP() << "sanitizers bring a malloc of their own";
+  CaptionDescriber plenty(captioner(), {}, nullptr);
+  plenty.load();
+  Heard undisturbed;
+  paint(ImageTools(pipeline_, &plenty), undisturbed);
+  const auto truth = folder_.outputs();
+  ASSERT_EQ(truth.size(), 16u);
+  int fewer = 0, whole = 0, notices = 0;
+  for (std::size_t bytes = 1'500'000; bytes >= 4096; bytes /= 2) {
+    folder_.clear();
+    CaptionDescriber describer(captioner(), {}, [&](std::string_view) { ++notices; });
+    describer.load();
+    Heard heard;
+    bool ended = false;
+    {
+      BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
+      const std::vector<std::size_t> wanted = store.wanted(false);
+      const ImageTools tools(pipeline_, &describer);
+      const ScarceMemory scarce(bytes);
+      try {
+        generate_images(tools, items_, wanted, store, {.batch_size = 4}, heard);
+      } catch (const Error& error) {
+        ended = true;
+        EXPECT_TRUE(error.info().code == "E_BATCH_FAILING" ||
+                    error.info().kind == ErrorKind::kMemory)
+            << error.what();
+      }
+      if (scarce.refused() == 0) ++whole;
+    }
+    if (!heard.fewer_texts.empty() && heard.done.size() == 8) ++fewer;
+    const std::set<std::int64_t> levels(heard.fewer_texts.begin(), heard.fewer_texts.end());
+    EXPECT_EQ(levels.size(), heard.fewer_texts.size()) << "once a level";
+    EXPECT_GE(heard.turns, levels.empty() ? 0 : 1) << "before fewer are tried";
+    Heard rest;
+    paint(ImageTools(pipeline_, &plenty), rest, 0, true);
+    ASSERT_EQ(folder_.outputs(), truth) << bytes;
+    for (const char id : heard.done) ASSERT_EQ(rest.done.find(id), std::string::npos) << bytes;
+    if (ended) break;  // nothing fits any more
+  }
+  std::printf("%d runs went on with fewer texts at once, %d had memory enough\n", fewer, whole);
+  EXPECT_GE(fewer, 1);
+  EXPECT_GE(whole, 1);
+  EXPECT_EQ(notices, 0) << "the job tells, not the captioner";
+}
+
+TEST_F(ScarceDescribing, TheRealCaptionerGivesItsMemoryBack) {
+  CaptionOptions options = captioner();
+  options.most_tokens = 600;
+  CaptionDescriber describer(options, {}, nullptr);
+  describer.load();
+  std::vector<ToDescribe> pictures;
+  for (const char* id : {"a", "b", "c", "d"}) {
+    pictures.push_back({id, std::make_shared<const Image>(32, 32)});
+  }
+  const std::vector<Described> first = describer.describe(pictures);
+  // What is allocated: blocks of this size do not leave the process at once.
+  const auto held = [] {
+    const struct mallinfo2 use = mallinfo2();
+    return use.uordblks + use.hblkhd;
+  };
+  const std::size_t before = held();
+  describer.give_back();
+  const std::size_t after = held();
+  ASSERT_GT(before, after);
+  std::printf("%zu KiB given back\n", (before - after) >> 10);
+  EXPECT_GT(before - after, std::size_t{1} << 20);
+  const std::vector<Described> second = describer.describe(pictures);
+  ASSERT_EQ(second.size(), first.size());
+  for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(second[i].texts, first[i].texts);
+}
+
+}  // namespace
+}  // namespace tessera

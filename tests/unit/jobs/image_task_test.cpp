@@ -1,0 +1,227 @@
+// Painting for real: a process that ends at every change it makes to the disk while a model paints,
+// pictures that are known by what they say of themselves, failures that are alike.
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "apps/jobs/image_task.h"
+#include "apps/jobs/item_files.h"
+#include "apps/jobs/job_check.h"
+#include "apps/pipeline/metadata.h"
+#include "tests/support/killer.h"
+#include "tests/unit/jobs/store_job.h"
+#include "vision/image/png.h"
+
+namespace tessera {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Told final : public ImageJobListener {
+ public:
+  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedPicture&,
+               const Described&) override {
+    ids += item.item.id;
+    if (pipe >= 0 && ::write(pipe, item.item.id.data(), 1) != 1) ::_exit(96);
+  }
+  void on_failed(const SettledItem& item, const ErrorInfo& error) override {
+    failed += item.item.id;
+    code = error.code;
+  }
+  std::string ids, failed, code;
+  int pipe = -1;
+};
+
+class Painting : public ::testing::Test {
+ protected:
+  Painting() : pipeline_(options()), describer_(captioner(), {}, nullptr) {
+    pipeline_.load();
+    describer_.load();
+  }
+  static CaptionOptions captioner() {
+    CaptionOptions out;
+    out.model = "test:tiny";
+    out.device = "cpu";
+    out.threads = 1;
+    out.batch_size = 2;
+    out.most_tokens = 8;
+    return out;
+  }
+
+  static PipelineOptions options() {
+    PipelineOptions out;
+    out.model = "test:tiny";
+    out.device = "cpu";
+    out.threads = 1;  // a child of fork() has this thread only
+    out.batch_size = 2;
+    return out;
+  }
+  void paint(Told& told, StoreOptions store_options = {}) {
+    store_options.beside = {".json", ".txt"};
+    BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, store_options);
+    generate_images(ImageTools(pipeline_, &describer_), items_, store.wanted(false), store,
+                {.batch_size = 2, .sidecar = true}, told);
+  }
+
+  StoreFolder folder_;
+  std::vector<SettledItem> items_ = small_job(3);
+  GeneratePipeline pipeline_;
+  CaptionDescriber describer_;
+};
+
+TEST_F(Painting, KilledAtEveryChange) {
+  std::uint64_t changes = 0;
+  Told all;
+  {
+    const ChangeCounter counter;
+    paint(all);
+    changes = counter.count;
+  }
+  ASSERT_EQ(all.ids, "abc");
+  const auto truth = folder_.outputs();
+  ASSERT_EQ(truth.size(), 9u);
+  int kills = 0;
+  for (std::uint64_t nth = 1; nth <= changes; ++nth) {
+    SCOPED_TRACE(nth);
+    folder_.clear();
+    int told[2];
+    ASSERT_EQ(::pipe(told), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const Killer killer(nth, nth % 2 == 0 ? Killer::When::kBefore : Killer::When::kAfter, 0);
+      Told listener;
+      listener.pipe = told[1];
+      paint(listener);
+      ::_exit(0);
+    }
+    ::close(told[1]);
+    std::string before;
+    char id = 0;
+    while (::read(told[0], &id, 1) == 1) before += id;
+    ::close(told[0]);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    ++kills;
+    Told rest;
+    paint(rest);
+    for (const char done : before) ASSERT_EQ(rest.ids.find(done), std::string::npos);
+    ASSERT_GE(before.size() + rest.ids.size() + 1, items_.size());
+    ASSERT_EQ(folder_.outputs(), truth);
+  }
+  std::printf("killed %d times while painting\n", kills);
+  EXPECT_GT(kills, 50);
+}
+
+TEST_F(Painting, PicturesAreKnownByWhatTheySay) {
+  Told told;
+  paint(told);
+  const auto truth = folder_.outputs();
+  // Equal facts in other bytes, as another build of the compressor would write them.
+  const PngTexts texts = read_png_texts(folder_.out() / "b.png");
+  const Image pixels = read_own_png(folder_.out() / "b.png");
+  std::vector<PngText> more = texts.texts;
+  more.push_back({"Comment", "by another build"});
+  const std::string other = encode_png(pixels, more, texts.xmp);
+  ASSERT_NE(other, truth.at("b.png"));
+  const std::string of_c = truth.at("c.png");
+  folder_.clear();
+  fs::create_directories(folder_.out());
+  put_file(folder_.out() / "c.txt", truth.at("c.txt"));  // equal texts are ours
+  put_file(folder_.out() / "b.png", other);
+  put_file(folder_.out() / "a.png", of_c);  // a picture of ours, but of another item
+  Told again;
+  paint(again);
+  EXPECT_EQ(again.ids, "bc");
+  EXPECT_EQ(again.failed, "a");
+  EXPECT_EQ(again.code, "E_OUTPUT_EXISTS");
+  EXPECT_EQ(get_file(folder_.out() / "b.png"), truth.at("b.png"));
+  EXPECT_EQ(get_file(folder_.out() / "a.png"), of_c);
+}
+
+// After records were lost: a picture is taken for its item's if its bytes are exactly what this
+// program writes for such pixels and facts.
+TEST_F(Painting, PicturesThatProveThemselvesAreNotPaintedAgain) {
+  const auto run = [&](Told& told, bool sidecar) {
+    StoreOptions options;
+    options.recognise = [&, sidecar](const SettledItem& item, const fs::path& folder) {
+      return proven_files(item, pipeline_.prepare(request_of(item)).facts, {.sidecar = sidecar},
+                          folder);
+    };
+    BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, options);
+    generate_images(ImageTools(pipeline_), items_, store.wanted(false), store,
+                {.batch_size = 2, .sidecar = sidecar}, told);
+    return store.recognised();
+  };
+  const fs::path journal = folder_.out() / kStateFolder / journal_name(1, 1);
+  Told first;
+  run(first, false);
+  const auto truth = folder_.outputs();
+  damage_line(journal, "\"id\":\"a\"");
+  damage_line(journal, "\"id\":\"b\"");
+  const std::string damaged = get_file(journal);
+  const auto again = [&](const std::string& name, const std::string& bytes) {
+    put_file(journal, damaged);
+    put_file(folder_.out() / name, bytes);
+    Told told;
+    const std::uint64_t recognised = run(told, false);
+    EXPECT_EQ(recognised + told.ids.size() + told.failed.size(), 2u);
+    put_file(folder_.out() / name, truth.at(name));
+    return told.ids + "/" + told.failed;
+  };
+  EXPECT_EQ(again("a.png", truth.at("a.png")), "/");
+  EXPECT_EQ(again("a.png", truth.at("b.png")), "/a") << "another item's";
+  std::string flipped = truth.at("a.png");
+  flipped[flipped.size() - 40] ^= 1;
+  EXPECT_EQ(again("a.png", flipped), "/a");
+  EXPECT_EQ(again("a.png", truth.at("a.png").substr(0, flipped.size() - 12)), "/a") << "no end";
+  EXPECT_EQ(again("a.png", truth.at("a.png") + "x"), "a/") << "its facts, and something else";
+  items_[0].item.prompt = "another";
+  EXPECT_TRUE(
+      proven_files(items_[0], pipeline_.prepare(request_of(items_[0])).facts, {}, folder_.out())
+          .empty())
+      << "another prompt";
+  items_[0].item.prompt = "picture a";
+  EXPECT_TRUE(proven_files(items_[0], pipeline_.prepare(request_of(items_[0])).facts,
+                           {.endings = {".txt"}}, folder_.out())
+                  .empty())
+      << "texts prove nothing";
+}
+
+TEST_F(Painting, APictureIsProvenByTheFactsBesideIt) {
+  Told told;
+  StoreOptions options;
+  {
+    BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, options);
+    generate_images(ImageTools(pipeline_), items_, store.wanted(false), store,
+                {.batch_size = 2, .record = RecordFacts::kOnlyAiMark, .sidecar = true}, told);
+  }
+  const auto proven = [&] {
+    return proven_files(items_[1], pipeline_.prepare(request_of(items_[1])).facts,
+                        {.sidecar = true}, folder_.out())
+        .size();
+  };
+  EXPECT_EQ(proven(), 2u);
+  const std::string facts = get_file(folder_.out() / "b.json");
+  put_file(folder_.out() / "b.json", get_file(folder_.out() / "a.json"));
+  EXPECT_EQ(proven(), 0u);
+  put_file(folder_.out() / "b.json", facts);
+  std::string bytes = get_file(folder_.out() / "b.png");
+  bytes[bytes.size() / 2] ^= 1;
+  put_file(folder_.out() / "b.png", bytes);
+  EXPECT_EQ(proven(), 0u);
+}
+
+TEST_F(Painting, PromptsAreCheckedBeforeAnyIsPainted) {
+  std::vector<SettledItem> items = items_;
+  items[1].item.prompt = std::string(20000, 'x') + " y";
+  const JobCheck check = check_items(pipeline_, items, 2, "job.txt");
+  ASSERT_EQ(check.errors.size(), 1u);
+  EXPECT_EQ(check.errors[0].file, "job.txt");
+  EXPECT_EQ(check.errors[0].where, "line 2, column 1");
+  EXPECT_EQ(check_items(pipeline_, items_, 2, "job.txt").worst.size(), 2u);
+}
+
+}  // namespace
+}  // namespace tessera
