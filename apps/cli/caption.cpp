@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "apps/captions/prompt_template.h"
 #include "apps/captions/text_forms.h"
-#include "apps/cli/caption_job.h"
+#include "apps/cli/caption_reporter.h"
+#include "apps/cli/caption_reports.h"
 #include "apps/cli/clip_flags.h"
 #include "apps/cli/commands.h"
 #include "apps/cli/decode_flags.h"
@@ -35,7 +37,7 @@ constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
-  std::optional<std::string> model, prompt, output;
+  std::optional<std::string> model, prompt, output, shard;
   std::vector<std::string> inputs, images;
   ClipFlags clips;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
@@ -219,15 +221,14 @@ std::vector<fs::path> all_inputs(const CaptionFlags& flags) {
   return out;
 }
 
-SinkOptions sink_options(const CaptionFlags& flags) {
-  SinkOptions options{.output = flags.output.value_or(""),
-                      .inputs = all_inputs(flags),
-                      .columns = {"path", "caption", "tokens", "passes", "prune", "visual_tokens",
-                                  "kept_tokens", "seconds", "id", "prompt"},
-                      .formula_safe = !flags.raw_csv,
-                      .extension = flags.extension.value_or("txt"),
-                      .start = flags.anew ? Start::kAnew : Start::kResume,
-                      .retry_failed = flags.retry_failed};
+CaptionStoreOptions store_options(const CaptionFlags& flags, const Shard& shard) {
+  CaptionStoreOptions options{.output = flags.output.value_or(""),
+                              .inputs = all_inputs(flags),
+                              .formula_safe = !flags.raw_csv,
+                              .extension = flags.extension.value_or("txt"),
+                              .start = flags.anew ? Start::kAnew : Start::kResume,
+                              .retry_failed = flags.retry_failed,
+                              .shard = shard};
   if (!flags.existing.empty()) options.existing = existing_caption(flags.existing);
   return options;
 }
@@ -265,7 +266,7 @@ void check_helper() {
 }
 
 // What inputs held that is no item, and what pruning kept.
-void say_more(const Session& session, const CaptionInputs& inputs, const CaptionJob& job,
+void say_more(const Session& session, const CaptionInputs& inputs, const CaptionJobEnd& job,
               bool pruned) {
   const InputCounts counts = inputs.counts();
   const auto say = [&](std::uint64_t count, const char* what) {
@@ -274,34 +275,33 @@ void say_more(const Session& session, const CaptionInputs& inputs, const Caption
   say(counts.tar.skipped, " members of archives passed over: links, devices or unsafe names");
   say(counts.without_key, " members of archives passed over: names without a key or an ending");
   say(counts.links_skipped, " links to folders not followed");
-  if (pruned && job.visual_tokens() > 0) say_kept(session, job.kept_tokens(), job.visual_tokens());
+  if (pruned && job.visual_tokens > 0) say_kept(session, job.kept_tokens, job.visual_tokens);
 }
 
-// Runs until no item is left, or the run was stopped: then false. What was done stays done when
-// nobody reads what is printed.
-bool run_to_end(CaptionPipeline& pipeline, CaptionJob& job, CaptionSink& sink) {
-  try {
-    bool finished = pipeline.run([&] { return job.next(); }, job);
-    job.report_failed_inputs();
-    while (finished && job.again()) {
-      finished = pipeline.run([&] { return job.next(); }, job);
-      job.report_failed_inputs();
-    }
-    return finished;
-  } catch (const Error& error) {
-    if (error.info().file == "stdout") sink.stop();
-    throw;
+// Returns the exit code.
+int say_end(const Session& session, const CaptionJobEnd& job) {
+  if (job.end == JobEnd::kDrained) {
+    warn(session, "stopped; the same command goes on where it ended");
+    return 75;
   }
+  note(session, std::to_string(job.done) + " done, " + std::to_string(job.skipped) +
+                    " were there already, " + std::to_string(job.failed) + " failed");
+  if (job.failed_before > 0) {
+    warn(session, std::to_string(job.failed_before) +
+                      " failed in an earlier run; --retry-failed tries them again");
+  }
+  if (job.failed + job.failed_before == 0) return 0;
+  return job.done + job.skipped == 0 ? 1 : 3;
 }
 
-int run_job(const Session& session, const CaptionFlags& flags) {
-  check_output_flags(flags);
-  CaptionPrompt{flags.prompt.value_or("")};
-  std::vector<fs::path> arguments(flags.inputs.begin(), flags.inputs.end());
-  const bool tar = flags.output && *output_form(*flags.output) == OutputForm::kTar;
-  CaptionInputs inputs(std::move(arguments),
+bool writes_tar(const CaptionFlags& flags) {
+  return flags.output && *output_form(*flags.output) == OutputForm::kTar;
+}
+
+CaptionInputs open_inputs(const Session& session, const CaptionFlags& flags) {
+  CaptionInputs inputs({flags.inputs.begin(), flags.inputs.end()},
                        {.recursive = flags.recursive,
-                        .carry = tar ? Carry::kEverything : Carry::kPictureOnly,
+                        .carry = writes_tar(flags) ? Carry::kEverything : Carry::kPictureOnly,
                         .by_ending = true,
                         .clips = {flags.clips.videos.begin(), flags.clips.videos.end()}});
   if (!flags.output && inputs.has_shards()) {
@@ -313,42 +313,39 @@ int run_job(const Session& session, const CaptionFlags& flags) {
     for (std::size_t i = 0; i + 1 < errors.size(); ++i) warn(session, format_error(errors[i]));
     throw Error(errors.back());
   }
+  return inputs;
+}
+
+int run_job(const Session& session, const CaptionFlags& flags) {
+  check_output_flags(flags);
+  CaptionPrompt{flags.prompt.value_or("")};
+  const Shard shard = flags.shard ? shard_from(*flags.shard, process_environment()) : Shard{};
+  CaptionInputs inputs = open_inputs(session, flags);
   const std::uint64_t seed = settle_seed(flags);
   CaptionPipeline pipeline(pipeline_options(flags, flags.batch_size, seed));
   Json job = job_of(flags, pipeline, inputs);
   add_clip_settings(flags.clips, job);
-  const std::unique_ptr<CaptionSink> sink = make_caption_sink(sink_options(flags), job);
+  const std::unique_ptr<CaptionStore> store = open_caption_store(store_options(flags, shard), job);
   note(session, pipeline.model().spec().title + " as " +
                     std::string(dtype_name(pipeline.storage())) + " on " +
                     pipeline.backend().name());
   if (flags.seed < 0 && draws(flags)) warn(session, "seed " + std::to_string(seed));
-  CaptionJob run(session, inputs, *sink,
-                 {.carry = tar,
-                  .output = flags.output.has_value(),
-                  .retry_failed = flags.retry_failed,
-                  .prune = flags.prune.method.value_or(""),
-                  .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
-                  .seed = draws(flags) ? std::optional(seed) : std::nullopt,
-                  .clips = clip_settings(flags.clips, pipeline.model().spec(), flags.most_tokens),
-                  .subtitles = writes_subtitles(flags)});
-  const bool finished = run_to_end(pipeline, run, *sink);
-  run.end_progress();
-  say_more(session, inputs, run, flags.prune.method.has_value());
+  CaptionReporter reporter(session, flags.output.has_value());
+  const CaptionJobEnd end = write_captions(
+      pipeline, inputs, *store,
+      {.items = {.carry = writes_tar(flags),
+                 .subtitles = writes_subtitles(flags),
+                 .retry_failed = flags.retry_failed,
+                 .shard = shard},
+       .prune = flags.prune.method.value_or(""),
+       .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
+       .seed = draws(flags) ? std::optional(seed) : std::nullopt,
+       .clips = clip_settings(flags.clips, pipeline.model().spec(), flags.most_tokens)},
+      reporter);
+  reporter.end_progress();
+  say_more(session, inputs, end, flags.prune.method.has_value());
   if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
-  if (!finished) {
-    sink->stop();
-    warn(session, "stopped; the same command goes on where it ended");
-    return 75;
-  }
-  sink->finish();
-  note(session, std::to_string(run.done()) + " done, " + std::to_string(run.skipped()) +
-                    " were there already, " + std::to_string(run.failed()) + " failed");
-  if (run.failed_before() > 0) {
-    warn(session, std::to_string(run.failed_before()) +
-                      " failed in an earlier run; --retry-failed tries them again");
-  }
-  if (run.failed() + run.failed_before() == 0) return 0;
-  return run.done() + run.skipped() == 0 ? 1 : 3;
+  return say_end(session, end);
 }
 
 // A question writes no file.
@@ -359,7 +356,8 @@ void check_question_flags(const CaptionFlags& flags) {
                                                   {flags.recursive, "--recursive"},
                                                   {flags.retry_failed, "--retry-failed"},
                                                   {flags.anew, "--anew"},
-                                                  {flags.raw_csv, "--csv-raw"}};
+                                                  {flags.raw_csv, "--csv-raw"},
+                                                  {flags.shard.has_value(), "--shard"}};
   for (const auto& [given, name] : of_jobs) {
     if (given) refuse("E_FLAG_CONFLICT", name, "inputs without --image", "both");
   }
@@ -368,7 +366,20 @@ void check_question_flags(const CaptionFlags& flags) {
   }
 }
 
+// `caption status PLACE...` and `caption merge PLACE...`.
+int report_job(const Session& session, const CaptionFlags& flags, const std::string& word) {
+  const std::vector<fs::path> places(flags.inputs.begin() + 1, flags.inputs.end());
+  if (places.empty() || (word == "status" && places.size() > 1)) {
+    refuse("E_FLAG_VALUE", word == "status" ? "caption status" : "caption merge",
+           "an output (.jsonl, .csv, .tar) or a folder of pictures", std::to_string(places.size()));
+  }
+  if (word == "status") return caption_status(session, places.front());
+  return caption_merge(session, places, flags.output.value_or(""));
+}
+
 int run_caption(const Session& session, const CaptionFlags& flags) {
+  const std::string word = flags.inputs.empty() ? "" : flags.inputs.front();
+  if (word == "status" || word == "merge") return report_job(session, flags, word);
   if (flags.images.empty() == (flags.inputs.empty() && flags.clips.videos.empty())) {
     refuse("E_FLAG_MISSING", "inputs",
            "pictures, clips, folders, shards (.tar) or lists (.jsonl); or --image for one question",
@@ -391,6 +402,7 @@ void add_job_flags(CLI::App& app, CaptionFlags& flags) {
               "what becomes of a caption that is there; default skip, in a .tar overwrite")
       ->group(group);
   app.add_flag("--recursive", flags.recursive, "folders in folders too")->group(group);
+  text_flag(app, "--shard", flags.shard, "describe part I of N: I/N, auto or auto/N")->group(group);
   app.add_flag("--retry-failed", flags.retry_failed, "try failed pictures of the last run again")
       ->group(group);
   app.add_flag("--anew", flags.anew, "forget what an earlier run of this job did")->group(group);
@@ -408,7 +420,8 @@ void add_caption(CLI::App& root, Session& session) {
       root.add_subcommand("caption", "describe pictures, or answer questions about them");
   const auto flags = std::make_shared<CaptionFlags>();
   app->add_option("inputs", flags->inputs,
-                  "pictures, clips, folders, WebDataset shards (.tar), lists (.jsonl)");
+                  "pictures, clips, folders, WebDataset shards (.tar), lists (.jsonl); or status "
+                  "or merge and an output or a folder (a folder of that name: ./status)");
   app->add_option("--image", flags->images, "a picture of one question; several for one prompt")
       ->allow_extra_args(false);
   add_clip_flags(*app, flags->clips);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/cli/clip_captions.h"
+#include "apps/jobs/clip_captions.h"
 #include "apps/pipeline/caption_spec.h"
 #include "engine/core/json.h"
 

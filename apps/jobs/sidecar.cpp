@@ -5,9 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "apps/captions/subtitles.h"
 #include "apps/captions/text_forms.h"
-#include "apps/captions/webdataset.h"
 #include "engine/core/io.h"
 #include "engine/core/publish.h"
 #include "engine/core/utf8.h"
@@ -69,30 +67,6 @@ void remove_temporaries(const fs::path& file) {
 
 }  // namespace
 
-void check_caption_extension(const std::string& text) {
-  const bool good = !text.empty() && text.size() <= 32 && text.front() != '.' &&
-                    text.find_first_not_of(
-                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                        "0123456789_-.") == std::string::npos;
-  const std::string last = text.substr(text.rfind('.') + 1);
-  if (!good || is_picture_extension(last) || is_clip_extension(last)) {
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = "E_CAPTION_EXTENSION",
-                 .where = "--caption-ext",
-                 .expected = "an ending such as txt or caption, and no picture's or clip's",
-                 .found = "\"" + text + "\""});
-  }
-}
-
-std::string join_captions(std::string_view old_text, std::string_view caption,
-                          ExistingCaption policy) {
-  const std::string before = clean_caption(old_text), now = clean_caption(caption);
-  if (policy == ExistingCaption::kSkip) return std::string(old_text);
-  if (policy == ExistingCaption::kOverwrite || before.empty()) return now;
-  if (now.empty()) return before;
-  return policy == ExistingCaption::kAppend ? before + " " + now : now + " " + before;
-}
-
 SidecarOutput::SidecarOutput(const fs::path& journal, const Json& job,
                              const SidecarOptions& options)
     : options_(checked(options)),
@@ -100,17 +74,17 @@ SidecarOutput::SidecarOutput(const fs::path& journal, const Json& job,
                [this](const Json& record) { replay(record); }) {}
 
 void SidecarOutput::replay(const Json& record) {
+  over_ = record.value("ev", std::string()) == "over";
   const std::string id = record.value("id", std::string());
   const std::string file = name_of_stable(record.value("file", std::string()));
-  if (!file.empty()) owners_[file] = {id, true};
+  if (!file.empty()) owners_.settle(file, id);
   if (record.contains("new")) {
     intents_[id] = {file, record.value("old", std::string()), record.value("new", std::string())};
     return;
   }
   const auto intent = intents_.extract(id);
   if (!intent || record.value("st", std::string()) != "failed") return;
-  const auto owner = owners_.find(intent.mapped().file);
-  if (owner != owners_.end() && owner->second.id == id) owners_.erase(owner);
+  owners_.forget(intent.mapped().file, id);
 }
 
 void SidecarOutput::settle(const std::string& id, const std::string& file) {
@@ -126,6 +100,7 @@ void SidecarOutput::settle(const std::string& id, const std::string& file) {
   if (now == intent.new_hash) {
     record("done", id, file);
   } else if (now != intent.old_hash) {
+    over_ = false;
     journal_.add_failure(id, stable_text(file),
                          {.kind = ErrorKind::kGeneral,
                           .code = "E_SIDECAR_CHANGED",
@@ -136,12 +111,13 @@ void SidecarOutput::settle(const std::string& id, const std::string& file) {
 }
 
 void SidecarOutput::record(const char* state, const std::string& id, const std::string& file) {
+  over_ = false;
   Json record = Json::object();
   record["id"] = id;
   record["st"] = state;
   record["file"] = stable_text(file);
   journal_.add(record);
-  owners_[file] = {id, true};
+  owners_.settle(file, id);
   if (journal_.queued() >= kMostQueued) journal_.commit();
 }
 
@@ -165,11 +141,10 @@ Wanted SidecarOutput::wants(const CaptionItem& item, bool retry_failed) {
     const bool failed = journal_.state(item.id) == ItemState::kFailed;
     if (failed || file_type(file) != FileType::kMissing) return Wanted::kNo;
   }
-  const auto owner = owners_.find(file.string());
-  if (owner != owners_.end() && owner->second.id != item.id) {
-    if (!owner->second.settled) return Wanted::kLater;
+  if (const Places::Owner* owner = owners_.other(file.string(), item.id)) {
+    if (!owner->settled) return Wanted::kLater;
     fail_at(file, "E_SIDECAR_SHARED", "one picture for a text file",
-            shown_id(owner->second.id) + " and " + shown_id(item.id));
+            shown_id(owner->id) + " and " + shown_id(item.id));
   }
   const FileType type = file_type(file);
   if (type != FileType::kMissing && type != FileType::kFile) {
@@ -177,7 +152,7 @@ Wanted SidecarOutput::wants(const CaptionItem& item, bool retry_failed) {
             type == FileType::kLink ? "a link" : "something else of that name");
   }
   // From now on: other pictures may be asked about before this one's text is written.
-  owners_[file.string()] = {item.id, false};
+  owners_.hold(file.string(), item.id);
   if (type == FileType::kMissing || options_.existing != ExistingCaption::kSkip) {
     return Wanted::kYes;
   }
@@ -208,6 +183,7 @@ void SidecarOutput::write(const CaptionItem& item, std::string_view caption) {
     fail_at(file, "E_SIDECAR_TEXT", "at most " + std::to_string(kMaxTextBytes) + " bytes",
             std::to_string(text.size()));
   }
+  over_ = false;
   Json intent = Json::object();
   intent["id"] = item.id;
   intent["file"] = stable_text(file.string());
@@ -219,13 +195,21 @@ void SidecarOutput::write(const CaptionItem& item, std::string_view caption) {
   record("done", item.id, file.string());
 }
 
+void SidecarOutput::finish() {
+  if (over_) return commit();
+  Json record = Json::object();
+  record["ev"] = "over";
+  journal_.add(record);
+  journal_.commit();
+  over_ = true;
+}
+
 void SidecarOutput::fail(const CaptionItem& item, const ErrorInfo& info) {
+  over_ = false;
   journal_.add_failure(item.id, item.path, info);
   if (item.file.empty()) return;
   // The file is free for another picture of this name.
-  const auto owner = owners_.find(path_of(item).string());
-  const bool held = owner != owners_.end() && owner->second.id == item.id;
-  if (held && !owner->second.settled) owners_.erase(owner);
+  owners_.release(path_of(item).string(), item.id);
 }
 
 }  // namespace tessera

@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <unordered_map>
 
 #include "apps/captions/existing_caption.h"
 #include "apps/captions/inputs.h"
 #include "apps/jobs/journal.h"
+#include "apps/jobs/places.h"
 
 namespace tessera {
 
@@ -21,9 +21,6 @@ struct SidecarOptions {
   Start start = Start::kResume;
   Sync sync = Sync::kOn;  // of the journal; text files are always synced
 };
-
-// Error kUsage E_CAPTION_EXTENSION for an extension that is none or a picture's.
-void check_caption_extension(const std::string& text);
 
 class SidecarOutput {
  public:
@@ -46,6 +43,8 @@ class SidecarOutput {
   void write(const CaptionItem& item, std::string_view caption);
   void fail(const CaptionItem& item, const ErrorInfo& info);
   void commit() { journal_.commit(); }  // call before the end; the records of the last items
+  // The same at the end of the job, which is recorded: {"ev": "over"}.
+  void finish();
 
   std::filesystem::path path_of(const CaptionItem& item) const;
   const Journal& journal() const { return journal_; }
@@ -60,11 +59,8 @@ class SidecarOutput {
 
   SidecarOptions options_;
   std::map<std::string, Intent> intents_;  // announced, not yet settled
-  struct Owner {
-    std::string id;
-    bool settled = false;  // its text is there; until then the item may still fail
-  };
-  std::unordered_map<std::string, Owner> owners_;  // of files
+  Places owners_;                          // of files
+  bool over_ = false;                      // the last record says so
   Journal journal_;
 };
 

@@ -2,14 +2,12 @@
 // record "closed" with the length, sync, rename, sync of the folder.
 #include "apps/jobs/streamed_output.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "apps/captions/tar_writer.h"
 #include "apps/captions/text_forms.h"
 #include "engine/core/io.h"
-#include "engine/core/utf8.h"
 
 namespace tessera {
 
@@ -17,19 +15,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kFactsExtension = "caption.json";
-
 fs::path with_ending(const fs::path& path, const char* ending) {
   fs::path out = path;
   out += ending;
   return out;
-}
-
-std::string lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
 }
 
 }  // namespace
@@ -38,6 +27,7 @@ StreamedOutput::StreamedOutput(fs::path output, const Json& job, const StreamOpt
     : output_(std::move(output)),
       part_(with_ending(output_, ".part")),
       options_(options),
+      samples_(output_, options.caption_extension, options.existing),
       journal_(with_ending(output_, ".journal"), job, options.start, options.sync,
                [this](const Json& record) { replay(record); }) {
   expects(options.form != OutputForm::kCsv || !options.columns.empty(), "a CSV file has columns");
@@ -74,7 +64,7 @@ void StreamedOutput::replay(const Json& record) {
     reopened_.reset();  // the part was there to write to
   }
   if (record.contains("key")) {
-    keys_[record.value("key", std::string())] = {record.value("id", std::string()), true};
+    keys_.settle(record.value("key", std::string()), record.value("id", std::string()));
   }
 }
 
@@ -129,92 +119,30 @@ void StreamedOutput::reopen() {
 }
 
 std::string StreamedOutput::prefix() const {
-  if (options_.form != OutputForm::kCsv) return {};
-  std::vector<CsvCell> cells;
-  for (const std::string& column : options_.columns) cells.push_back({column});
-  return csv_row(cells, options_.formula_safe);
-}
-
-std::string StreamedOutput::csv_of(const Json& fields) const {
-  std::vector<CsvCell> cells;
-  for (const std::string& column : options_.columns) {
-    const auto found = fields.find(column);
-    if (found == fields.end() || found->is_null()) {
-      cells.push_back({});
-    } else if (found->is_string()) {
-      cells.push_back({clean_caption(found->get_ref<const std::string&>())});
-    } else {
-      cells.push_back({json_line(*found), found->is_structured()});
-    }
-  }
-  return csv_row(cells, options_.formula_safe);
-}
-
-void StreamedOutput::fail_key(const std::string& key, std::string expected,
-                              std::string found) const {
-  throw Error({.kind = ErrorKind::kGeneral,
-               .code = "E_OUTPUT_KEY",
-               .file = output_.string(),
-               .where = "sample " + key,
-               .expected = std::move(expected),
-               .found = std::move(found)});
+  return options_.form == OutputForm::kCsv ? csv_header(csv()) : std::string();
 }
 
 Wanted StreamedOutput::claim(const std::string& key, const std::string& id) {
   if (options_.form != OutputForm::kTar) return Wanted::kYes;
-  const bool good = !key.empty() && split_key(key + ".x").key == key &&
-                    safe_member_name(key + ".x") == key + ".x";
-  if (!good) fail_key(key, "a key: a relative path without dots in its last part", "another name");
-  const auto [owner, fresh] = keys_.try_emplace(key, Owner{id, false});
-  if (fresh || owner->second.id == id) return Wanted::kYes;
-  if (!owner->second.settled) return Wanted::kLater;
-  fail_key(key, "each key once in the output", "the same key for " + shown_id(owner->second.id));
+  samples_.check_key(key);
+  const Places::Owner* owner = keys_.other(key, id);
+  if (owner == nullptr) {
+    keys_.keep(key, id);
+    return Wanted::kYes;
+  }
+  if (!owner->settled) return Wanted::kLater;
+  samples_.fail_key(key, "each key once in the output", "the same key for " + shown_id(owner->id));
 }
 
 void StreamedOutput::release(const std::string& key, const std::string& id) {
-  const auto owner = keys_.find(key);
-  const bool held = owner != keys_.end() && owner->second.id == id;
-  if (held && !owner->second.settled) keys_.erase(owner);
+  keys_.release(key, id);
 }
 
-void StreamedOutput::check_key(const CaptionResult& result) const {
-  const bool good = !result.key.empty() && split_key(result.key + ".x").key == result.key;
-  if (!good) {
-    fail_key(result.key, "a key: a relative path without dots in its last part", "another name");
-  }
-  std::vector<std::string> extensions = {result.picture.extension, options_.caption_extension,
-                                         std::string(kFactsExtension)};
-  for (const SampleMember& member : result.others) extensions.push_back(member.extension);
-  for (const std::string& extension : extensions) {
-    const std::string name = result.key + "." + extension;
-    const KeyParts parts = split_key(name);
-    if (safe_member_name(name) != name || parts.key != result.key) {
-      fail_key(result.key, "names that an archive can hold",
-               "the ending " + extension.substr(0, 100));
-    }
-  }
-  const auto owner = keys_.find(result.key);
-  if (owner != keys_.end() && owner->second.id != result.id) {
-    fail_key(result.key, "each key once in the output",
-             "the same key for " + shown_id(owner->second.id));
-  }
-}
-
-bool StreamedOutput::is_caption(const SampleMember& member) const {
-  return lower_case(member.extension) == lower_case(options_.caption_extension);
-}
-
-// Bytes that are no text would be changed by joining.
-void StreamedOutput::check_join(const CaptionResult& result) const {
-  if (options_.existing == ExistingCaption::kOverwrite) return;
-  for (const SampleMember& member : result.others) {
-    if (!is_caption(member) || is_valid_utf8(member.bytes)) continue;
-    throw Error({.kind = ErrorKind::kGeneral,
-                 .code = "E_SIDECAR_TEXT",
-                 .file = output_.string(),
-                 .where = "sample " + result.key,
-                 .expected = "UTF-8 to add a caption to",
-                 .found = "other bytes in ." + member.extension});
+void StreamedOutput::check_owner(const CaptionResult& result) const {
+  samples_.check(result);
+  if (const Places::Owner* owner = keys_.other(result.key, result.id)) {
+    samples_.fail_key(result.key, "each key once in the output",
+                      "the same key for " + shown_id(owner->id));
   }
 }
 
@@ -224,7 +152,7 @@ void StreamedOutput::note_sample(const CaptionResult& result, const char* state)
   record["id"] = result.id;
   record["st"] = state;
   if (options_.form == OutputForm::kTar) {
-    keys_[result.key] = {result.id, true};
+    keys_.settle(result.key, result.id);
     record["key"] = result.key;
   }
   record["end"] = file_->size();
@@ -234,40 +162,12 @@ void StreamedOutput::note_sample(const CaptionResult& result, const char* state)
 }
 
 bool StreamedOutput::keep(const CaptionResult& result) {
-  const bool wanted = options_.form == OutputForm::kTar &&
-                      options_.existing == ExistingCaption::kSkip &&
-                      std::any_of(result.others.begin(), result.others.end(),
-                                  [&](const SampleMember& member) { return is_caption(member); });
-  if (!wanted) return false;
-  check_key(result);
+  if (options_.form != OutputForm::kTar || !samples_.keeps(result)) return false;
+  check_owner(result);
   if (!file_) reopen();
-  const auto put = [&](const SampleMember& member) {
-    file_->append(tar_member(result.key + "." + member.extension, member.bytes));
-  };
-  put(result.picture);
-  for (const SampleMember& member : result.others) put(member);
+  samples_.put_kept(result, [this](std::string_view bytes) { file_->append(bytes); });
   note_sample(result, "skipped");
   return true;
-}
-
-// Picture, other members as they were, caption, facts.
-void StreamedOutput::add_sample(const CaptionResult& result, const Json& fields) {
-  const auto put = [&](const std::string& extension, std::string_view bytes) {
-    file_->append(tar_member(result.key + "." + extension, bytes));
-  };
-  put(result.picture.extension, result.picture.bytes);
-  std::string caption = fields.at("caption").get<std::string>();
-  for (const SampleMember& member : result.others) {
-    const std::string extension = lower_case(member.extension);
-    if (extension == kFactsExtension) continue;
-    if (is_caption(member)) {
-      caption = join_captions(member.bytes, caption, options_.existing);
-    } else {
-      put(member.extension, member.bytes);
-    }
-  }
-  put(options_.caption_extension, caption);
-  put(std::string(kFactsExtension), json_line(fields));
 }
 
 void StreamedOutput::add(const CaptionResult& result, const Json& given) {
@@ -276,16 +176,33 @@ void StreamedOutput::add(const CaptionResult& result, const Json& given) {
   Json fields = given;
   fields["caption"] = clean_caption(fields["caption"].get<std::string>());
   if (options_.form == OutputForm::kTar) {
-    check_key(result);
-    check_join(result);
+    check_owner(result);
+    samples_.check_join(result);
   }
   if (!file_) reopen();
   if (options_.form == OutputForm::kTar) {
-    add_sample(result, fields);
+    samples_.put(result, fields, [this](std::string_view bytes) { file_->append(bytes); });
   } else {
-    file_->append(options_.form == OutputForm::kCsv ? csv_of(fields) : json_line(fields) + "\n");
+    const bool csv_form = options_.form == OutputForm::kCsv;
+    file_->append(csv_form ? csv_line(fields, csv()) : json_line(fields) + "\n");
   }
   note_sample(result, "done");
+}
+
+void StreamedOutput::take_over(const Json& given, std::string_view bytes) {
+  Json record = given;
+  record.erase("end");
+  if (record.contains("key")) {
+    keys_.settle(record.value("key", std::string()), record.value("id", std::string()));
+  }
+  if (!bytes.empty()) {
+    if (!file_) reopen();
+    file_->append(bytes);
+    end_ = file_->size();
+    record["end"] = end_;
+  }
+  journal_.add(record);
+  commit_if_due();
 }
 
 void StreamedOutput::fail(const std::string& id, const std::string& path, const ErrorInfo& info) {

@@ -8,16 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <vector>
 
-#include "apps/captions/existing_caption.h"
-#include "apps/captions/webdataset.h"
+#include "apps/captions/output_forms.h"
 #include "apps/jobs/journal.h"
+#include "apps/jobs/places.h"
 
 namespace tessera {
-
-enum class OutputForm : std::uint8_t { kJsonLines, kCsv, kTar };
 
 struct StreamOptions {
   OutputForm form = OutputForm::kJsonLines;
@@ -29,14 +27,6 @@ struct StreamOptions {
   Sync sync = Sync::kOn;
   std::size_t group_items = 32;  // records are committed together, at most so many ...
   double group_seconds = 0.2;    // ... or when the first has waited so long
-};
-
-struct CaptionResult {
-  std::string id;
-  // For a WebDataset: the name of the sample, its picture, and what else was in it.
-  std::string key;
-  SampleMember picture;
-  std::vector<SampleMember> others;
 };
 
 class StreamedOutput {
@@ -63,6 +53,9 @@ class StreamedOutput {
   void release(const std::string& key, const std::string& id);
   bool keep(const CaptionResult& result);
 
+  // Takes over an item of another output of the job: its record, and its bytes if it has any.
+  void take_over(const Json& record, std::string_view bytes);
+
   // Syncs what was added and then the journal. Only items counted here may be called done.
   void commit();
   void commit_if_late();  // when the first that was added has waited long enough
@@ -80,14 +73,10 @@ class StreamedOutput {
   void go_on();
   void reopen();
   void open_part();
-  std::string csv_of(const Json& fields) const;
+  CsvForm csv() const { return {options_.columns, options_.formula_safe}; }
   std::string prefix() const;  // the CSV header
-  [[noreturn]] void fail_key(const std::string& key, std::string expected, std::string found) const;
-  void check_key(const CaptionResult& result) const;
-  void check_join(const CaptionResult& result) const;
-  bool is_caption(const SampleMember& member) const;
+  void check_owner(const CaptionResult& result) const;
   void note_sample(const CaptionResult& result, const char* state);
-  void add_sample(const CaptionResult& result, const Json& fields);
   void commit_if_due();
 
   std::filesystem::path output_, part_;
@@ -96,11 +85,8 @@ class StreamedOutput {
   std::uint64_t end_ = 0;                  // of the last whole item in the output
   std::optional<std::uint64_t> closed_;    // length of the finished output
   std::optional<std::uint64_t> reopened_;  // its length when it was opened again
-  struct Owner {
-    std::string id;
-    bool settled = false;  // its sample is written
-  };
-  std::unordered_map<std::string, Owner> keys_;  // of a WebDataset
+  SampleForm samples_;
+  Places keys_;  // of a WebDataset
   Journal journal_;
   std::unique_ptr<AppendFile> file_;  // the part; null while the job is over
   std::uint64_t pending_ = 0, committed_ = 0, cut_ = 0;

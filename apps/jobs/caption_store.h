@@ -1,5 +1,5 @@
 // Where the captions of a job go, as one interface: text files beside the pictures, or one file for
-// all of them.
+// all of them. What is done is in a journal either way.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,17 @@
 #include <vector>
 
 #include "apps/captions/inputs.h"
+#include "apps/jobs/shard.h"
 #include "apps/jobs/sidecar.h"
 #include "apps/jobs/streamed_output.h"
 
 namespace tessera {
 
-class CaptionSink {
+class CaptionStore {
  public:
-  virtual ~CaptionSink() = default;
+  virtual ~CaptionStore() = default;
+  // What the item wants for itself; items that want the same must be in one shard.
+  virtual std::string place_of(const CaptionItem& item) const = 0;
   // Whether a caption has to be found for the item; then its place is kept for it until add() or
   // fail(). Error kGeneral when it has no place.
   virtual Wanted wants(const CaptionItem& item) = 0;
@@ -30,24 +33,39 @@ class CaptionSink {
   virtual void stop() = 0;    // it is not; what is done stays done
 };
 
-struct SinkOptions {
+struct CaptionStoreOptions {
   std::string output;  // empty = text files
   // Text files' journal stands in the folder of the first one that can be written.
   std::vector<std::filesystem::path> inputs;
-  std::vector<std::string> columns;         // of a CSV
   bool formula_safe = true;                 // of a CSV
   std::string extension = "txt";            // of text files and of captions in a WebDataset
   std::optional<ExistingCaption> existing;  // empty = as the output is used to
   Start start = Start::kResume;
   bool retry_failed = false;
+  // A shard of several has an output and a journal of its own.
+  Shard shard;
 };
 
-// By the ending of the name: .jsonl, .ndjson, .csv, .tar.
-std::optional<OutputForm> output_form(const std::string& output);
-// "overwrite", "append", "prepend"; anything else is kSkip.
-ExistingCaption existing_caption(const std::string& name);
+// The fields of a result that a CSV has, in order.
+std::vector<std::string> caption_columns();
 
-// `output` must have a form. Errors: those of SidecarOutput and StreamedOutput.
-std::unique_ptr<CaptionSink> make_caption_sink(const SinkOptions& options, const Json& job);
+// `output` must have a form. Errors: those of SidecarOutput and StreamedOutput; kUsage
+// E_JOB_CHANGED when the job was begun here in another number of shards.
+std::unique_ptr<CaptionStore> open_caption_store(const CaptionStoreOptions& options,
+                                                 const Json& job);
+
+// "x-00002-of-00008.jsonl" of "x.jsonl"; the output itself for one shard of one.
+std::filesystem::path shard_output(const std::filesystem::path& output, const Shard& shard);
+// The shard in a name that shard_output() made of the output's name.
+std::optional<Shard> shard_in_name(const std::string& name, const std::filesystem::path& output);
+
+// "captions of text files": ".tessera-caption-HASH.journal", of a shard of several
+// ".tessera-caption-HASH-00002-of-00008.journal".
+struct TextJournalName {
+  std::string hash;
+  Shard shard;
+  std::string text() const;
+};
+std::optional<TextJournalName> text_journal_name(const std::string& name);
 
 }  // namespace tessera

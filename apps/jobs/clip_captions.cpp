@@ -1,4 +1,4 @@
-#include "apps/cli/clip_captions.h"
+#include "apps/jobs/clip_captions.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

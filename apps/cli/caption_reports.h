@@ -1,0 +1,19 @@
+// The reports of `tessera caption` that describe nothing: status and merge.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "apps/cli/session.h"
+
+namespace tessera {
+
+// `place`: an output, or a folder with text files. Exit codes: 0 all shards over, 3 with failed
+// items, 1 when some are not over.
+int caption_status(const Session& session, const std::filesystem::path& place);
+// 0, 3 with failed items, 1 when all have failed. `output` empty = the first place, which must be
+// the only one, or folders with text files.
+int caption_merge(const Session& session, const std::vector<std::filesystem::path>& places,
+                  const std::filesystem::path& output);
+
+}  // namespace tessera

@@ -1,0 +1,232 @@
+// Two threads: the reading one asks for items, the other gets captions.
+#include "apps/jobs/caption_task.h"
+
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "apps/captions/prompt_template.h"
+#include "apps/captions/text_forms.h"
+#include "engine/core/io.h"
+
+namespace tessera {
+
+namespace {
+
+Json pairs_of(const std::vector<std::array<std::int64_t, 2>>& sizes) {
+  Json out = Json::array();
+  for (const auto& size : sizes) out.push_back({size[0], size[1]});
+  return out;
+}
+
+class CaptionTask final : public Task, public CaptionListener {
+ public:
+  CaptionTask(CaptionPipeline& pipeline, CaptionItems& items, const CaptionJobOptions& options,
+              CaptionJobListener& listener)
+      : pipeline_(pipeline),
+        items_(items),
+        options_(options),
+        listener_(listener),
+        prompt_(options.prompt) {}
+
+  void work(JobRun& run) override {
+    run_ = &run;
+    pipeline_.run([this] { return next(); }, *this);
+    fail_unreadable();
+  }
+
+  void on_caption(Caption&& caption) override {
+    fail_unreadable();
+    std::optional<ClipCaption> clip;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!clips_.knows(caption.id)) {
+        clip = std::nullopt;
+      } else if (clip = clips_.add(std::move(caption)); !clip) {
+        return;
+      }
+    }
+    if (!clip) return on_item(std::move(caption), nullptr);
+    Caption whole = std::move(clip->whole);
+    on_item(std::move(whole), &*clip);
+  }
+
+  void on_notice(std::string_view text) override { listener_.on_notice(text); }
+
+  Flow on_pass() override {
+    fail_unreadable();
+    items_.settle();
+    return run_->stopping() ? Flow::kStop : Flow::kContinue;
+  }
+
+  void add_counts(CaptionJobEnd& end) const {
+    end.done = done_;
+    end.visual_tokens = visual_tokens_;
+    end.kept_tokens = kept_tokens_;
+  }
+
+ private:
+  struct Unreadable {
+    std::size_t number = 0;
+    ErrorInfo error;
+  };
+
+  // On the reading thread, which may end before all are done.
+  std::optional<CaptionRequest> next() {
+    while (true) {
+      if (run_->stopping()) return std::nullopt;
+      {
+        const std::lock_guard lock(mutex_);
+        if (auto scene = clips_.next()) return scene;
+      }
+      const std::optional<std::size_t> number = run_->take();
+      if (!number) return std::nullopt;
+      CaptionItem item = items_.fetch(*number);
+      try {
+        if (item.failure) throw Error(*item.failure);
+        CaptionRequest request = request_of(*number, item);
+        if (!item.clip) return request;
+        if (!begin_clip(item, request)) return std::nullopt;
+      } catch (const Error& error) {  // the boundary of one item
+        if (!item.failure && error.info().kind != ErrorKind::kGeneral) throw;
+        const std::lock_guard lock(mutex_);
+        unreadable_.push_back({*number, error.info()});
+      }
+    }
+  }
+
+  CaptionRequest request_of(std::size_t number, CaptionItem& item) {
+    CaptionRequest request;
+    request.id = item.id;
+    request.number = id_number(shown_id(item.id));
+    request.prompt = item.prompt ? *item.prompt : prompt_.fill(item.name, item.directory);
+    PictureSource& source = request.pictures.emplace_back();
+    source.name = item.path;
+    // An archive holds the bytes that were described.
+    if (options_.items.carry && !item.file.empty()) {
+      item.picture = {item.file_extension,
+                      read_file(item.file, SampleReader::kMaxMemberBytes, ErrorKind::kGeneral)};
+      items_.set_picture(number, item.picture);
+    }
+    if (item.picture.bytes.empty()) {
+      source.file = item.file;
+    } else {
+      source.bytes.assign(item.picture.bytes.begin(), item.picture.bytes.end());
+    }
+    return request;
+  }
+
+  // Reads the clip through and puts its scenes in line; false when the run is to stop.
+  bool begin_clip(const CaptionItem& item, const CaptionRequest& request) {
+    std::vector<ClipScene> scenes =
+        find_scenes(item.file, options_.clips.cuts, [&] { return run_->stopping(); });
+    if (scenes.empty()) return false;
+    const std::lock_guard lock(mutex_);
+    clips_.begin(item.id, std::move(scenes), request, options_.clips.frames);
+    return true;
+  }
+
+  // Items that the reading thread could not read fail on this one.
+  void fail_unreadable() {
+    std::vector<Unreadable> failed;
+    {
+      const std::lock_guard lock(mutex_);
+      failed.swap(unreadable_);
+    }
+    for (const Unreadable& one : failed) run_->fail(one.number, one.error);
+  }
+
+  Json result_of(const CaptionItem& item, const Caption& caption, const ClipCaption* clip) const {
+    Json fields = caption_fields(caption, item.path, options_.prune, options_.seed);
+    if (const std::string id = shown_id(item.id); id != item.path) fields["id"] = id;
+    if (item.prompt) fields["prompt"] = *item.prompt;
+    if (clip == nullptr) return fields;
+    fields["scenes"] = *clip->scenes;
+    if (!clip->cues.empty()) fields["end"] = clip->cues.back().end;
+    return fields;
+  }
+
+  void on_item(Caption&& caption, const ClipCaption* clip) {
+    const std::size_t number = items_.number_of(caption.id);
+    if (caption.failed) return run_->fail(number, caption.error);
+    caption.text = clean_caption(caption.text);  // the same on the terminal and in files
+    const Json fields = result_of(items_.look(number), caption, clip);
+    const bool timed = clip != nullptr && options_.items.subtitles;
+    const std::string text = timed ? subtitles(clip->cues) : caption.text;
+    if (!run_->done(number, [&] { items_.add(number, fields, text); })) return;
+    ++done_;
+    visual_tokens_ += caption.visual_tokens;
+    kept_tokens_ += caption.kept_tokens;
+    listener_.on_done(items_.forget(number), fields, caption.text, clip);
+  }
+
+  CaptionPipeline& pipeline_;
+  CaptionItems& items_;
+  const CaptionJobOptions& options_;
+  CaptionJobListener& listener_;
+  CaptionPrompt prompt_;
+  JobRun* run_ = nullptr;
+  std::mutex mutex_;  // of the two below: both threads use them
+  ClipCaptions clips_;
+  std::vector<Unreadable> unreadable_;
+  std::uint64_t done_ = 0;
+  std::int64_t visual_tokens_ = 0, kept_tokens_ = 0;
+};
+
+}  // namespace
+
+Json caption_fields(const Caption& caption, const std::string& path, const std::string& prune,
+                    std::optional<std::uint64_t> seed) {
+  Json out = {{"path", path},
+              {"caption", caption.text},
+              {"tokens", caption.tokens},
+              {"passes", caption.passes},
+              {"visual_tokens", caption.visual_tokens},
+              {"kept_tokens", caption.kept_tokens},
+              {"prune", prune.empty() ? "none" : prune},
+              {"seconds", caption.seconds.total},
+              {"encode_seconds", caption.seconds.encode},
+              {"first_token_seconds", caption.seconds.first},
+              {"sizes", pairs_of(caption.sizes)},
+              {"cut_short", caption.cut_short},
+              {"seen_sizes", pairs_of(caption.seen)}};
+  if (caption.prune_source != RowSource::kNone) {
+    out["prune_source"] = std::string(name_of(caption.prune_source));
+  }
+  if (!caption.draft.empty()) {
+    out["draft"] = caption.draft;
+    out["draft_kept_tokens"] = caption.draft_kept_tokens;
+    out["draft_seconds"] = caption.seconds.draft;
+  }
+  if (!caption.frames.empty()) out["frames"] = caption.frames;
+  if (!caption.notes.empty()) out["notes"] = caption.notes;
+  if (seed) out["seed"] = *seed;
+  return out;
+}
+
+CaptionJobEnd write_captions(CaptionPipeline& pipeline, CaptionInputs& inputs, CaptionStore& store,
+                             const CaptionJobOptions& options, CaptionJobListener& listener) {
+  CaptionItems items(inputs, store, options.items, listener);
+  CaptionTask task(pipeline, items, options, listener);
+  JobRun run(items, task, items, items, {.at_once = 0, .ends_when_alike = false});
+  CaptionJobEnd end;
+  try {
+    end.end = run.run();
+  } catch (const Error& error) {
+    if (error.info().file == "stdout") store.stop();
+    throw;
+  }
+  task.add_counts(end);
+  end.failed = run.over() - end.done;
+  end.skipped = items.skipped();
+  end.failed_before = items.failed_before();
+  if (end.end == JobEnd::kOver) {
+    store.finish();
+  } else {
+    store.stop();
+  }
+  return end;
+}
+
+}  // namespace tessera
