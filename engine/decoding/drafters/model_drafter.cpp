@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
 
 #include "engine/decoding/drafters/draft_judge.h"
+#include "engine/decoding/drafters/draft_prompts.h"
 #include "engine/decoding/drafters/draft_stream.h"
 #include "engine/decoding/model_pass.h"
 
@@ -35,25 +35,11 @@ ModelPass::Limits pass_limits(const DraftLimits& limits) {
           .kv = limits.kv};
 }
 
-std::int64_t rows_of(const DraftBranch& prompt) {
-  return prompt.rows.empty() ? static_cast<std::int64_t>(prompt.ids.size())
-                             : prompt.rows.shape()[0];
-}
-
 }  // namespace
 
 struct ModelDrafter::State {
-  // Of one branch's prompt.
-  struct Prompt {
-    std::int64_t rows = 0, done = 0, next_place = 0;
-    bool whole() const { return done == rows; }
-  };
   struct Slot {
-    std::optional<DraftStreamItem> item;
     std::optional<LawPipeline<float>> law;
-    std::array<Prompt, 2> prompts;
-    std::uint64_t arrival = 0;
-    bool begun = false;  // to read the prompt
     DraftStream stream;  // tokens in the cache, tree nodes apart
     // Logits of the pass: those of the second branch follow those of the first.
     std::int64_t first_logit = 0, logit_rows = 0;
@@ -63,9 +49,6 @@ struct ModelDrafter::State {
     std::int32_t node_rows = 0;
     std::vector<std::int32_t> asked;
 
-    std::size_t branches() const { return item->branches.size(); }
-    bool reading() const { return item && !(prompts[0].whole() && prompts[1].whole()); }
-    bool ready() const { return item && !reading(); }
     std::int64_t uncond_logit() const { return first_logit + logit_rows; }
   };
   // Rows of the pass whose logits are wanted, and the first of these.
@@ -77,14 +60,6 @@ struct ModelDrafter::State {
   State(const TokenModel& draft_model, const DraftLimits& draft_limits);
 
   void forget(std::size_t number);
-  void note_prompt(std::size_t number);
-  void settle(Slot& slot) const;
-  void note_rows(Slot& slot) const;
-  void sort_prompts();
-  void read_cut_prompts();
-  void add_prompts(bool first);
-  void add_prompt_part(std::size_t number, std::size_t branch, std::int64_t& room);
-  void release_prompts();
   void begin();
   void run(bool fetch);
   std::int64_t want_logits(std::int64_t row, std::int64_t rows);
@@ -95,10 +70,10 @@ struct ModelDrafter::State {
   }
   void add_fresh(std::size_t number, bool with_logits);
   bool wants(Job& job);
-  bool read_law(Slot& slot, std::size_t position, std::int64_t row);
+  bool read_law(std::size_t number, std::size_t position, std::int64_t row);
   void draw(Job& job);
   void draw_on_device();
-  bool stops_after(const Slot& slot, std::int32_t token) const;
+  bool stops_after(std::size_t number, std::int32_t token) const;
   void stop_after(Job& job, std::int32_t token) const;
   void catch_up(std::span<const TreeJob<float>> jobs);
   void add_nodes(const TreeJob<float>& job);
@@ -106,40 +81,32 @@ struct ModelDrafter::State {
                     std::int32_t node);
   void keep_laws(const TreeJob<float>& job);
   void keep_laws_on_device();
-  std::int32_t sequence(std::size_t number, std::size_t branch) const {
-    return static_cast<std::int32_t>(number * static_cast<std::size_t>(branches) + branch);
-  }
 
   const TokenModel& model;
   DraftLimits limits;
-  std::int64_t branches;
   ModelPass pass;
+  DraftPrompts prompts;
   std::unique_ptr<DraftJudge> judge;  // null where the host draws
-  Tensor last_hidden;                 // [1, D] of a prompt with cuts; nothing reads it
   std::vector<Slot> slots;
-  std::vector<std::size_t> prompts;  // slots whose prompt is to be read, in order of arrival
-  std::vector<Job*> open, drawn;     // those with rows in the pass; of them, those that are drawn
+  std::vector<Job*> open, drawn;  // those with rows in the pass; of them, those that are drawn
   std::vector<TreeJob<float>> answered;
   std::vector<Head> heads;
   std::vector<std::int32_t> ancestors;
-  std::uint64_t arrivals = 0;
   std::int64_t passes = 0;
 };
 
 ModelDrafter::State::State(const TokenModel& draft_model, const DraftLimits& draft_limits)
     : model(draft_model),
       limits(draft_limits),
-      branches(branches_of(draft_limits)),
       pass(draft_model, pass_limits(draft_limits)),
+      prompts(draft_model, draft_limits, pass),
       judge(DraftJudge::make(draft_model.backend(), draft_model.logit_ids(), draft_limits.items,
-                             draft_limits.window, draft_limits.trees)),
-      last_hidden(draft_model.backend().allocate(DType::kF32, Shape{1, draft_model.width()})) {
+                             draft_limits.window, draft_limits.trees)) {
   slots.resize(static_cast<std::size_t>(limits.items));
-  prompts.reserve(slots.size());
   open.reserve(slots.size());
   drawn.reserve(slots.size());
   answered.reserve(slots.size());
-  heads.reserve(slots.size() * static_cast<std::size_t>(branches));
+  heads.reserve(slots.size() * static_cast<std::size_t>(branches_of(limits)));
   ancestors.reserve(static_cast<std::size_t>(limits.window));
   for (Slot& slot : slots) {
     slot.stream.reserve(static_cast<std::size_t>(limits.tokens),
@@ -150,121 +117,9 @@ ModelDrafter::State::State(const TokenModel& draft_model, const DraftLimits& dra
   }
 }
 
-// --- prompts --------------------------------------------------------------------------------------
-
 void ModelDrafter::State::forget(std::size_t number) {
-  Slot& slot = slots[number];
-  slot.item.reset();
-  slot.prompts = {};
-  slot.begun = false;
-  slot.stream.clear();
-  for (std::size_t branch = 0; branch < static_cast<std::size_t>(branches); ++branch) {
-    pass.cache().truncate(sequence(number, branch), 0);
-  }
-}
-
-void ModelDrafter::State::note_prompt(std::size_t number) {
-  Slot& slot = slots[number];
-  if (!slot.reading()) return;
-  prompts.push_back(number);
-  if (!std::exchange(slot.begun, true)) settle(slot);
-}
-
-void ModelDrafter::State::settle(Slot& slot) const {
-  if (!slot.item->settle) return;
-  std::exchange(slot.item->settle, nullptr)(*slot.item);
-  const std::array<Prompt, 2> told = slot.prompts;
-  note_rows(slot);
-  for (std::size_t i = 0; i < told.size(); ++i) {
-    expects(slot.prompts[i].rows <= told[i].rows, "no more rows than were told");
-  }
-}
-
-void ModelDrafter::State::note_rows(Slot& slot) const {
-  for (std::size_t i = 0; i < slot.branches(); ++i) {
-    const DraftBranch& prompt = slot.item->branches[i];
-    const std::int64_t rows = rows_of(prompt);
-    const bool embedded = !prompt.rows.empty();
-    expects(rows >= 1 && rows <= limits.prompt_rows, "the prompt fits the drafter's limits");
-    expects(!embedded || static_cast<std::int64_t>(prompt.places.size()) == rows, "a place a row");
-    expects(prompt.cuts == nullptr || (embedded && !limits.trees),
-            "embedded prompts are cut, drafts after them stand in a line");
-    slot.prompts[i] = {.rows = rows, .next_place = embedded ? prompt.next_place : rows};
-  }
-}
-
-void ModelDrafter::State::sort_prompts() {
-  std::sort(prompts.begin(), prompts.end(),
-            [&](std::size_t a, std::size_t b) { return slots[a].arrival < slots[b].arrival; });
-}
-
-// Prompts that are cut between layers run by themselves; of those in parts one a call.
-void ModelDrafter::State::read_cut_prompts() {
-  bool one = false;
-  for (const std::size_t number : prompts) {
-    Slot& slot = slots[number];
-    for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
-      const DraftBranch& prompt = slot.item->branches[branch];
-      Prompt& read = slot.prompts[branch];
-      if (prompt.cuts == nullptr || read.whole()) continue;
-      if (slot.item->in_parts && std::exchange(one, true)) continue;
-      pass.begin();
-      run_prompt_in_parts(model.transformer(), sequence(number, branch), prompt.rows.view(),
-                          prompt.places, *prompt.cuts, pass.cache(), pass.arena(),
-                          last_hidden.view());
-      read.done = read.rows;
-    }
-  }
-  release_prompts();
-}
-
-// Rows of prompts for a pass: of those that are read to their end in this call, then, in its first
-// pass, of those that are read in parts.
-void ModelDrafter::State::add_prompts(bool first) {
-  std::int64_t room = limits.chunk;
-  for (const bool in_parts : {false, true}) {
-    if (in_parts && !first) break;
-    for (const std::size_t number : prompts) {
-      if (slots[number].item->in_parts != in_parts) continue;
-      for (std::size_t branch = 0; branch < slots[number].branches(); ++branch) {
-        add_prompt_part(number, branch, room);
-      }
-    }
-  }
-}
-
-void ModelDrafter::State::add_prompt_part(std::size_t number, std::size_t branch,
-                                          std::int64_t& room) {
-  const DraftBranch& prompt = slots[number].item->branches[branch];
-  Prompt& read = slots[number].prompts[branch];
-  const std::int64_t first = read.done, count = std::min(room, read.rows - first);
-  if (count == 0 || prompt.cuts != nullptr) return;
-  const auto from = static_cast<std::size_t>(first), size = static_cast<std::size_t>(count);
-  if (prompt.rows.empty()) {
-    pass.add_prompt(sequence(number, branch), std::span(prompt.ids).subspan(from, size));
-  } else {
-    const ConstTensorView all = prompt.rows.view();
-    pass.add_prompt_rows(
-        sequence(number, branch),
-        {all.dtype, Shape{count, model.width()}, all.f32() + first * model.width(), all.device},
-        std::span(prompt.places).subspan(from, size));
-  }
-  read.done += count;
-  room -= count;
-}
-
-// Nobody reads embedded rows again, once what is under way has.
-void ModelDrafter::State::release_prompts() {
-  for (const std::size_t number : prompts) {
-    Slot& slot = slots[number];
-    for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
-      DraftBranch& prompt = slot.item->branches[branch];
-      if (!slot.prompts[branch].whole() || prompt.rows.empty()) continue;
-      model.backend().synchronize();
-      prompt.rows = {};
-      prompt.places = {};
-    }
-  }
+  prompts.forget(number);
+  slots[number].stream.clear();
 }
 
 // --- passes ---------------------------------------------------------------------------------------
@@ -301,9 +156,9 @@ void ModelDrafter::State::follow(std::size_t number, std::size_t known, TokenAt 
   Slot& slot = slots[number];
   const std::size_t same =
       slot.stream.follow(known, static_cast<std::size_t>(max_new_rows(limits)), token);
-  for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
-    pass.cache().truncate(sequence(number, branch),
-                          slot.prompts[branch].rows + static_cast<std::int64_t>(same));
+  for (std::size_t branch = 0; branch < prompts.branches(number); ++branch) {
+    pass.cache().truncate(prompts.sequence(number, branch),
+                          prompts.rows(number, branch) + static_cast<std::int64_t>(same));
   }
 }
 
@@ -312,12 +167,12 @@ void ModelDrafter::State::add_fresh(std::size_t number, bool with_logits) {
   Slot& slot = slots[number];
   const std::span<const std::int32_t> fresh = slot.stream.fresh();
   const auto same = static_cast<std::int64_t>(slot.stream.fed() - fresh.size());
-  for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
-    const Prompt& prompt = slot.prompts[branch];
-    pass.add_line(sequence(number, branch), {.position = prompt.next_place + same,
-                                             .shared = prompt.rows + same,
-                                             .seen = {},
-                                             .tokens = fresh});
+  for (std::size_t branch = 0; branch < prompts.branches(number); ++branch) {
+    pass.add_line(prompts.sequence(number, branch),
+                  {.position = prompts.next_place(number, branch) + same,
+                   .shared = prompts.rows(number, branch) + same,
+                   .seen = {},
+                   .tokens = fresh});
     if (!with_logits) continue;
     const std::int64_t logit = want_logits(pass.rows() - 1, 1);
     if (branch == 0) slot.first_logit = logit;
@@ -326,10 +181,11 @@ void ModelDrafter::State::add_fresh(std::size_t number, bool with_logits) {
 }
 
 // The law of a position by a logit row; false if the row is broken.
-bool ModelDrafter::State::read_law(Slot& slot, std::size_t position, std::int64_t row) {
+bool ModelDrafter::State::read_law(std::size_t number, std::size_t position, std::int64_t row) {
+  Slot& slot = slots[number];
   const std::span<const float> cond = pass.logits(row);
   std::span<const float> uncond;
-  if (slot.branches() == 2) uncond = pass.logits(row + slot.logit_rows);
+  if (prompts.branches(number) == 2) uncond = pass.logits(row + slot.logit_rows);
   if (first_unsound(cond) || first_unsound(uncond)) return false;
   slot.law->process_at(position, cond, uncond);
   return true;
@@ -339,9 +195,9 @@ bool ModelDrafter::State::read_law(Slot& slot, std::size_t position, std::int64_
 
 // Fills in what the grammar forces. Whether drafts are wanted still, of a stream it was told of.
 bool ModelDrafter::State::wants(Job& job) {
-  const Slot& slot = slots[job.item];
-  if (!slot.item) return false;
-  while (job.window->size() < job.want && append_forced(job, slot.item->grammar)) {
+  if (!prompts.told(job.item)) return false;
+  const VocabularyGrammar& grammar = prompts.item(job.item).grammar;
+  while (job.window->size() < job.want && append_forced(job, grammar)) {
   }
   return job.window->size() < job.want;
 }
@@ -349,7 +205,7 @@ bool ModelDrafter::State::wants(Job& job) {
 // A broken row of the draft model fails nothing: the window stays short. So it does after a stop.
 void ModelDrafter::State::draw(Job& job) {
   Slot& slot = slots[job.item];
-  if (!read_law(slot, job.next_position(), slot.first_logit)) {
+  if (!read_law(job.item, job.next_position(), slot.first_logit)) {
     job.want = job.window->size();
     return;
   }
@@ -362,20 +218,20 @@ void ModelDrafter::State::draw_on_device() {
   for (Job* const job : open) {
     const Slot& slot = slots[job->item];
     if (!slot.stream.caught_up()) continue;
-    judge->add(*job, slot.item->law, slot.first_logit, slot.uncond_logit());
+    judge->add(*job, prompts.item(job->item).law, slot.first_logit, slot.uncond_logit());
     drawn.push_back(job);
   }
   const std::span<const std::int32_t> tokens = judge->run(pass.device_logits());
   for (std::size_t i = 0; i < drawn.size(); ++i) stop_after(*drawn[i], tokens[i]);
 }
 
-bool ModelDrafter::State::stops_after(const Slot& slot, std::int32_t token) const {
-  const std::vector<std::int32_t>& stops = slot.item->stops;
+bool ModelDrafter::State::stops_after(std::size_t number, std::int32_t token) const {
+  const std::vector<std::int32_t>& stops = prompts.item(number).stops;
   return std::find(stops.begin(), stops.end(), token) != stops.end();
 }
 
 void ModelDrafter::State::stop_after(Job& job, std::int32_t token) const {
-  if (stops_after(slots[job.item], token)) job.want = job.window->size();
+  if (stops_after(job.item, token)) job.want = job.window->size();
 }
 
 // --- trees ----------------------------------------------------------------------------------------
@@ -385,7 +241,7 @@ void ModelDrafter::State::catch_up(std::span<const TreeJob<float>> jobs) {
   for (bool first = true;; first = false) {
     begin();
     for (const TreeJob<float>& job : jobs) {
-      if (job.wanted[0] != 0 || !slots[job.item].ready()) continue;
+      if (job.wanted[0] != 0 || !prompts.ready(job.item)) continue;
       follow(job);
       if (slots[job.item].stream.caught_up()) {
         slots[job.item].stream.take_back();  // it is fed with the root
@@ -394,10 +250,10 @@ void ModelDrafter::State::catch_up(std::span<const TreeJob<float>> jobs) {
       }
     }
     const bool tokens = pass.rows() > 0;
-    add_prompts(first);
+    prompts.add(first);
     if (pass.rows() == 0) return;
     run(/*fetch=*/false);
-    release_prompts();
+    prompts.release();
     passes += tokens ? 1 : 0;
   }
 }
@@ -415,11 +271,11 @@ void ModelDrafter::State::add_nodes(const TreeJob<float>& job) {
     return add_fresh(job.item, /*with_logits=*/true);
   }
   for (const std::int32_t node : job.wanted) {
-    if (!stops_after(slot, tree.token(node))) slot.asked.push_back(node);
+    if (!stops_after(job.item, tree.token(node))) slot.asked.push_back(node);
   }
   if (slot.asked.empty()) return;
   slot.logit_rows = static_cast<std::int64_t>(slot.asked.size());
-  for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
+  for (std::size_t branch = 0; branch < prompts.branches(job.item); ++branch) {
     const std::int64_t logit = want_logits(pass.rows(), slot.logit_rows);
     if (branch == 0) slot.first_logit = logit;
     for (const std::int32_t node : slot.asked) add_node_row(job.item, branch, tree, node);
@@ -432,9 +288,8 @@ void ModelDrafter::State::add_nodes(const TreeJob<float>& job) {
 void ModelDrafter::State::add_node_row(std::size_t number, std::size_t branch,
                                        const DraftTree<float>& tree, std::int32_t node) {
   const Slot& slot = slots[number];
-  const Prompt& prompt = slot.prompts[branch];
   const auto fed = static_cast<std::int64_t>(slot.stream.fed());
-  const std::int64_t shared = prompt.rows + fed;
+  const std::int64_t shared = prompts.rows(number, branch) + fed;
   ancestors.clear();
   for (std::int32_t a = tree.parent(node); a != 0; a = tree.parent(a)) {
     ancestors.push_back(static_cast<std::int32_t>(shared) +
@@ -443,10 +298,11 @@ void ModelDrafter::State::add_node_row(std::size_t number, std::size_t branch,
   std::reverse(ancestors.begin(), ancestors.end());
   const std::int32_t token = tree.token(node);
   const auto above = static_cast<std::int64_t>(ancestors.size());
-  pass.add_line(sequence(number, branch), {.position = prompt.next_place + fed + above,
-                                           .shared = shared,
-                                           .seen = ancestors,
-                                           .tokens = {&token, 1}});
+  pass.add_line(prompts.sequence(number, branch),
+                {.position = prompts.next_place(number, branch) + fed + above,
+                 .shared = shared,
+                 .seen = ancestors,
+                 .tokens = {&token, 1}});
 }
 
 void ModelDrafter::State::keep_laws(const TreeJob<float>& job) {
@@ -455,7 +311,7 @@ void ModelDrafter::State::keep_laws(const TreeJob<float>& job) {
   for (const std::int32_t node : job.wanted) {
     const std::size_t position =
         job.committed.size() + static_cast<std::size_t>(job.tree->depth(node));
-    if (!read_law(slot, position, row++)) continue;
+    if (!read_law(job.item, position, row++)) continue;
     job.tree->keep_law(node, slot.law->probabilities());
   }
 }
@@ -464,7 +320,8 @@ void ModelDrafter::State::keep_laws_on_device() {
   judge->begin();
   for (const TreeJob<float>& job : answered) {
     const Slot& slot = slots[job.item];
-    judge->add(job, slot.item->law, slot.item->grammar, slot.first_logit, slot.uncond_logit());
+    const DraftStreamItem& item = prompts.item(job.item);
+    judge->add(job, item.law, item.grammar, slot.first_logit, slot.uncond_logit());
   }
   judge->keep_laws(answered, pass.device_logits());
 }
@@ -494,17 +351,14 @@ void ModelDrafter::set_stream(std::size_t number, DraftStreamItem item) {
   State& state = *state_;
   expects(number < state.slots.size(), "a slot of the loop");
   expects(item.branches.size() == (item.law.guided() ? 2u : 1u) &&
-              static_cast<std::int64_t>(item.branches.size()) <= state.branches,
+              static_cast<std::int64_t>(item.branches.size()) <= branches_of(state.limits),
           "a branch, under guidance two, within the drafter's limits");
   expects(static_cast<std::int64_t>(item.grammar.codes) == state.model.logit_ids() &&
               static_cast<std::int64_t>(item.grammar.length()) <= state.limits.tokens,
           "the stream fits model and limits");
   state.forget(number);
-  State::Slot& slot = state.slots[number];
-  slot.arrival = state.arrivals++;
-  slot.law.emplace(item.law, item.grammar);
-  slot.item = std::move(item);
-  state.note_rows(slot);
+  state.slots[number].law.emplace(item.law, item.grammar);
+  state.prompts.tell(number, std::move(item));
 }
 
 void ModelDrafter::start(std::size_t items) {
@@ -512,7 +366,7 @@ void ModelDrafter::start(std::size_t items) {
   expects(items <= state.slots.size(), "streams fit the drafter's limits");
   state.passes = 0;
   for (std::size_t number = 0; number < state.slots.size(); ++number) {
-    if (state.slots[number].begun) state.forget(number);
+    if (state.prompts.begun(number)) state.forget(number);
   }
 }
 
@@ -521,25 +375,24 @@ void ModelDrafter::renew(std::size_t slot) { state_->forget(slot); }
 void ModelDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
   State& state = *state_;
   const bool on_device = state.judge != nullptr && DraftJudge::draws(jobs);
-  state.prompts.clear();
+  state.prompts.begin();
   for (DraftJob<float, KeyedRandom>& job : jobs) {
-    if (state.wants(job)) state.note_prompt(job.item);
+    if (state.wants(job)) state.prompts.want(job.item);
   }
-  state.sort_prompts();
-  state.read_cut_prompts();
+  state.prompts.read_cut();
   for (bool first = true;; first = false) {
     state.begin();
     state.open.clear();
     for (DraftJob<float, KeyedRandom>& job : jobs) {
-      if (!state.wants(job) || !state.slots[job.item].ready()) continue;
+      if (!state.wants(job) || !state.prompts.ready(job.item)) continue;
       state.open.push_back(&job);
       state.follow(job.item, job.next_position(), [&](std::size_t i) { return job.token(i); });
       state.add_fresh(job.item, state.slots[job.item].stream.caught_up());
     }
-    state.add_prompts(first);
+    state.prompts.add(first);
     if (state.pass.rows() == 0) return;
     state.run(!on_device);
-    state.release_prompts();
+    state.prompts.release();
     if (state.open.empty()) continue;
     ++state.passes;
     if (on_device) {
@@ -554,21 +407,19 @@ void ModelDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
 
 void ModelDrafter::answer(std::span<TreeJob<float>> jobs) {
   State& state = *state_;
-  state.prompts.clear();
+  state.prompts.begin();
   for (const TreeJob<float>& job : jobs) {
-    if (job.wanted[0] == 0) state.note_prompt(job.item);
+    if (job.wanted[0] == 0) state.prompts.want(job.item);
   }
-  state.sort_prompts();
-  state.read_cut_prompts();
+  state.prompts.read_cut();
   state.catch_up(jobs);
   state.begin();
   state.answered.clear();
   for (const TreeJob<float>& job : jobs) {
-    const State::Slot& slot = state.slots[job.item];
-    if (!slot.ready()) continue;
+    if (!state.prompts.ready(job.item)) continue;
     state.add_nodes(job);
-    if (slot.asked.empty()) continue;
-    state.answered.push_back({job.item, job.committed, job.tree, slot.asked});
+    const std::vector<std::int32_t>& asked = state.slots[job.item].asked;
+    if (!asked.empty()) state.answered.push_back({job.item, job.committed, job.tree, asked});
   }
   if (state.answered.empty()) return;
   const bool on_device = state.judge != nullptr && !jobs[0].tree->keeps_laws();

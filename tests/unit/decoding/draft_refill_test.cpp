@@ -297,6 +297,7 @@ struct Method {
   const char* rule;       // in a line
   const char* tree = "";  // else
   bool exact = false;     // the tokens depend on the drafts
+  std::int64_t width = 2;
 };
 
 // What a method runs with.
@@ -307,7 +308,7 @@ struct Parts {
     asked.rule = method.rule;
     asked.window = window;
     asked.tree = *method.tree == 0 ? "none" : method.tree;
-    asked.tree_width = 2;
+    asked.tree_width = method.width;
     asked.tree_depth = 2;
     DecodeAids aids;
     aids.grammar = grammar;
@@ -334,7 +335,7 @@ DraftLimits limits_of(const Kind& kind, std::size_t items, std::size_t window, b
           .trees = trees};
 }
 
-class DraftRefills : public testing::TestWithParam<int> {
+class DraftStreams : public testing::Test {
  protected:
   // A stream by itself; `window` 1 is plain decoding.
   Outcome alone(const Kind& kind, Stream stream, const Method& method, std::size_t window,
@@ -355,6 +356,10 @@ class DraftRefills : public testing::TestWithParam<int> {
     return done.at(item);
   }
 
+};
+
+class DraftRefills : public DraftStreams, public testing::WithParamInterface<int> {
+ protected:
   void run_schedule(const Kind& kind, std::uint32_t seed);
 
   std::int64_t dropped_ = 0, helped_ = 0, refilled_ = 0;
@@ -438,6 +443,33 @@ TEST_P(DraftRefills, OfTextsChangeNothing) {
   EXPECT_GT(dropped_, 5);
   EXPECT_GT(refilled_, 20);
   EXPECT_GT(helped_, 300) << "drafts that are never right would prove nothing";
+}
+
+// The target drafts for itself under its own settings: every pass brings a whole window, guided or
+// not, in a line or in a tree of one candidate a node.
+TEST_F(DraftStreams, OfTheTargetItselfAreAlwaysRight) {
+  const Images images;
+  const Texts texts;
+  for (const Kind* kind : {static_cast<const Kind*>(&images), static_cast<const Kind*>(&texts)}) {
+    for (std::uint64_t item = 0; item < 6; ++item) {
+      const auto asked = [&] {
+        Stream out = kind->stream(item);
+        out.draft = kind->stream(item).target;
+        return out;
+      };
+      const Outcome plain = alone(*kind, asked(), {"gumbel"}, 1, false);
+      const auto total = static_cast<std::int64_t>(plain.tokens.size());
+      for (const std::int64_t window : {2, 5}) {
+        const Outcome wanted{plain.tokens, 1 + (total - 1 + window - 1) / window};
+        for (const Method& method : {Method{"gumbel"}, Method{"gumbel", "gumbel", false, 1}}) {
+          const Outcome twin =
+              alone(*kind, asked(), method, static_cast<std::size_t>(window), false);
+          EXPECT_EQ(twin.tokens, wanted.tokens) << item << ", window " << window << method.tree;
+          EXPECT_EQ(twin.passes, wanted.passes) << item << ", window " << window << method.tree;
+        }
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tenths, DraftRefills, testing::Range(0, 10));
