@@ -13,9 +13,14 @@ std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols) {
   return padded(static_cast<std::size_t>(rows * cols) * sizeof(float));
 }
 
+std::size_t held(const Tensor& tensor) { return tensor.empty() ? 0 : tensor.bytes(); }
+
 std::size_t head_bytes(const SpaceWeights& space) {
-  return space.align_in.bytes() + space.align_out.bytes() + space.head_in.bytes() +
-         space.head_out.bytes();
+  std::size_t sum = 0;
+  for (const Linear* layer : {&space.align_in, &space.align_out, &space.head_in, &space.head_out}) {
+    sum += held(layer->weight.packed) + held(layer->bias);
+  }
+  return sum;
 }
 
 // One space of a model: all it refers to is the model's.
@@ -186,8 +191,8 @@ std::size_t StreamModel::scratch_bytes(const StreamModelConfig& config, std::int
 
 std::size_t StreamModel::weight_bytes() const {
   const SpaceWeights &text = state_->text_weights, &image = state_->image_weights;
-  return transformer().weight_bytes() + text.table.bytes() + head_bytes(text) +
-         image.table.bytes() + head_bytes(image);
+  return transformer().weight_bytes() + held(text.table) + head_bytes(text) +
+         held(image.table) + head_bytes(image);
 }
 
 std::size_t StreamModel::step_weight_bytes() const {
