@@ -2,6 +2,7 @@
 #include "apps/jobs/caption_merge.h"
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -50,10 +51,16 @@ std::vector<std::pair<std::string, MergedItem>> items_of(
     for (const auto& [id, record] : shard->records) {
       const auto [known, fresh] = by_id.emplace(id, MergedItem{shard, &record});
       if (fresh || record.state == ItemState::kFailed) continue;
-      if (known->second.record->state != ItemState::kFailed) {
-        refuse("E_MERGE_CONFLICT", shard->journal, "each item in one shard",
-               shown_id(id) + " in " + name_of(known->second.shard->shard) + " and " +
-                   name_of(shard->shard));
+      const CaptionRecord& other = *known->second.record;
+      if (other.state != ItemState::kFailed) {
+        // A picture that inputs gave twice, under two keys, is described by one process once.
+        const std::string own_key = record.fields->value("key", std::string());
+        const std::string other_key = other.fields->value("key", std::string());
+        if (natural_less(other_key, own_key)) continue;
+        if (own_key == other_key)
+          refuse("E_MERGE_CONFLICT", shard->journal, "each item in one shard",
+                 shown_id(id) + " in " + name_of(known->second.shard->shard) + " and " +
+                     name_of(shard->shard));
       }
       known->second = {shard, &record};
     }
@@ -94,18 +101,30 @@ std::vector<const CaptionShard*> shards_of(std::span<const CaptionReport> report
   return out;
 }
 
-std::string bytes_of(const CaptionShard& shard, const CaptionRecord& record) {
-  if (record.end <= record.begin) return {};
-  InputFile file(shard.output, ErrorKind::kGeneral);
-  if (file.size() != shard.size) {
-    refuse("E_MERGE_FILE", shard.output, std::to_string(shard.size) + " bytes, as it was closed",
-           std::to_string(file.size()));
+// The outputs of shards, opened once each.
+class ShardOutputs {
+ public:
+  std::string bytes_of(const MergedItem& item) {
+    const CaptionRecord& record = *item.record;
+    if (record.end <= record.begin) return {};
+    std::unique_ptr<InputFile>& file = files_[item.shard];
+    if (!file) file = open(*item.shard);
+    std::string bytes(static_cast<std::size_t>(record.end - record.begin), '\0');
+    file->seek(record.begin);
+    bytes.resize(file->read(bytes.data(), bytes.size()));
+    return bytes;
   }
-  std::string bytes(static_cast<std::size_t>(record.end - record.begin), '\0');
-  file.seek(record.begin);
-  bytes.resize(file.read(bytes.data(), bytes.size()));
-  return bytes;
-}
+
+ private:
+  static std::unique_ptr<InputFile> open(const CaptionShard& shard) {
+    auto file = std::make_unique<InputFile>(shard.output, ErrorKind::kGeneral);
+    if (file->size() == shard.size) return file;
+    refuse("E_MERGE_FILE", shard.output, std::to_string(shard.size) + " bytes, as it was closed",
+           std::to_string(file->size()));
+  }
+
+  std::map<const CaptionShard*, std::unique_ptr<InputFile>> files_;
+};
 
 // A whole journal of the job in one part, as one that ended leaves it.
 std::string journal_text(const Json& job,
@@ -137,11 +156,12 @@ CaptionMerge merge_outputs(std::span<const CaptionReport> reports, const fs::pat
   options.columns = caption_columns();
   options.formula_safe = !job.value("csv_raw", false);
   StreamedOutput whole(output, job, options);
+  ShardOutputs outputs;
   for (const auto& [id, item] : items) {
     const bool failed = item.record->state == ItemState::kFailed;
     const bool known = failed && whole.journal().state(id) != ItemState::kPending;
     if (known || !whole.wants(id, true)) continue;
-    whole.take_over(*item.record->fields, bytes_of(*item.shard, *item.record));
+    whole.take_over(*item.record->fields, outputs.bytes_of(item));
   }
   whole.finish();
   return merge;

@@ -29,7 +29,8 @@ class TextStore final : public CaptionStore {
         retry_(retry),
         is_shard_(is_shard) {}
   std::string place_of(const CaptionItem& item) const override {
-    return item.failure || item.file.empty() ? item.id : out_.path_of(item).string();
+    if (item.failure || item.file.empty()) return item.id;
+    return out_.path_of(item).lexically_normal().string();
   }
   Wanted wants(const CaptionItem& item) override { return out_.wants(item, retry_); }
   void add(const CaptionItem& item, const Json&, const std::string& caption) override {

@@ -48,6 +48,10 @@ bool JobRun::stopping() {
 
 std::optional<std::size_t> JobRun::take() {
   if (stopping()) return std::nullopt;
+  return next();
+}
+
+std::optional<std::size_t> JobRun::next() {
   std::optional<std::size_t> item;
   {
     const std::lock_guard lock(mutex_);
@@ -67,7 +71,7 @@ std::optional<std::size_t> JobRun::take() {
 std::span<const std::size_t> JobRun::take_batch() {
   const std::size_t count = again_.empty() ? at_once_ : 1;
   while (batch_.size() < count) {
-    const std::optional<std::size_t> item = take();
+    const std::optional<std::size_t> item = next();
     if (!item) break;
     batch_.push_back(*item);
   }

@@ -85,7 +85,7 @@ struct RunOptions {
   // Items of a batch at first; halved when memory does not last, down to one, which then fails
   // alone. 0: the task takes items as it has room, and memory that does not last ends the run.
   std::int64_t at_once = 1;
-  int max_retries = 0;          // more tries of an item that failed, alone
+  int max_retries = 0;          // more tries of an item, in a batch of its own
   bool ends_when_alike = true;  // five failures alike in a row end the run: E_BATCH_FAILING
 };
 
@@ -106,7 +106,7 @@ class JobRun {
 
   // One more item to work on; nullopt when there is none now.
   std::optional<std::size_t> take();
-  // Those of one batch: as many as go together, one alone if it failed before.
+  // Those of one batch: as many as go together, one alone if it failed before. Never none.
   std::span<const std::size_t> take_batch();
   bool stopping();
   // `commit` puts the item down; its Error kGeneral fails the item. True if the item is done.
@@ -119,6 +119,7 @@ class JobRun {
 
  private:
   bool has_more();
+  std::optional<std::size_t> next();
   void work();
   void shrink(const ErrorInfo& missing);
   void close(std::size_t item);

@@ -1,5 +1,5 @@
-// Captioning jobs that an earlier program began, tests/golden/jobs, and that this one ends: the texts
-// are those of a job that one program did alone.
+// Captioning jobs that an earlier program began, tests/golden/jobs, and that this one ends: the
+// texts are those of a job that one program did alone.
 #include "apps/captions/webdataset.h"
 #include "tests/integration/caption/caption_program.h"
 #include "tests/support/memory_source.h"
@@ -16,8 +16,8 @@ class CaptionOldJobs : public CaptionTest {
     fs::copy(old_ / "pictures", folder_ / "in");
   }
   ProgramResult describe(std::vector<std::string> more, int code) {
-    std::vector<std::string> args = {"caption", "in", "-m",           "test:tiny", "--max-tokens",
-                                     "24",      "--batch-size", "1"};
+    std::vector<std::string> args = {"caption",      "in", "-m",           "test:tiny",
+                                     "--max-tokens", "24", "--batch-size", "1"};
     args.insert(args.end(), more.begin(), more.end());
     const ProgramResult result = run(args);
     EXPECT_EQ(result.exit_code, code) << result.err;

@@ -57,9 +57,8 @@ TEST_F(CaptionShards, LinesOfAllShardsAreThoseOfOneProcess) {
   EXPECT_EQ(status("truth.jsonl", 3).at("done"), 9);
   std::size_t failed = 0, lines = 0;
   for (int i = 1; i <= 3; ++i) {
-    const ProgramResult result = run(
-        {"caption", "-m", "test:tiny", "--max-tokens", "6", "in", "-o", "x.jsonl", "--shard",
-         std::to_string(i) + "/3"});
+    const ProgramResult result = run({"caption", "-m", "test:tiny", "--max-tokens", "6", "in", "-o",
+                                      "x.jsonl", "--shard", std::to_string(i) + "/3"});
     EXPECT_TRUE(result.exit_code == 0 || result.exit_code == 3 || result.exit_code == 1);
     if (result.exit_code != 0) ++failed;
     const std::string name = "x-0000" + std::to_string(i) + "-of-00003.jsonl";
