@@ -8,6 +8,7 @@
 #include "apps/batch/equal_failures.h"
 #include "apps/batch/item_files.h"
 #include "apps/batch/job_check.h"
+#include "apps/pipeline/in_order.h"
 #include "apps/pipeline/memory_attempt.h"
 
 namespace tessera {
@@ -52,12 +53,9 @@ class JobPainter final : public GenerateListener {
   }
 
   void on_picture(GeneratedPicture&& picture) override {
-    // Failures wait with the others for their texts, so that items end in their order.
-    if (tools_.describer != nullptr) return painted_.push_back(std::move(picture));
-    const std::size_t item = batch_[picture.index];
-    if (picture.status != PictureStatus::kDone) return fail(item, picture.error);
-    const Image image = std::move(picture.image);
-    put_down(item, image, picture, {});
+    const std::size_t index = picture.index;
+    order_.add(index, std::move(picture),
+               [&](GeneratedPicture&& next) { settle(std::move(next)); });
   }
 
  private:
@@ -69,6 +67,7 @@ class JobPainter final : public GenerateListener {
     from.erase(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(count));
     open_ = batch_;
     painted_.clear();
+    order_ = {};
   }
 
   void paint_batch() {
@@ -80,8 +79,20 @@ class JobPainter final : public GenerateListener {
     tools_.paint(requests, *this);
   }
 
-  // Describes the pictures of the batch that wait for it, then ends their items in their order.
+  // Items end in their order.
+  void settle(GeneratedPicture picture) {
+    // Failures wait with the others for their texts.
+    if (tools_.describer != nullptr) return painted_.push_back(std::move(picture));
+    const std::size_t item = batch_[picture.index];
+    if (picture.status != PictureStatus::kDone) return fail(item, picture.error);
+    const Image image = std::move(picture.image);
+    put_down(item, image, picture, {});
+  }
+
+  // Those that an error left without the ones before them; then describes the pictures of the batch
+  // that wait for it, and ends their items in their order.
   void settle_painted() {
+    order_.finish([&](GeneratedPicture&& next) { settle(std::move(next)); });
     std::vector<ToDescribe> pictures;
     for (GeneratedPicture& picture : painted_) {
       if (picture.status != PictureStatus::kDone) continue;
@@ -221,6 +232,7 @@ class JobPainter final : public GenerateListener {
   EqualFailures failures_;
   std::deque<std::size_t> todo_, again_;        // items
   std::vector<std::size_t> batch_, open_;       // items: at work, and those of them not settled
+  InOrder<GeneratedPicture> order_;             // of the batch
   std::vector<GeneratedPicture> painted_;       // of the batch, where they are to be described
   std::unordered_map<std::size_t, int> tries_;  // that failed
   std::size_t over_ = 0;                        // done or failed in this run

@@ -103,7 +103,7 @@ void CaptionDraft::load(Backend& backend, std::optional<DType> storage) {
 
 std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question,
                                                      std::span<const PreprocessedPicture> pictures,
-                                                     const TextItem& text,
+                                                     const Stream& text,
                                                      VerifierWatch* watch) const {
   const auto start = std::chrono::steady_clock::now();
   auto out = std::make_unique<PreparedDraft>();
@@ -111,7 +111,7 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question
   const bool later = verified() && watch != nullptr && !pictures.empty();
   PromptPruning pruning{pruner_.get(), choice_.prune.budget, text.seed, text.item};
   if (later) pruning.pruner = nullptr;
-  out->prompt = make_picture_prompt(*model_, question, pictures, pruning, text.most_tokens, {},
+  out->prompt = make_picture_prompt(*model_, question, pictures, pruning, text.max_tokens, {},
                                     later ? &out->visual : nullptr);
   PromptRows& rows = out->prompt.rows;
   if (later) {
@@ -167,13 +167,13 @@ void CaptionDraft::choose_by(VerifierWatch& watch, PreparedDraft& prepared, std:
                                       std::move(pictures), model_->spec().video_id);
 }
 
-TextLimits CaptionDraft::own_limits(TextLimits limits, std::int64_t prompt_rows) const {
+StreamLimits CaptionDraft::own_limits(StreamLimits limits, std::int64_t prompt_rows) const {
   limits.prompt_rows = prompt_rows;
   limits.kv = storage_;
   return limits;
 }
 
-std::unique_ptr<TextDrafter> CaptionDraft::make_drafter(const TextLimits& limits,
+std::unique_ptr<TextDrafter> CaptionDraft::make_drafter(const StreamLimits& limits,
                                                         std::int64_t prompt_rows) {
   drafter_ = nullptr;
   auto made = std::make_unique<TextDrafter>(model_->text(), own_limits(limits, prompt_rows));
@@ -182,7 +182,7 @@ std::unique_ptr<TextDrafter> CaptionDraft::make_drafter(const TextLimits& limits
   return made;
 }
 
-std::size_t CaptionDraft::bytes(const Backend& backend, const TextLimits& limits,
+std::size_t CaptionDraft::bytes(const Backend& backend, const StreamLimits& limits,
                                 std::int64_t prompt_rows) const {
   return TextDrafter::bytes(model_->spec().text.model, backend, own_limits(limits, prompt_rows));
 }

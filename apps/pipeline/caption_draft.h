@@ -11,6 +11,7 @@
 #include "apps/pipeline/picture_prompt.h"
 #include "apps/pipeline/verifier_watch.h"
 #include "engine/decoding/drafters/text_drafter.h"
+#include "engine/decoding/stream.h"
 
 namespace tessera {
 
@@ -56,19 +57,18 @@ class CaptionDraft {
   // other numbers of visual tokens. The watch must outlive the text.
   std::unique_ptr<PreparedDraft> prepare(const std::string& question,
                                          std::span<const PreprocessedPicture> pictures,
-                                         const TextItem& text,
-                                         VerifierWatch* watch = nullptr) const;
+                                         const Stream& text, VerifierWatch* watch = nullptr) const;
   // Whether its visual tokens are chosen by what the target looks at: prepare() needs a watch over
   // the target's prompt then, of pictures of as many tokens.
   bool verified() const;
 
   // A drafter for a loop of these limits, with room for draft prompts of so many rows. Error
   // kMemory.
-  std::unique_ptr<TextDrafter> make_drafter(const TextLimits& limits, std::int64_t prompt_rows);
+  std::unique_ptr<TextDrafter> make_drafter(const StreamLimits& limits, std::int64_t prompt_rows);
   // That room in the drafter made last.
   std::int64_t drafter_rows() const { return drafter_rows_; }
   // Cache and buffers of such a drafter.
-  std::size_t bytes(const Backend& backend, const TextLimits& limits,
+  std::size_t bytes(const Backend& backend, const StreamLimits& limits,
                     std::int64_t prompt_rows) const;
   // Tells the drafter made last of a text in a place of the loop.
   void set_text(std::size_t slot, PreparedDraft& prepared);
@@ -77,7 +77,7 @@ class CaptionDraft {
   CaptionDraft() = default;
   void choose_by(VerifierWatch& watch, PreparedDraft& prepared, std::uint64_t seed,
                  std::uint64_t item) const;
-  TextLimits own_limits(TextLimits limits, std::int64_t prompt_rows) const;
+  StreamLimits own_limits(StreamLimits limits, std::int64_t prompt_rows) const;
 
   std::string name_;
   std::unique_ptr<CaptionModel> opened_;  // null when the target drafts for itself

@@ -40,6 +40,8 @@ class ModelPass {
   static std::size_t buffer_bytes(const ModelConfig& config, std::int64_t logit_ids,
                                   std::size_t scratch, const Backend& backend,
                                   const Limits& limits);
+  static std::size_t cache_bytes(const ModelConfig& config, const Backend& backend,
+                                 const Limits& limits);
   static std::int64_t most_rows(const Limits& limits);  // without padding
   // Cache and buffers of a pass over a bare transformer, before one is made.
   static std::size_t bytes(const ModelConfig& config, std::int64_t logit_ids,
@@ -109,6 +111,8 @@ class ModelPass {
   TokenRows noted_rows() const;
   // Notes `count` rows at positions from `position` on.
   void note(std::int32_t sequence, std::int64_t position, std::int64_t count);
+  // The path of prompt rows, which lines that branch may have before them in the pass.
+  void note_prompt_path(std::int32_t sequence, std::int64_t count);
   std::int64_t noted(std::int32_t sequence) const;
 
   const TokenModel& model_;

@@ -101,6 +101,7 @@ ModelDrafter::State::State(const ImageModel& draft_model, const DraftLimits& dra
 // Caches both prompts; no row of it is read, as at least one token stands by now.
 void ModelDrafter::State::prefill(std::size_t item) {
   Slot& slot = slots[item];
+  expects(slot.law.has_value(), "the image of a slot is set behind StreamLoop::add()");
   pass.begin();
   pass.add_prompt(sequence(item, 0), slot.item.prompt);
   if (slot.branches() == 2) pass.add_prompt(sequence(item, 1), slot.item.unconditional);
@@ -254,31 +255,33 @@ bool ModelDrafter::fits(const DraftLimits& limits) const {
          (own.trees || !limits.trees);
 }
 
-void ModelDrafter::set_items(std::span<const DraftItem> items) {
+void ModelDrafter::set_item(std::size_t number, DraftItem item) {
   State& state = *state_;
-  expects(items.size() <= state.slots.size(), "pictures fit the drafter's limits");
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    State::Slot& slot = state.slots[i];
-    const auto longest =
-        static_cast<std::int64_t>(std::max(items[i].prompt.size(), items[i].unconditional.size()));
-    expects(longest <= state.limits.prompt_tokens && !items[i].prompt.empty() &&
-                (state.limits.guided || !items[i].law.guided()),
-            "prompts fit the drafter's limits");
-    slot.item = items[i];
-    slot.law.emplace(items[i].law, state.model.config().grammar());
-  }
+  expects(number < state.slots.size(), "a slot of the loop");
+  const auto longest =
+      static_cast<std::int64_t>(std::max(item.prompt.size(), item.unconditional.size()));
+  expects(longest <= state.limits.prompt_tokens && !item.prompt.empty() &&
+              (state.limits.guided || !item.law.guided()),
+          "prompts fit the drafter's limits");
+  State::Slot& slot = state.slots[number];
+  slot.law.emplace(item.law, state.model.config().grammar());
+  slot.item = std::move(item);
 }
 
 void ModelDrafter::start(std::size_t items) {
+  expects(items <= state_->slots.size(), "pictures fit the drafter's limits");
+  state_->passes = 0;
+  for (std::size_t item = 0; item < items; ++item) renew(item);
+}
+
+void ModelDrafter::renew(std::size_t item) {
   State& state = *state_;
-  expects(items <= state.slots.size(), "pictures fit the drafter's limits");
-  state.passes = 0;
-  for (std::size_t i = 0; i < items; ++i) {
-    state.slots[i].stream.clear();
-    state.slots[i].prefilled = false;
-    for (int branch = 0; branch < state.branches; ++branch) {
-      state.pass.cache().truncate(state.sequence(i, branch), 0);
-    }
+  State::Slot& slot = state.slots[item];
+  slot.stream.clear();
+  slot.prefilled = false;
+  slot.law.reset();
+  for (int branch = 0; branch < state.branches; ++branch) {
+    state.pass.cache().truncate(state.sequence(item, branch), 0);
   }
 }
 

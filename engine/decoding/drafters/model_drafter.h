@@ -37,12 +37,13 @@ class ModelDrafter final : public Drafter<float, KeyedRandom>, public TreeLawSou
 
   // Whether a run of these limits fits; kv is not looked at.
   bool fits(const DraftLimits& limits) const;
-  // The pictures of the next run, in its order.
-  void set_items(std::span<const DraftItem> items);
+  // The image in a slot of the loop, set behind StreamLoop::add().
+  void set_item(std::size_t slot, DraftItem item);
 
   std::string_view name() const override { return "model"; }
   const RowJudge* judge_on(const Backend& backend) const override;
   void start(std::size_t items) override;
+  void renew(std::size_t item) override;
   void extend(std::span<DraftJob<float, KeyedRandom>> jobs) override;
   void answer(std::span<TreeJob<float>> jobs) override;
   std::int64_t passes() const;  // of the draft model, since start()

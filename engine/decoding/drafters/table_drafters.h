@@ -53,6 +53,9 @@ class RecyclingDrafter final : public SlotDrafter<Real, Random> {
   bool reads_rows() const override { return false; }
   bool reads_likeliest() const override { return true; }
   void start(std::size_t items) override { next_.assign(items * codes_, -1); }
+  void renew(std::size_t item) override {
+    std::fill_n(next_.begin() + static_cast<std::ptrdiff_t>(item * codes_), codes_, -1);
+  }
 
  private:
   void learn(const Commitment<Real>& done) override {

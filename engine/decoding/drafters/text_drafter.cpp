@@ -16,14 +16,14 @@ namespace tessera {
 namespace {
 
 // Tokens of one text that a pass feeds at most.
-std::int64_t most_new_rows(const TextLimits& limits) { return 2 * limits.window; }
+std::int64_t most_new_rows(const StreamLimits& limits) { return 2 * limits.window; }
 
-ModelPass::Limits pass_limits(const TextLimits& limits) {
+ModelPass::Limits pass_limits(const StreamLimits& limits) {
   return {.sequences = limits.items,
-          .capacity = limits.prompt_rows + limits.tokens + limits.window,
+          .capacity = limits.prompt_rows + limits.tokens() + limits.window,
           .logit_rows = limits.items,
           .token_rows = limits.items * most_new_rows(limits),
-          .prompt_rows = limits.chunk,
+          .prompt_rows = limits.budget,
           .mixed = true,
           .guest_rows = limits.prompt_rows,
           .kv = limits.kv};
@@ -44,7 +44,7 @@ struct TextDrafter::State {
   };
   using Job = DraftJob<float, KeyedRandom>;
 
-  State(const TextModel& draft_model, const TextLimits& draft_limits);
+  State(const TextModel& draft_model, const StreamLimits& draft_limits);
 
   void forget(std::size_t item);
   void note_prompts(std::span<Job> jobs);
@@ -58,7 +58,7 @@ struct TextDrafter::State {
   void stop_behind(Job& job, std::int32_t token) const;
 
   const TextModel& model;
-  TextLimits limits;
+  StreamLimits limits;
   ModelPass pass;
   std::unique_ptr<DraftJudge> judge;  // null where the host draws
   Tensor last_hidden;                 // [1, D] of a prompt with cuts; nothing reads it
@@ -70,7 +70,7 @@ struct TextDrafter::State {
   std::int64_t passes = 0;
 };
 
-TextDrafter::State::State(const TextModel& draft_model, const TextLimits& draft_limits)
+TextDrafter::State::State(const TextModel& draft_model, const StreamLimits& draft_limits)
     : model(draft_model),
       limits(draft_limits),
       pass(draft_model, pass_limits(draft_limits)),
@@ -82,7 +82,7 @@ TextDrafter::State::State(const TextModel& draft_model, const TextLimits& draft_
   open.reserve(slots.size());
   drawn.reserve(slots.size());
   for (Slot& slot : slots) {
-    slot.stream.reserve(static_cast<std::size_t>(limits.tokens + limits.window),
+    slot.stream.reserve(static_cast<std::size_t>(limits.tokens() + limits.window),
                         static_cast<std::size_t>(most_new_rows(limits)));
   }
 }
@@ -131,7 +131,7 @@ void TextDrafter::State::read_prompt_in_parts() {
 }
 
 void TextDrafter::State::add_prompts() {
-  std::int64_t room = limits.chunk;
+  std::int64_t room = limits.budget;
   for (const std::size_t item : prompts) {
     Slot& slot = slots[item];
     if (slot.text->cuts != nullptr || room == 0) continue;
@@ -213,11 +213,11 @@ void TextDrafter::State::stop_behind(Job& job, std::int32_t token) const {
   if (std::find(stops.begin(), stops.end(), token) != stops.end()) job.want = job.window->size();
 }
 
-TextDrafter::TextDrafter(const TextModel& model, const TextLimits& limits)
+TextDrafter::TextDrafter(const TextModel& model, const StreamLimits& limits)
     : state_(std::make_unique<State>(model, limits)) {}
 TextDrafter::~TextDrafter() = default;
 
-const TextLimits& TextDrafter::limits() const { return state_->limits; }
+const StreamLimits& TextDrafter::limits() const { return state_->limits; }
 std::int64_t TextDrafter::passes() const { return state_->passes; }
 
 const RowJudge* TextDrafter::judge_on(const Backend& backend) const {
@@ -281,7 +281,7 @@ void TextDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
 }
 
 std::size_t TextDrafter::bytes(const TextModelConfig& config, const Backend& backend,
-                               const TextLimits& limits) {
+                               const StreamLimits& limits) {
   const bool on_device = backend.device().kind != DeviceKind::kCpu;
   const JudgeLimits judged =
       DraftJudge::limits(config.vocab, limits.items, limits.window, /*trees=*/false);

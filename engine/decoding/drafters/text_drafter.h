@@ -12,7 +12,7 @@
 
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/prompt_cuts.h"
-#include "engine/decoding/text_loop.h"
+#include "engine/decoding/stream_limits.h"
 #include "engine/model/text_model.h"
 #include "engine/sampling/law.h"
 
@@ -33,14 +33,14 @@ struct DraftText {
 
 class TextDrafter final : public Drafter<float, KeyedRandom> {
  public:
-  // Prompts, places and passes for `limits` of the loop that it drafts for; prompt_rows, chunk and
-  // kv are its own. The model must outlive the drafter. Error kMemory.
-  TextDrafter(const TextModel& model, const TextLimits& limits);
+  // Prompts, places and passes for `limits` of the loop that it drafts for; prompt_rows, budget
+  // and kv are its own. The model must outlive the drafter. Error kMemory.
+  TextDrafter(const TextModel& model, const StreamLimits& limits);
   ~TextDrafter() override;
 
-  const TextLimits& limits() const;
-  // The text in a place of the loop, told behind TextLoop::add(). Its prompt is read when drafts
-  // are first wanted, `limits.chunk` rows of all texts in one call, or one prompt with cuts; until
+  const StreamLimits& limits() const;
+  // The text in a place of the loop, told behind StreamLoop::add(). Its prompt is read when drafts
+  // are first wanted, `limits.budget` rows of all texts in one call, or one prompt with cuts; until
   // then, and for a place that was never told, the text is written without drafts. Rows and
   // next_place with the text's tokens must fit limits and rotary table.
   void set_text(std::size_t item, DraftText text);
@@ -54,7 +54,7 @@ class TextDrafter final : public Drafter<float, KeyedRandom> {
 
   // Cache and buffers of a drafter, before one is made.
   static std::size_t bytes(const TextModelConfig& config, const Backend& backend,
-                           const TextLimits& limits);
+                           const StreamLimits& limits);
 
  private:
   struct State;

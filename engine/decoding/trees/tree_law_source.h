@@ -27,6 +27,8 @@ class TreeLawSource {
   virtual std::string_view name() const = 0;
   // Before the first pass of a run over `items` pictures.
   virtual void start(std::size_t items) = 0;
+  // A slot goes to another stream than before; nothing of the old one holds for it.
+  virtual void renew(std::size_t /*item*/) {}
   // The judge of a device that makes its laws, where the target's judge can read them: then trees
   // that keep no laws themselves are told where theirs are kept.
   virtual const RowJudge* judge_on(const Backend&) const { return nullptr; }

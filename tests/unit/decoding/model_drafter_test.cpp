@@ -33,42 +33,35 @@ class OtherWeights final : public TensorSource {
   Tensor made_;
 };
 
-std::vector<DraftItem> draft_items(const std::vector<DecodeItem>& items) {
-  std::vector<DraftItem> out;
-  for (const DecodeItem& item : items) out.push_back({item.prompt, item.unconditional, item.law});
-  return out;
-}
-
 struct DraftRun {
-  DraftRun(const TinyRun& tiny_run, const ImageModel& draft, const std::vector<DecodeItem>& asked,
+  DraftRun(const TinyRun& tiny_run, const ImageModel& draft, const std::vector<Stream>& asked,
            std::int64_t window_rows)
       : tiny(tiny_run),
         items(asked),
         window(window_rows),
         drafter(draft, {.items = static_cast<std::int64_t>(asked.size()),
                         .prompt_tokens = 8,
-                        .window = window_rows}) {
-    drafter.set_items(draft_items(items));
-  }
+                        .window = window_rows}) {}
 
-  std::vector<DecodeResult> run(const LoopParts& parts, WindowController* controller = nullptr) {
-    DecodeLoop loop(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
-                                 .prompt_tokens = 8,
-                                 .window = window,
-                                 .laws = true});
-    return loop.run(
-        items, parts, [](const PassEvent&) { return Flow::kContinue; }, controller);
+  std::vector<StreamResult> run(const LoopParts& parts, WindowController* controller = nullptr) {
+    StreamLoop loop(tiny.model,
+                    image_limits(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
+                                              .prompt_rows = 8,
+                                              .window = window,
+                                              .laws = true}),
+                    parts, controller);
+    return run_drafted(loop, items, &drafter);
   }
 
   const TinyRun& tiny;
-  std::vector<DecodeItem> items;
+  std::vector<Stream> items;
   std::int64_t window;
   ModelDrafter drafter;
 };
 
 TEST(ModelDrafter, TheTargetAsItsOwnDraftIsAlwaysRight) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  const std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
   const auto truth = tiny.run(items);
   for (const std::int64_t window : {2, 4, 9}) {
     DraftRun twin(tiny, tiny.model, items, window);
@@ -87,7 +80,7 @@ TEST(ModelDrafter, AnotherModelChangesPassesNeverThePicture) {
   opened.source = std::make_unique<OtherWeights>(opened.spec.tensors);
   const auto backend = make_backend("cpu", {.threads = 2});
   const ImageModel other = load_image_model(opened, *backend, DType::kF32);
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(3)};
+  const std::vector<Stream> items = {tiny.item(0), tiny.item(3)};
   const auto truth = tiny.run(items);
   static const GumbelTail<float, KeyedRandom> gumbel_tail;
   for (const bool keeps_tail : {false, true}) {
@@ -107,12 +100,12 @@ TEST(ModelDrafter, AnotherModelChangesPassesNeverThePicture) {
 
 TEST(ModelDrafter, UnderTheExactRuleItsOwnTwinIsNeverRefused) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(1), tiny.item(2)};
+  const std::vector<Stream> items = {tiny.item(1), tiny.item(2)};
   DraftRun twin(tiny, tiny.model, items, 4);
   ExactRule<float, KeyedRandom> exact;
   LoopParts parts = equality_parts(&twin.drafter);
   parts.rule = &exact;
-  for (const DecodeResult& result : twin.run(parts)) {
+  for (const StreamResult& result : twin.run(parts)) {
     EXPECT_GT(result.meters.acceptance(), 0.999) << "p = q row for row";
     EXPECT_LT(std::abs(result.meters.z_score()), 4);
   }

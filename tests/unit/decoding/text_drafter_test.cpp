@@ -40,20 +40,9 @@ class Pausing final : public Drafter<float, KeyedRandom> {
   std::int64_t every_, calls_ = 0;
 };
 
-DraftText draft_of(TextItem item) {
-  DraftText out;
-  out.rows = std::move(item.rows);
-  out.places = std::move(item.places);
-  out.next_place = item.next_place;
-  out.law = item.law;
-  out.stops = item.stops;
-  out.cuts = item.cuts;
-  return out;
-}
-
 // Gives a text to the drafter, or nothing.
 using Tell = std::function<std::optional<DraftText>(std::size_t number)>;
-using Results = std::map<std::uint64_t, TextResult>;
+using Results = std::map<std::uint64_t, StreamResult>;
 
 OwnedParts<float, KeyedRandom> parts_of(const TextModel& model, const Setting& setting) {
   DecodeMethod method;
@@ -67,17 +56,17 @@ OwnedParts<float, KeyedRandom> parts_of(const TextModel& model, const Setting& s
   return {method, aids};
 }
 
-Results write(const TextModel& model, std::vector<TextItem> items, const TextModel& draft,
+Results write(const TextModel& model, std::vector<Stream> items, const TextModel& draft,
               const Tell& tell, const Setting& setting) {
   OwnedParts<float, KeyedRandom> owned = parts_of(model, setting);
-  TextLimits limits{.items = setting.items,
-                    .prompt_rows = 80,
-                    .tokens = 64,
-                    .window = setting.window,
-                    .chunk = setting.chunk,
-                    .laws = owned.parts().needs_laws()};
-  TextLimits own = limits;
-  own.chunk = setting.draft_chunk;
+  const StreamLimits limits = text_limits(model, 64,
+                                          {.items = setting.items,
+                                           .prompt_rows = 80,
+                                           .window = setting.window,
+                                           .budget = setting.chunk,
+                                           .laws = owned.parts().needs_laws()});
+  StreamLimits own = limits;
+  own.budget = setting.draft_chunk;
   auto made = std::make_unique<TextDrafter>(draft, own);
   TextDrafter* drafter = made.get();
   owned.set_drafter(std::move(made));
@@ -85,7 +74,7 @@ Results write(const TextModel& model, std::vector<TextItem> items, const TextMod
   Pausing pausing(*drafter, setting.every);
   LoopParts parts = owned.parts();
   if (setting.every > 1) parts.drafter = &pausing;
-  TextLoop loop(model, limits, parts, setting.adaptive ? &controller : nullptr);
+  StreamLoop loop(model, limits, parts, setting.adaptive ? &controller : nullptr);
   Gatherer gatherer;
   std::size_t next = 0;
   while (next < items.size() || !loop.idle()) {
@@ -270,24 +259,25 @@ TEST(TextDrafter, PlacesGoOnBehindItsOwnPrompt) {
   q.prompt = small_prompt(axes.model, 11, 6);
   q.law.temperature = 0;
   const auto with_picture = [&] {
-    TextItem item = item_of(axes.model, q);
+    Stream item = item_of(axes.model, q);
     for (std::size_t i = 2; i < 8; ++i) {
       const auto k = static_cast<std::int64_t>(i - 2);
-      item.places[i] = {2, 2 + k / 3, 2 + k % 3};
+      item.prompt.positions[i] = {2, 2 + k / 3, 2 + k % 3};
     }
-    for (std::size_t i = 8; i < 11; ++i) item.places[i].fill(static_cast<std::int64_t>(i - 3));
-    item.next_place = 8;
+    for (std::size_t i = 8; i < 11; ++i)
+      item.prompt.positions[i].fill(static_cast<std::int64_t>(i - 3));
+    item.prompt.next_position = 8;
     return item;
   };
-  const auto one = [&](TextItem item) {
-    std::vector<TextItem> out;
+  const auto one = [&](Stream item) {
+    std::vector<Stream> out;
     out.push_back(std::move(item));
     return out;
   };
   const auto nothing = [](std::size_t) { return std::nullopt; };
   const Tokens truth =
       write(axes.model, one(with_picture()), axes.model, nothing, {.window = 1}).at(0).tokens;
-  const TextResult twin =
+  const StreamResult twin =
       write(axes.model, one(with_picture()), axes.model,
             [&](std::size_t) { return draft_of(with_picture()); }, {.window = 5})
           .at(0);
@@ -318,8 +308,8 @@ TEST(TextDrafter, ItsPromptsAreCutBetweenLayers) {
     }
   }
   const auto targets = [&](bool cut) {
-    std::vector<TextItem> items = items_of(small.model, list);
-    for (std::size_t i = 0; cut && i < items.size(); ++i) items[i].cuts = &cuts[i];
+    std::vector<Stream> items = items_of(small.model, list);
+    for (std::size_t i = 0; cut && i < items.size(); ++i) items[i].prompt.cuts = &cuts[i];
     return items;
   };
   const Tell cut_drafts = [&](std::size_t i) {
@@ -370,13 +360,13 @@ TEST(TextDrafter, ABrokenDraftModelFailsNothing) {
   const Results truth = plain(small.model, list);
   const Results done = write(small.model, items_of(small.model, list), small.model,
                              [&](std::size_t i) {
-                               TextItem item = item_of(small.model, list[i]);
-                               if (i == 1) item.rows.view().f32()[3] = std::nanf("");
+                               Stream item = item_of(small.model, list[i]);
+                               if (i == 1) own_rows(item).f32()[3] = std::nanf("");
                                return draft_of(std::move(item));
                              },
                              {.items = 4, .window = 4});
   for (std::size_t i = 0; i < list.size(); ++i) {
-    EXPECT_EQ(done.at(i).status, DecodeStatus::kDone);
+    EXPECT_EQ(done.at(i).status, StreamStatus::kDone);
     EXPECT_EQ(done.at(i).tokens, truth.at(i).tokens);
     EXPECT_EQ(done.at(i).passes, i == 1 ? truth.at(i).passes : fewest(truth.at(i).tokens.size(), 4))
         << i;
@@ -386,12 +376,13 @@ TEST(TextDrafter, ABrokenDraftModelFailsNothing) {
 TEST(TextDrafter, ItsCacheIsCounted) {
   const SmallText small = small_text();
   const ModelConfig& model = small.model.config().transformer;
-  const auto bytes = [&](const TextLimits& limits) {
+  const auto bytes = [&](const StreamLimits& limits) {
     return TextDrafter::bytes(small.model.config(), *small.backend, limits);
   };
-  const TextLimits limits{.items = 3, .prompt_rows = 40, .tokens = 24, .window = 4};
-  TextLimits longer = limits;
-  longer.tokens += 8;
+  const StreamLimits limits =
+      text_limits(small.model, 24, {.items = 3, .prompt_rows = 40, .window = 4});
+  StreamLimits longer = limits;
+  longer.grammar.columns += 8;
   const std::int64_t row = 2 * model.layers * model.kv_heads * model.head_dim;
   EXPECT_EQ(bytes(longer) - bytes(limits), static_cast<std::size_t>(3 * 8 * row) * sizeof(float));
   EXPECT_GT(bytes(limits), static_cast<std::size_t>(3 * (40 + 24 + 4) * row) * sizeof(float));
@@ -427,17 +418,18 @@ std::vector<double> count_texts(const SmallText& target, const SmallText& draft,
   constexpr std::int64_t kAtOnce = 64;
   OwnedParts<float, KeyedRandom> owned =
       parts_of(target.model, {.window = kTokens, .rule = "exact"});
-  const TextLimits limits{
-      .items = kAtOnce, .prompt_rows = 16, .tokens = kTokens, .window = kTokens, .laws = true};
+  const StreamLimits limits =
+      text_limits(target.model, kTokens,
+                  {.items = kAtOnce, .prompt_rows = 16, .window = kTokens, .laws = true});
   TextDrafter drafter(draft.model, limits);
   Misrecorded wrong(drafter);
   LoopParts parts = owned.parts();
   parts.drafter = &drafter;
   if (misrecorded) parts.drafter = &wrong;
-  TextLoop loop(target.model, limits, parts);
-  struct Counter final : TextListener {
+  StreamLoop loop(target.model, limits, parts);
+  struct Counter final : StreamListener {
     std::vector<double> counts = std::vector<double>(kIds * kIds * kIds);
-    void on_done(std::size_t, TextResult&& result) override {
+    void on_done(std::size_t, StreamResult&& result) override {
       std::size_t at = 0;
       for (const std::int32_t token : result.tokens) {
         at = at * kIds + static_cast<std::size_t>(token);
@@ -447,7 +439,7 @@ std::vector<double> count_texts(const SmallText& target, const SmallText& draft,
   } counter;
   for (std::uint64_t next = 0; next < texts || !loop.idle();) {
     for (; next < texts && !loop.full(); ++next) {
-      TextItem item = item_of(target.model, q);
+      Stream item = item_of(target.model, q);
       item.item = next;
       DraftText text = draft_of(item_of(draft.model, q));
       drafter.set_text(loop.add(std::move(item)), std::move(text));

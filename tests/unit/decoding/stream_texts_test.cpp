@@ -1,6 +1,6 @@
 // Texts against writing them by hand, and against each other: whatever stands beside a text,
 // however its prompt came in and whoever guessed, it says the same.
-#include "engine/decoding/text_loop.h"
+#include "engine/decoding/stream_loop.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 
 #include "engine/decoding/decode_method.h"
 #include "engine/decoding/method_parts.h"
+#include "tests/support/stream_run.h"
 #include "tests/unit/decoding/text_run.h"
 
 namespace tessera {
@@ -37,8 +38,8 @@ struct Setting {
   std::string drafter = "none", tail = "drop", rule = "exact";
 };
 
-std::map<std::uint64_t, TextResult> write(const TextModel& model, std::vector<TextItem> items,
-                                          const Setting& setting) {
+std::map<std::uint64_t, StreamResult> write(const TextModel& model, std::vector<Stream> items,
+                                            const Setting& setting) {
   DecodeMethod method;
   method.drafter = setting.drafter;
   method.tail = setting.tail;
@@ -48,15 +49,15 @@ std::map<std::uint64_t, TextResult> write(const TextModel& model, std::vector<Te
   aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.config().vocab), 64);
   const OwnedParts<float, KeyedRandom> owned(method, aids);
   std::int64_t longest = 1;
-  for (const TextItem& item : items) longest = std::max(longest, item.rows.shape()[0]);
-  TextLoop loop(model,
-                {.items = setting.items,
-                 .prompt_rows = longest,
-                 .tokens = 64,
-                 .window = setting.window,
-                 .chunk = setting.chunk,
-                 .laws = owned.parts().needs_laws()},
-                owned.parts());
+  for (const Stream& item : items) longest = std::max(longest, item.prompt.length());
+  StreamLoop loop(model,
+                  text_limits(model, 64,
+                              {.items = setting.items,
+                               .prompt_rows = longest,
+                               .window = setting.window,
+                               .budget = setting.chunk,
+                               .laws = owned.parts().needs_laws()}),
+                  owned.parts());
   Gatherer gatherer;
   std::size_t next = 0;
   while (next < items.size() || !loop.idle()) {
@@ -70,14 +71,14 @@ std::map<std::uint64_t, TextResult> write(const TextModel& model, std::vector<Te
   return std::move(gatherer.done);
 }
 
-TEST(TextLoop, EqualsWritingByHand) {
+TEST(StreamTexts, EqualsWritingByHand) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 10);
   const auto done = write(small.model, items_of(small.model, list), {});
   std::set<std::int32_t> seen;
   int stopped = 0;
   for (const Question& q : list) {
-    const TextResult& result = done.at(q.item);
+    const StreamResult& result = done.at(q.item);
     EXPECT_EQ(result.tokens, by_hand(small.model, q)) << q.item;
     EXPECT_EQ(result.passes, static_cast<std::int64_t>(result.tokens.size()));
     EXPECT_EQ(result.stopped,
@@ -91,7 +92,7 @@ TEST(TextLoop, EqualsWritingByHand) {
   EXPECT_LT(stopped, 10);
 }
 
-TEST(TextLoop, NeitherNeighboursNorPartsNorThreadsMatter) {
+TEST(StreamTexts, NeitherNeighboursNorPartsNorThreadsMatter) {
   std::vector<Tokens> alone;
   for (const int threads : {1, 2, 3}) {
     const SmallText small = small_text(small_text_spec(), threads);
@@ -115,7 +116,7 @@ TEST(TextLoop, NeitherNeighboursNorPartsNorThreadsMatter) {
   }
 }
 
-TEST(TextLoop, GuessesChangeNothingButPasses) {
+TEST(StreamTexts, GuessesChangeNothingButPasses) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 9);
   const auto plain = write(small.model, items_of(small.model, list), {});
@@ -138,7 +139,7 @@ TEST(TextLoop, GuessesChangeNothingButPasses) {
 }
 
 // A greedy text under the exact rule is the plain one too.
-TEST(TextLoop, ExactGuessesKeepGreedyTexts) {
+TEST(StreamTexts, ExactGuessesKeepGreedyTexts) {
   const SmallText small = small_text();
   std::vector<Question> list = questions(small.model, 6);
   for (Question& q : list) q.law = {.temperature = 0.0};
@@ -154,7 +155,7 @@ TEST(TextLoop, ExactGuessesKeepGreedyTexts) {
 
 // What stands before a text is copied from: a prompt that goes round makes a text that follows it
 // round cost few passes.
-TEST(TextLoop, LooksUpInThePrompt) {
+TEST(StreamTexts, LooksUpInThePrompt) {
   const SmallText small = small_text();
   Question q;
   q.law.temperature = 0;
@@ -162,10 +163,10 @@ TEST(TextLoop, LooksUpInThePrompt) {
   q.most_tokens = 40;
   const Tokens text = by_hand(small.model, q);
   // The same text's own tokens as the context of a second run.
-  TextItem item = item_of(small.model, q);
+  Stream item = item_of(small.model, q);
   item.before = text;
   item.before.insert(item.before.end(), q.prompt.begin(), q.prompt.end());
-  std::vector<TextItem> items;
+  std::vector<Stream> items;
   items.push_back(std::move(item));
   const auto done = write(small.model, std::move(items), {1, 8, 256, "lookup", "drop", "gumbel"});
   EXPECT_EQ(done.at(0).tokens, text);
@@ -174,20 +175,21 @@ TEST(TextLoop, LooksUpInThePrompt) {
 }
 
 // Three axes: a picture of 2 x 3 places in the prompt, text behind it at the highest id plus one.
-TEST(TextLoop, PlacesOfThreeAxesAreFollowed) {
+TEST(StreamTexts, PlacesOfThreeAxesAreFollowed) {
   const SmallText small = small_text(small_text_spec(40, true));
   Question q;
   q.prompt = small_prompt(small.model, 11, 6);
   q.most_tokens = 12;
-  TextItem item = item_of(small.model, q);
+  Stream item = item_of(small.model, q);
   for (std::size_t i = 2; i < 8; ++i) {
     const auto k = static_cast<std::int64_t>(i - 2);
-    item.places[i] = {2, 2 + k / 3, 2 + k % 3};
+    item.prompt.positions[i] = {2, 2 + k / 3, 2 + k % 3};
   }
-  for (std::size_t i = 8; i < 11; ++i) item.places[i].fill(static_cast<std::int64_t>(i - 3));
-  item.next_place = 8;
-  const auto places = item.places;
-  std::vector<TextItem> items;
+  for (std::size_t i = 8; i < 11; ++i)
+    item.prompt.positions[i].fill(static_cast<std::int64_t>(i - 3));
+  item.prompt.next_position = 8;
+  const auto places = item.prompt.positions;
+  std::vector<Stream> items;
   items.push_back(std::move(item));
   const Tokens got = write(small.model, std::move(items), {1, 1, 4}).at(0).tokens;
   // By one pass over everything that was written.
@@ -226,28 +228,28 @@ TEST(TextLoop, PlacesOfThreeAxesAreFollowed) {
   }
 }
 
-TEST(TextLoop, CutsThatKeepEverythingChangeNothing) {
+TEST(StreamTexts, CutsThatKeepEverythingChangeNothing) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 5);
   const auto plain = write(small.model, items_of(small.model, list), {});
   std::vector<PlannedCuts> cuts(list.size());
-  std::vector<TextItem> items = items_of(small.model, list);
+  std::vector<Stream> items = items_of(small.model, list);
   for (std::size_t i = 0; i < list.size(); ++i) {
     std::vector<std::int64_t> all(list[i].prompt.size());
     std::iota(all.begin(), all.end(), 0);
     cuts[i].keeps = {{1, all}, {2, all}};
-    items[i].cuts = &cuts[i];
+    items[i].prompt.cuts = &cuts[i];
   }
   const auto done = write(small.model, std::move(items), {3});
   for (std::size_t i = 0; i < list.size(); ++i) EXPECT_EQ(done.at(i).tokens, plain.at(i).tokens);
 }
 
-TEST(TextLoop, CutPromptsAreWrittenAlikeWithGuessesAndNeighbours) {
+TEST(StreamTexts, CutPromptsAreWrittenAlikeWithGuessesAndNeighbours) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 8);
   const auto cut_items = [&](std::vector<PlannedCuts>& cuts) {
     cuts.assign(list.size(), {});
-    std::vector<TextItem> items = items_of(small.model, list);
+    std::vector<Stream> items = items_of(small.model, list);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const auto length = static_cast<std::int64_t>(list[i].prompt.size());
       std::vector<std::int64_t> some, few;
@@ -256,7 +258,7 @@ TEST(TextLoop, CutPromptsAreWrittenAlikeWithGuessesAndNeighbours) {
         if (row % 3 == 0 || row + 1 == length) few.push_back(row);
       }
       cuts[i].keeps = {{1, some}, {2, few}};
-      if (i % 4 != 3) items[i].cuts = &cuts[i];  // some are not cut
+      if (i % 4 != 3) items[i].prompt.cuts = &cuts[i];  // some are not cut
     }
     return items;
   };
@@ -279,28 +281,29 @@ TEST(TextLoop, CutPromptsAreWrittenAlikeWithGuessesAndNeighbours) {
   }
 }
 
-TEST(TextLoop, BrokenLogitsFailOneTextAlone) {
+TEST(StreamTexts, BrokenLogitsFailOneTextAlone) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 4);
   const auto plain = write(small.model, items_of(small.model, list), {});
-  std::vector<TextItem> items = items_of(small.model, list);
-  items[2].rows.view().f32()[5] = std::nanf("");
+  std::vector<Stream> items = items_of(small.model, list);
+  own_rows(items[2]).f32()[5] = std::nanf("");
   const auto done = write(small.model, std::move(items), {4});
-  EXPECT_EQ(done.at(2).status, DecodeStatus::kFailed);
+  EXPECT_EQ(done.at(2).status, StreamStatus::kFailed);
   EXPECT_EQ(done.at(2).error.code, std::string("E_LOGITS"));
   EXPECT_NE(done.at(2).error.where.find("text token 0"), std::string::npos);
   for (const std::uint64_t i : {0, 1, 3}) EXPECT_EQ(done.at(i).tokens, plain.at(i).tokens) << i;
 }
 
-TEST(TextLoop, ADroppedTextLeavesItsPlace) {
+TEST(StreamTexts, ADroppedTextLeavesItsPlace) {
   const SmallText small = small_text();
   const std::vector<Question> list = questions(small.model, 3);
   const auto plain = write(small.model, items_of(small.model, list), {});
   const OwnedParts<float, KeyedRandom> owned(DecodeMethod{}, DecodeAids{});
-  TextLoop loop(small.model, {.items = 1, .prompt_rows = 64, .tokens = 64, .chunk = 4},
-                owned.parts());
+  StreamLoop loop(small.model,
+                  text_limits(small.model, 64, {.items = 1, .prompt_rows = 64, .budget = 4}),
+                  owned.parts());
   Gatherer gatherer;
-  std::vector<TextItem> items = items_of(small.model, list);
+  std::vector<Stream> items = items_of(small.model, list);
   const std::size_t slot = loop.add(std::move(items[1]));
   loop.step(gatherer);
   EXPECT_TRUE(loop.full());
