@@ -135,7 +135,9 @@ void StreamLoop::State::check(const Stream& stream) const {
     expects(prompt.rows == nullptr ||
                 static_cast<std::int64_t>(prompt.positions.size()) == prompt.length(),
             "a position a row");
-    expects(prompt.cuts == nullptr || prompt.rows != nullptr, "rows that are embedded are cut");
+    expects(prompt.cuts == nullptr ||
+                (prompt.rows != nullptr && limits.shape == PassShape::kLine),
+            "prompts of rows are cut, and drafts behind them stand in a line");
   }
   expects(static_cast<std::int64_t>(stream.given.size()) <= limits.given_tokens &&
               (stream.given.empty() || limits.shape != PassShape::kRows),

@@ -35,7 +35,8 @@ Tokens by_hand(const TextModel& model, const Question& q) {
 
 struct Setting {
   std::int64_t items = 1, window = 1, chunk = 256;
-  std::string drafter = "none", tail = "drop", rule = "exact";
+  std::string drafter = "none", tail = "drop", rule = "exact", tree = "none";
+  bool guided = false;
 };
 
 std::map<std::uint64_t, StreamResult> write(const TextModel& model, std::vector<Stream> items,
@@ -45,6 +46,7 @@ std::map<std::uint64_t, StreamResult> write(const TextModel& model, std::vector<
   method.tail = setting.tail;
   method.rule = setting.rule;
   method.window = setting.window;
+  method.tree = setting.tree;
   DecodeAids aids;
   aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.config().vocab), 64);
   const OwnedParts<float, KeyedRandom> owned(method, aids);
@@ -55,8 +57,10 @@ std::map<std::uint64_t, StreamResult> write(const TextModel& model, std::vector<
                               {.items = setting.items,
                                .prompt_rows = longest,
                                .window = setting.window,
+                               .guided = setting.guided,
                                .budget = setting.chunk,
-                               .laws = owned.parts().needs_laws()}),
+                               .laws = owned.parts().needs_laws(),
+                               .shape = owned.parts().shape()}),
                   owned.parts());
   Gatherer gatherer;
   std::size_t next = 0;
@@ -279,6 +283,149 @@ TEST(StreamTexts, CutPromptsAreWrittenAlikeWithGuessesAndNeighbours) {
       }
     }
   }
+}
+
+// --- guidance -----------------------------------------------------------------------------------
+
+// A question, and what its text is led away from.
+struct GuidedQuestion {
+  Question question;
+  Tokens unconditional;
+};
+
+std::vector<GuidedQuestion> guided_questions(const TextModel& model, int count) {
+  std::vector<GuidedQuestion> out;
+  for (const Question& q : questions(model, count)) {
+    const auto seed = static_cast<std::uint32_t>(90 + q.item);
+    out.push_back({q, small_prompt(model, 1 + static_cast<std::int64_t>(q.item * 5 % 17), seed)});
+    out.back().question.law.guidance = 1.5 + 0.5 * static_cast<double>(q.item % 3);
+  }
+  return out;
+}
+
+Tokens guided_by_hand(const TextModel& model, const GuidedQuestion& guided) {
+  const Question& q = guided.question;
+  Tokens out;
+  LawPipeline<float> law(q.law, model.config().vocab);
+  KeyedRandom random(5, q.item);
+  while (static_cast<std::int64_t>(out.size()) < q.most_tokens) {
+    Tokens cond = q.prompt, uncond = guided.unconditional;
+    for (Tokens* branch : {&cond, &uncond}) branch->insert(branch->end(), out.begin(), out.end());
+    law.process(logits_behind(model, cond), logits_behind(model, uncond));
+    out.push_back(random.race(static_cast<std::uint32_t>(out.size()),
+                              LogitRow<float>{law.support(), law.support_logits()}));
+    if (std::find(q.stops.begin(), q.stops.end(), out.back()) != q.stops.end()) break;
+  }
+  return out;
+}
+
+std::vector<Stream> guided_items(const TextModel& model, const std::vector<GuidedQuestion>& list) {
+  std::vector<Stream> items;
+  for (const GuidedQuestion& guided : list) {
+    Stream& item = items.emplace_back(item_of(model, guided.question));
+    if (guided.question.item % 2 == 0) {
+      item.unconditional.ids = guided.unconditional;
+    } else {
+      item.unconditional = {.ids = {},
+                            .rows = std::make_shared<Tensor>(embedded(model, guided.unconditional)),
+                            .positions = places_in_line(guided.unconditional.size()),
+                            .next_position =
+                                static_cast<std::int64_t>(guided.unconditional.size())};
+    }
+  }
+  return items;
+}
+
+TEST(StreamTexts, GuidedTextsEqualTwoBranchesByHand) {
+  const SmallText small = small_text();
+  const std::vector<GuidedQuestion> list = guided_questions(small.model, 9);
+  std::vector<Tokens> truth;
+  int led = 0;
+  for (const GuidedQuestion& guided : list) {
+    truth.push_back(guided_by_hand(small.model, guided));
+    Question alone = guided.question;
+    alone.law.guidance = 1;
+    led += by_hand(small.model, alone) != truth.back() ? 1 : 0;
+  }
+  EXPECT_GE(led, 5) << "guidance that changes no text would prove nothing";
+  for (const std::int64_t items : {1, 4}) {
+    for (const std::int64_t chunk : {2, 5, 256}) {
+      for (const std::int64_t window : {1, 6}) {
+        const Setting setting{.items = items,
+                              .window = window,
+                              .chunk = chunk,
+                              .drafter = window > 1 ? "lookup" : "none",
+                              .rule = window > 1 ? "gumbel" : "exact",
+                              .guided = true};
+        const auto done = write(small.model, guided_items(small.model, list), setting);
+        for (std::size_t i = 0; i < list.size(); ++i) {
+          ASSERT_EQ(done.at(i).tokens, truth[i])
+              << items << " at once, parts of " << chunk << ", window " << window << ", text " << i;
+        }
+      }
+    }
+  }
+}
+
+// A branch that is cut inside the model, beside one that is not.
+TEST(StreamTexts, ABranchOfAGuidedTextMayBeCut) {
+  const SmallText small = small_text();
+  const std::vector<GuidedQuestion> list = guided_questions(small.model, 6);
+  const auto cut = [&](std::vector<PlannedCuts>& cuts, bool everything) {
+    cuts.assign(list.size(), {});
+    std::vector<Stream> items = guided_items(small.model, list);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      StreamPrompt& prompt = i % 2 == 0 ? items[i].prompt : items[i].unconditional;
+      for (std::int64_t row = 0; row < prompt.length(); ++row) {
+        const bool stays = everything || row % 3 != 1 || row + 1 == prompt.length();
+        if (stays) cuts[i].keeps[1].push_back(row);
+      }
+      prompt.cuts = &cuts[i];
+    }
+    return items;
+  };
+  std::vector<PlannedCuts> cuts;
+  const auto whole = write(small.model, guided_items(small.model, list), {.guided = true});
+  const auto kept = write(small.model, cut(cuts, true), {.items = 3, .chunk = 5, .guided = true});
+  const auto alone = write(small.model, cut(cuts, false), {.guided = true});
+  const auto together =
+      write(small.model, cut(cuts, false), {.items = 4, .chunk = 7, .guided = true});
+  int changed = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    EXPECT_EQ(kept.at(i).tokens, whole.at(i).tokens) << i;
+    EXPECT_EQ(together.at(i).tokens, alone.at(i).tokens) << i;
+    changed += alone.at(i).tokens != whole.at(i).tokens ? 1 : 0;
+  }
+  EXPECT_GE(changed, 2) << "cuts that change no text would prove nothing";
+}
+
+// --- trees --------------------------------------------------------------------------------------
+
+TEST(StreamTexts, TreesKeepGreedyTexts) {
+  const SmallText small = small_text();
+  std::vector<GuidedQuestion> list = guided_questions(small.model, 8);
+  for (GuidedQuestion& guided : list) guided.question.law.temperature = 0;
+  const auto plain = write(small.model, guided_items(small.model, list), {.guided = true});
+  std::int64_t fewer = 0;
+  for (const std::string_view tree : tree_names()) {
+    if (tree == "none" || tree == "dyspec") continue;
+    for (const char* drafter : {"lookup", "recycling"}) {
+      const Setting setting{.items = 3,
+                            .window = 9,
+                            .chunk = 6,
+                            .drafter = drafter,
+                            .tail = tree == "gumbel" ? "gumbel" : "maximal",
+                            .rule = std::string(rule_of_tree(tree)),
+                            .tree = std::string(tree),
+                            .guided = true};
+      const auto done = write(small.model, guided_items(small.model, list), setting);
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        ASSERT_EQ(done.at(i).tokens, plain.at(i).tokens) << tree << " " << drafter << " " << i;
+        fewer += plain.at(i).passes - done.at(i).passes;
+      }
+    }
+  }
+  EXPECT_GT(fewer, 20) << "drafts that are never right would prove nothing";
 }
 
 TEST(StreamTexts, BrokenLogitsFailOneTextAlone) {
