@@ -7,6 +7,7 @@
 
 #include "apps/pipeline/eval_reader.h"
 #include "apps/pipeline/eval_statistics.h"
+#include "apps/pipeline/in_order.h"
 #include "apps/pipeline/memory.h"
 #include "vision/scene/caption.h"
 
@@ -28,20 +29,22 @@ class Painter final : public GenerateListener {
     for (const GenerateRequest& request : requests) prepared.push_back(pipeline_->prepare(request));
     if (images.empty()) check_memory(pipeline_->memory_plan(prepared), pipeline_->model_name());
     const double before = decode;
+    order_ = {};
     pipeline_->run(prepared, *this);
     return decode - before;
   }
 
   void on_picture(GeneratedPicture&& picture) override {
     if (picture.status == PictureStatus::kFailed) throw Error(picture.error);
-    if (static_cast<std::int64_t>(picture.index) % batch_ == 0) {  // phases are the whole batch's
-      prefill += picture.phases.prefill;
-      decode += picture.phases.decode;
-      judge += picture.times.judge;
-    }
+    prefill += picture.phases.prefill;
+    decode += picture.phases.decode;
+    judge += picture.times.judge;
     pixels += picture.phases.pixels;
-    images.push_back(std::move(picture.image));
-    codes.push_back(std::move(picture.codes));
+    const std::size_t index = picture.index;
+    order_.add(index, std::move(picture), [&](GeneratedPicture&& next) {
+      images.push_back(std::move(next.image));
+      codes.push_back(std::move(next.codes));
+    });
   }
 
   // Nothing of the first group counts: weights are read and memory is touched in it.
@@ -61,6 +64,7 @@ class Painter final : public GenerateListener {
  private:
   std::int64_t batch_;
   std::unique_ptr<GeneratePipeline> pipeline_;
+  InOrder<GeneratedPicture> order_;
 };
 
 struct Work {

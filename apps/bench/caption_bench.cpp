@@ -18,7 +18,7 @@ void run_caption_bench(const CaptionBenchOptions& options, BenchReport& report) 
     request.scene_seed = options.scene_seed;
     const EvalCaptions eval = eval_captions(request);
     const EvalRow row = summarise("batch " + std::to_string(batch), eval.marks);
-    const TextTimes& times = eval.times;
+    const StreamTimes& times = eval.times;
     const double rate = static_cast<double>(times.tokens_written) / times.tokens;
     if (first_rate == 0) first_rate = rate;
     const double pictures = static_cast<double>(options.pictures);

@@ -36,7 +36,7 @@ struct StepShape {
   std::int64_t codes = 0;  // width of a row of logits
 };
 
-// One pass of the decode loop.
+// One pass of the stream loop.
 struct StepPass {
   std::int64_t pictures = 1;
   std::int64_t branches = 2;  // sequences a picture: 2 with guidance

@@ -7,6 +7,7 @@
 #include "apps/bench/plot.h"
 #include "apps/pipeline/eval_reader.h"
 #include "apps/pipeline/eval_statistics.h"
+#include "apps/pipeline/in_order.h"
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
 #include "vision/scene/caption.h"
@@ -23,12 +24,19 @@ class Collector final : public GenerateListener {
  public:
   void on_picture(GeneratedPicture&& picture) override {
     if (picture.status == PictureStatus::kFailed) throw Error(picture.error);
+    const std::size_t index = picture.index;
+    order.add(index, std::move(picture),
+              [&](GeneratedPicture&& next) { collect(std::move(next)); });
+  }
+  void collect(GeneratedPicture&& picture) {
     seconds += picture.seconds;
     meters.add(picture.meters);
     rates.push_back(picture.facts.tokens_per_pass());
     images.push_back(std::move(picture.image));
     prompts.push_back(first + picture.index);
-    times = picture.times;
+    times.draft += picture.times.draft;
+    times.forward += picture.times.forward;
+    times.judge += picture.times.judge;
     tokens.push_back(std::move(picture.codes));
   }
 
@@ -44,7 +52,8 @@ class Collector final : public GenerateListener {
   std::size_t first = 0;  // prompt that index 0 stands for
   double seconds = 0;
   DecodeMeters meters;
-  PassTimes times;  // of the last batch
+  PassTimes times;
+  InOrder<GeneratedPicture> order;  // of the run
   std::vector<double> rates;
   std::vector<Marks> marks;
   std::vector<std::vector<std::int32_t>> tokens;
@@ -101,6 +110,7 @@ struct Duel {
         GeneratePipeline& painter = is_plain ? plain : method;
         Collector& collector = is_plain ? by_plain : by_method;
         collector.first = first;
+        collector.order = {};
         const double before = collector.seconds;
         const std::vector<PreparedRequest> requests = prepare(painter, first, count);
         if (first == 0) check_memory(painter.memory_plan(requests), painter.model_name());
@@ -108,10 +118,8 @@ struct Duel {
         seconds[is_plain ? 0 : 1] = collector.seconds - before;
       }
       ratios.push_back(seconds[1] / seconds[0]);
-      times.draft += by_method.times.draft;
-      times.forward += by_method.times.forward;
-      times.judge += by_method.times.judge;
     }
+    times = by_method.times;
     by_plain.judge(judge, prompts.truths);
     by_method.judge(judge, prompts.truths);
   }

@@ -10,6 +10,7 @@
 #include "apps/pipeline/visual_model.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
+#include "engine/decoding/run_streams.h"
 
 namespace tessera {
 
@@ -32,7 +33,7 @@ struct Way {
   std::int64_t window = 1;
   bool adaptive = false;
   AcceptTrace trace;  // without depths: none
-  DecodeItem item;
+  Stream item;
   DecodeMethod method;
 
   std::unique_ptr<OwnedParts<float, KeyedRandom>> owned;
@@ -152,15 +153,19 @@ class Studio {
   }
 
   // Loops of one width share cache and recorded passes.
-  DecodeLoop& loop_of(std::int64_t window) {
-    auto& loop = loops_[window];
+  StreamLoop& loop_of(const Way& way) {
+    auto& loop = loops_[way.window];
     if (loop == nullptr) {
-      loop = std::make_unique<DecodeLoop>(
-          *made_.model,
-          DecodeLimits{.prompt_tokens = static_cast<std::int64_t>(item_.prompt.size()),
-                       .window = window,
-                       .kv = DType::kBF16,
-                       .laws = window > 1});
+      loop = std::make_unique<StreamLoop>(*made_.model,
+                                          StreamLimits{.prompt_rows = item_.prompt.length(),
+                                                       .grammar = made_.config().grammar(),
+                                                       .window = way.window,
+                                                       .guided = true,
+                                                       .kv = DType::kBF16,
+                                                       .laws = way.window > 1},
+                                          way.parts, way.controller.get());
+    } else {
+      loop->use(way.parts, way.controller.get());
     }
     return *loop;
   }
@@ -168,18 +173,15 @@ class Studio {
   Painted paint(Way& way) {
     if (way.judges != nullptr) way.judges->forget();
     Painted out;
-    DecodeLoop& loop = loop_of(way.window);
+    StreamLoop& loop = loop_of(way);
     const double began = monotonic_seconds();
-    const auto results = loop.run(
-        {&way.item, 1}, way.parts,
-        [&](const PassEvent& event) {
-          if (event.pass == 1) out.prefill = monotonic_seconds() - began;
-          if (event.pass > 1 && way.judges == nullptr) out.law += event.times.judge;
-          return Flow::kContinue;
-        },
-        way.controller.get());
+    const auto results = run_streams(loop, {&way.item, 1}, [&](const RunPass& event) {
+      if (event.pass == 1) out.prefill = monotonic_seconds() - began;
+      if (event.pass > 1 && way.judges == nullptr) out.law += event.times.judge;
+      return Flow::kContinue;
+    });
     const double painted = monotonic_seconds();
-    if (results[0].status == DecodeStatus::kFailed) throw Error(results[0].error);
+    if (results[0].status == StreamStatus::kFailed) throw Error(results[0].error);
     const FamilySpec& spec = made_.opened.spec;
     pixels(*tokenizers_.back(), spec.model.grammar().picture_codes(results[0].tokens));
     const double ended = monotonic_seconds();
@@ -204,7 +206,7 @@ class Studio {
     const StreamModelConfig& config = made_.config();
     const StepShape step = step_shape(config, DType::kBF16, DType::kBF16);
     const Painted& last = way.last;
-    const auto prompt = static_cast<std::int64_t>(item_.prompt.size());
+    const auto prompt = item_.prompt.length();
     object["model"] = made_.json();
     object["shape"] = {{"b", 1},
                        {"c", 2},
@@ -284,10 +286,10 @@ class Studio {
   const AcceptTraces& traces_;
   bool quick_;
   BenchModel made_;
-  DecodeItem item_;
+  Stream item_;
   std::vector<std::unique_ptr<VisualTokenizer>> tokenizers_;  // f32, bf16
   std::shared_ptr<const CodeNeighbours> neighbours_;
-  std::map<std::int64_t, std::unique_ptr<DecodeLoop>> loops_;
+  std::map<std::int64_t, std::unique_ptr<StreamLoop>> loops_;
   std::vector<Way> ways_;
 };
 

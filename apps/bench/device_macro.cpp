@@ -1,4 +1,4 @@
-// Passes of the decode loop at published dimensions, window by window, beside what the cost model
+// Passes of the stream loop at published dimensions, window by window, beside what the cost model
 // says of them; what one order of sums costs; what law, acceptance and commitment take of a pass.
 #include <algorithm>
 #include <cmath>
@@ -41,7 +41,7 @@ struct Sweep {
   Place place;
 
   LoopPasses run(std::int64_t window, ProbePair& probe) const {
-    const DecodeItem item = bench_item(*made.model, place.prompt, place.given);
+    const Stream item = bench_item(*made.model, place.prompt, place.given);
     probe.before = bench.read_rate();
     LoopPasses out = time_loop(bench, *made.model, item, window, place.passes);
     probe.after = bench.read_rate();
@@ -137,10 +137,10 @@ class LawCase {
         window_(window),
         place_(middle(bench.options().quick)),
         pass_(*made.model, limits(window, place_)) {
-    const DecodeItem item = bench_item(*made.model, place_.prompt, place_.given);
+    const Stream item = bench_item(*made.model, place_.prompt, place_.given);
     pass_.begin();
-    pass_.add_prompt(0, item.prompt);
-    pass_.add_prompt(1, item.unconditional);
+    pass_.add_prompt(0, item.prompt.ids);
+    pass_.add_prompt(1, item.unconditional.ids);
     pass_.run_layers();
     const std::span<const std::int32_t> given = item.given;
     for (std::size_t at = 0; at < given.size(); at += kPart) {
@@ -240,7 +240,7 @@ void law_of(DeviceBench& bench, const BenchModel& made, std::int64_t window) {
   for (Timing* timing : {&bare, &judged}) {
     std::sort(timing->seconds.begin(), timing->seconds.end());
   }
-  const DecodeItem item = bench_item(*made.model, place.prompt, place.given);
+  const Stream item = bench_item(*made.model, place.prompt, place.given);
   const LoopPasses steps = time_loop(bench, *made.model, item, window, 2 * place.passes);
   // What stands beside the bare pass: the judge's kernels and their records, by turns with it, and
   // the host's part.

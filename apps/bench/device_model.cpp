@@ -8,6 +8,7 @@
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
+#include "engine/decoding/run_streams.h"
 
 namespace tessera {
 
@@ -59,17 +60,17 @@ BenchModel load_bench_model(DeviceBench& bench, const std::string& name, std::in
   return out;
 }
 
-DecodeItem bench_item(const StreamModel& model, std::int64_t prompt, std::int64_t given) {
-  DecodeItem out;
+Stream bench_item(const StreamModel& model, std::int64_t prompt, std::int64_t given) {
+  Stream out;
   const StreamModelConfig& config = model.config();
   if (config.prompt == PromptKind::kClass) {
-    out.prompt = {1};
+    out.prompt.ids = {1};
   } else {
     for (std::int64_t i = 0; i < prompt; ++i) {
-      out.prompt.push_back(static_cast<std::int32_t>((7 + 31 * i) % config.prompt_vocab));
+      out.prompt.ids.push_back(static_cast<std::int32_t>((7 + 31 * i) % config.prompt_vocab));
     }
   }
-  out.unconditional = model.unconditional_prompt(out.prompt, 0);
+  out.unconditional.ids = model.unconditional_prompt(out.prompt.ids, 0);
   out.law.guidance = 5;
   out.seed = 1;
   for (std::int64_t i = 0; i < given; ++i) {
@@ -79,7 +80,7 @@ DecodeItem bench_item(const StreamModel& model, std::int64_t prompt, std::int64_
   return out;
 }
 
-LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const DecodeItem& item,
+LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const Stream& item,
                      std::int64_t window, std::int64_t passes) {
   const DecodeAids aids{.grammar = model.config().grammar()};
   DecodeMethod method;
@@ -93,27 +94,32 @@ LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const DecodeI
   WatchedJudges judges(bench.backend(), nullptr);
   const bool on_device = bench.backend().row_judges() != nullptr;
   if (on_device) parts.judges = &judges;
-  DecodeLoop loop(model, {.prompt_tokens = static_cast<std::int64_t>(item.prompt.size()),
-                          .window = window,
-                          .kv = DType::kBF16,
-                          .laws = keeps_laws(method),
-                          .given_tokens = static_cast<std::int64_t>(item.given.size())});
+  StreamLoop loop(model,
+                  {.prompt_rows = item.prompt.length(),
+                   .grammar = aids.grammar,
+                   .window = window,
+                   .guided = true,
+                   .budget = 2 * bench.backend().rows_at_once(),
+                   .kv = DType::kBF16,
+                   .laws = keeps_laws(method),
+                   .given_tokens = static_cast<std::int64_t>(item.given.size())},
+                  parts);
   LoopPasses out;
   out.timing.warmup = 3;  // plain, recorded, repeated for the first time
   const double cpu = process_cpu_seconds();
   double last = 0;
   std::vector<double> host;
-  const auto results = loop.run({&item, 1}, parts, [&](const PassEvent& event) {
+  const auto results = run_streams(loop, {&item, 1}, [&](const RunPass& event) {
     const double now = monotonic_seconds();
-    if (event.pass > 1 + out.timing.warmup) {
+    out.passes = event.items[0].passes;
+    if (out.passes > 1 + out.timing.warmup) {
       out.timing.seconds.push_back(now - last);
       host.push_back(event.times.draft + event.times.judge);
     }
     last = now;
-    out.passes = event.pass;
-    return event.pass < 1 + out.timing.warmup + passes ? Flow::kContinue : Flow::kStop;
+    return out.passes < 1 + out.timing.warmup + passes ? Flow::kContinue : Flow::kStop;
   });
-  if (results[0].status == DecodeStatus::kFailed) throw Error(results[0].error);
+  if (results[0].status == StreamStatus::kFailed) throw Error(results[0].error);
   expects(!out.timing.seconds.empty(), "a sweep has passes to time");
   out.timing.cpu_seconds =
       (process_cpu_seconds() - cpu) / static_cast<double>(out.timing.seconds.size());

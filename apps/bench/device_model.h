@@ -7,7 +7,7 @@
 #include <string>
 
 #include "apps/bench/device_bench.h"
-#include "engine/decoding/decode_loop.h"
+#include "engine/decoding/stream_loop.h"
 #include "engine/families/open_model.h"
 
 namespace tessera {
@@ -41,9 +41,9 @@ struct BenchModel {
 BenchModel load_bench_model(DeviceBench& bench, const std::string& name, std::int64_t window);
 
 // A guided picture behind a prompt of so many tokens, with `given` tokens of the stream.
-DecodeItem bench_item(const StreamModel& model, std::int64_t prompt, std::int64_t given);
+Stream bench_item(const StreamModel& model, std::int64_t prompt, std::int64_t given);
 
-// Passes of the decode loop, each with its judgement; the first ones of a run are not timed.
+// Passes of the stream loop, each with its judgement; the first ones of a run are not timed.
 struct LoopPasses {
   Timing timing;
   double host_seconds = 0;            // drafts, acceptance and commit of a pass on the host, median
@@ -51,7 +51,7 @@ struct LoopPasses {
   std::int64_t passes = 0;            // those
 };
 // Of this window, plain decoding where it is 1, so many of them.
-LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const DecodeItem& item,
+LoopPasses time_loop(DeviceBench& bench, const StreamModel& model, const Stream& item,
                      std::int64_t window, std::int64_t passes);
 
 }  // namespace tessera

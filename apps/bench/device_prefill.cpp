@@ -9,7 +9,7 @@
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/model_pass.h"
-#include "engine/decoding/text_loop.h"
+#include "engine/decoding/stream_loop.h"
 #include "engine/families/language.h"
 #include "vision/encoder/vision_encoder.h"
 
@@ -121,21 +121,26 @@ class Prefill {
 
   // As captions are written: parts of 256 rows beside what others write, the first token drawn.
   void loop(const StreamModel& model, const Tensor& rows, const Places& places) {
-    struct Keep final : TextListener {
-      void on_done(std::size_t, TextResult&& result) override {
-        if (result.status == DecodeStatus::kFailed) throw Error(result.error);
+    struct Keep final : StreamListener {
+      void on_done(std::size_t, StreamResult&& result) override {
+        if (result.status == StreamStatus::kFailed) throw Error(result.error);
       }
     } keep;
     const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, DecodeAids{});
-    TextLoop texts(model,
-                   {.items = 1, .prompt_rows = prompt_.rows(), .tokens = 1, .kv = DType::kBF16},
-                   parts.parts());
+    StreamLoop texts(
+        model,
+        {.prompt_rows = prompt_.rows(),
+         .grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.config().vocab), 1),
+         .kv = DType::kBF16},
+        parts.parts());
     const auto once = [&] {
-      TextItem item;
-      item.rows = bench_.backend().allocate(DType::kF32, rows.shape());
-      bench_.backend().copy(rows.view(), item.rows.view());
-      item.places = places;
-      item.next_place = prompt_.rows();
+      Tensor own = bench_.backend().allocate(DType::kF32, rows.shape());
+      bench_.backend().copy(rows.view(), own.view());
+      Stream item{.prompt = {.ids = {},
+                             .rows = std::make_shared<const Tensor>(std::move(own)),
+                             .positions = places,
+                             .next_position = prompt_.rows()},
+                  .kind = StreamKind::kText};
       item.law.temperature = 0;
       texts.add(std::move(item));
       while (!texts.idle()) texts.step(keep);

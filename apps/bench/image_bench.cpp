@@ -7,8 +7,8 @@
 #include "apps/pipeline/memory.h"
 #include "apps/pipeline/visual_model.h"
 #include "engine/core/io.h"
-#include "engine/decoding/decode_loop.h"
 #include "engine/decoding/method_parts.h"
+#include "engine/decoding/run_streams.h"
 #include "engine/families/open_model.h"
 
 namespace tessera {
@@ -29,18 +29,19 @@ struct Run {
   }
 };
 
-DecodeItem make_item(const OpenedModel& opened, const StreamModel& model,
-                     const ImageBenchOptions& image) {
-  DecodeItem item;
+Stream make_item(const OpenedModel& opened, const StreamModel& model,
+                 const ImageBenchOptions& image) {
+  Stream item;
   if (model.config().prompt == PromptKind::kClass) {
-    item.prompt = {1};
+    item.prompt.ids = {1};
   } else {
     const std::int64_t count = std::min(image.prompt_tokens, model.config().max_prompt);
     for (std::int64_t i = 0; i < count; ++i) {
-      item.prompt.push_back(static_cast<std::int32_t>((7 + 31 * i) % model.config().prompt_vocab));
+      item.prompt.ids.push_back(
+          static_cast<std::int32_t>((7 + 31 * i) % model.config().prompt_vocab));
     }
   }
-  item.unconditional = model.unconditional_prompt(item.prompt, 0);
+  item.unconditional.ids = model.unconditional_prompt(item.prompt.ids, 0);
   const SamplingDefaults& preset = opened.spec.sampling;
   item.law = {.guidance = preset.guidance > 1.0 ? preset.guidance : 4.0,
               .temperature = preset.temperature,
@@ -50,12 +51,11 @@ DecodeItem make_item(const OpenedModel& opened, const StreamModel& model,
   return item;
 }
 
-Run decode(DecodeLoop& loop, const DecodeItem& item, std::int64_t tokens) {
+Run decode(StreamLoop& loop, const Stream& item, std::int64_t tokens) {
   Run run;
   double last = monotonic_seconds();
   double cpu_begin = 0;
-  const OwnedParts<float, KeyedRandom> plain(DecodeMethod{}, {});
-  const auto results = loop.run({&item, 1}, plain.parts(), [&](const PassEvent& event) {
+  const auto results = run_streams(loop, {&item, 1}, [&](const RunPass& event) {
     const double time = monotonic_seconds();
     if (event.pass == 1) {
       run.prefill = time - last;
@@ -67,7 +67,7 @@ Run decode(DecodeLoop& loop, const DecodeItem& item, std::int64_t tokens) {
     return event.pass < tokens ? Flow::kContinue : Flow::kStop;
   });
   run.cpu = process_cpu_seconds() - cpu_begin;
-  if (results[0].status == DecodeStatus::kFailed) throw Error(results[0].error);
+  if (results[0].status == StreamStatus::kFailed) throw Error(results[0].error);
   run.tokens = results[0].tokens;
   return run;
 }
@@ -111,10 +111,16 @@ void run_image_bench(const ImageBenchOptions& image, Backend& backend, BenchRepo
   check_memory(plan_generation(opened, backend, request), image.model);
   ReadProbe probe(backend.threads());
   const StreamModel model = load_stream_model(opened, backend, image.storage);
-  const DecodeItem item = make_item(opened, model, image);
+  const Stream item = make_item(opened, model, image);
   const std::int64_t tokens = std::clamp<std::int64_t>(image.tokens, 2, model.image_token_count());
-  const auto prompt = static_cast<std::int64_t>(item.prompt.size());
-  DecodeLoop loop(model, {.prompt_tokens = prompt, .kv = image.storage});
+  const auto prompt = item.prompt.length();
+  const OwnedParts<float, KeyedRandom> plain(DecodeMethod{}, {});
+  StreamLoop loop(model,
+                  {.prompt_rows = prompt,
+                   .grammar = model.config().grammar(),
+                   .guided = true,
+                   .kv = image.storage},
+                  plain.parts());
   const DType kv = loop.limits().kv;
 
   decode(loop, item, std::min<std::int64_t>(tokens, 4));

@@ -9,6 +9,7 @@
 #include "apps/pipeline/caption_prompt.h"
 #include "apps/pipeline/eval_statistics.h"
 #include "engine/decoding/method_parts.h"
+#include "engine/decoding/stream_loop.h"
 #include "engine/families/language.h"
 #include "engine/families/published_sizes.h"
 #include "engine/families/random_weights.h"
@@ -100,20 +101,22 @@ struct Bench {
     std::vector<PromptPicture> pictures;
     pictures.push_back({std::move(visual), session.get()});
     PromptRows rows = build_prompt(model, ids, kImageId, std::move(pictures));
-    struct Keep final : TextListener {
-      void on_done(std::size_t, TextResult&&) override {}
+    struct Keep final : StreamListener {
+      void on_done(std::size_t, StreamResult&&) override {}
     } keep_first;
     const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, DecodeAids{});
-    TextLoop loop(
-        model,
-        {.items = 1, .prompt_rows = rows.rows.shape()[0], .tokens = 1, .kv = options.storage},
-        parts.parts());
-    TextItem item;
-    item.rows = std::move(rows.rows);
-    item.places = std::move(rows.places);
-    item.next_place = rows.next_place;
+    StreamLoop loop(model,
+                    {.prompt_rows = rows.rows.shape()[0],
+                     .grammar = VocabularyGrammar::line(kVocab, 1),
+                     .kv = options.storage},
+                    parts.parts());
+    Stream item{.prompt = {.ids = {},
+                           .rows = std::make_shared<const Tensor>(std::move(rows.rows)),
+                           .positions = std::move(rows.places),
+                           .next_position = rows.next_place,
+                           .cuts = rows.cuts.get()},
+                .kind = StreamKind::kText};
     item.law.temperature = 0;
-    item.cuts = rows.cuts.get();
     loop.add(std::move(item));
     while (!loop.idle()) loop.step(keep_first);
     const double seconds =

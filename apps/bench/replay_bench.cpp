@@ -10,6 +10,7 @@
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 #include "engine/decoding/method_parts.h"
+#include "engine/decoding/run_streams.h"
 #include "engine/families/open_model.h"
 
 namespace tessera {
@@ -17,39 +18,37 @@ namespace tessera {
 namespace {
 
 struct Painter {
-  DecodeLoop& loop;
-  std::vector<DecodeItem> items;
+  StreamLoop& loop;
+  std::vector<Stream> items;
   std::int64_t tokens;
 
   // Seconds a token of a picture behind the prefill, until pictures have `tokens` in the mean: how
   // far the slowest lags after a few tokens says nothing of whole pictures.
-  double run(const LoopParts& parts, WindowController* controller) {
+  double run() {
     double began = 0, ended = 0, mean = 0;
-    loop.run(
-        items, parts,
-        [&](const PassEvent& event) {
-          ended = monotonic_seconds();
-          if (event.pass == 1) began = ended;
-          mean = 0;
-          for (const DecodeResult& item : event.items) {
-            if (item.status == DecodeStatus::kFailed) throw Error(item.error);
-            mean += static_cast<double>(item.tokens.size()) / static_cast<double>(items.size());
-          }
-          return mean >= static_cast<double>(tokens) ? Flow::kStop : Flow::kContinue;
-        },
-        controller);
+    run_streams(loop, items, [&](const RunPass& event) {
+      ended = monotonic_seconds();
+      if (event.pass == 1) began = ended;
+      mean = 0;
+      for (std::size_t i = 0; i < event.items.size(); ++i) {
+        const StreamResult& item = event.items[i];
+        if (item.status == StreamStatus::kFailed) throw Error(item.error);
+        mean += static_cast<double>(item.tokens.size()) / static_cast<double>(items.size());
+      }
+      return mean >= static_cast<double>(tokens) ? Flow::kStop : Flow::kContinue;
+    });
     return (ended - began) / (mean - 1);
   }
 };
 
-DecodeItem replay_item(const OpenedModel& opened, const StreamModel& model, std::uint64_t seed) {
-  DecodeItem item;
+Stream replay_item(const OpenedModel& opened, const StreamModel& model, std::uint64_t seed) {
+  Stream item;
   if (model.config().prompt == PromptKind::kClass) {
-    item.prompt = {static_cast<std::int32_t>(seed % 7)};
+    item.prompt.ids = {static_cast<std::int32_t>(seed % 7)};
   } else {
-    for (std::int32_t i = 0; i < 32; ++i) item.prompt.push_back(7 + 31 * i % 100);
+    for (std::int32_t i = 0; i < 32; ++i) item.prompt.ids.push_back(7 + 31 * i % 100);
   }
-  item.unconditional = model.unconditional_prompt(item.prompt, 0);
+  item.unconditional.ids = model.unconditional_prompt(item.prompt.ids, 0);
   item.law.guidance = std::max(opened.spec.sampling.guidance, 2.0);
   item.seed = seed;
   return item;
@@ -93,31 +92,35 @@ void run_replay_bench(const ReplayBenchOptions& options, Backend& backend, Bench
   parts.rule = &rule;
   parts.judges = &judges;
   for (const std::int64_t batch : options.batch_sizes) {
-    std::vector<DecodeItem> items;
+    std::vector<Stream> items;
     for (std::int64_t i = 0; i < batch; ++i) {
       items.push_back(replay_item(opened, model, static_cast<std::uint64_t>(i) + 1));
     }
-    const auto loop_for = [&](std::int64_t window) {
-      return DecodeLoop(model, {.items = batch,
-                                .prompt_tokens = static_cast<std::int64_t>(items[0].prompt.size()),
+    const auto loop_for = [&](std::int64_t window, const LoopParts& loop_parts,
+                              WindowController* controller) {
+      const StreamLimits limits{.items = batch,
+                                .prompt_rows = items[0].prompt.length(),
+                                .grammar = aids.grammar,
                                 .window = window,
-                                .kv = options.storage});
+                                .guided = true,
+                                .budget = 2 * batch * items[0].prompt.length(),
+                                .kv = options.storage};
+      return StreamLoop(model, limits, loop_parts, controller);
     };
-    DecodeLoop plain_loop = loop_for(1);
+    StreamLoop plain_loop = loop_for(1, plain.parts(), nullptr);
     Painter by_plain{plain_loop, items, options.tokens};
     for (std::size_t k = 0; k <= options.windows.size(); ++k) {
       const bool adaptive = k == options.windows.size();
       const std::int64_t window = adaptive ? widest : options.windows[k];
-      DecodeLoop loop = loop_for(window);
-      Painter by_method{loop, items, options.tokens};
       WindowController controller(window);
+      StreamLoop loop = loop_for(window, parts, adaptive ? &controller : nullptr);
+      Painter by_method{loop, items, options.tokens};
       std::vector<double> ratios, seconds;
       for (std::int64_t pair = 0; pair < options.pairs; ++pair) {
         double took[2];
         for (int turn = 0; turn < 2; ++turn) {
           const int who = (turn + static_cast<int>(pair)) % 2;
-          took[who] = who == 0 ? by_plain.run(plain.parts(), nullptr)
-                               : by_method.run(parts, adaptive ? &controller : nullptr);
+          took[who] = who == 0 ? by_plain.run() : by_method.run();
         }
         ratios.push_back(took[1] / took[0]);
         seconds.push_back(took[1]);

@@ -7,7 +7,7 @@
 #include "apps/cli/session.h"
 #include "engine/core/error.h"
 #include "engine/core/io.h"
-#include "engine/decoding/decode_loop.h"
+#include "engine/decoding/stream.h"
 
 namespace tessera {
 

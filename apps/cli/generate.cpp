@@ -13,6 +13,7 @@
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/pipeline/generate_pipeline.h"
+#include "apps/pipeline/in_order.h"
 #include "apps/pipeline/metadata.h"
 #include "apps/pipeline/output_names.h"
 #include "apps/pipeline/sha256.h"
@@ -135,7 +136,7 @@ fs::path in_output_folder(const GenerateFlags& flags, const std::string& name) {
   return fs::path(flags.output_dir) / name;
 }
 
-// Saves pictures as they come and reports each.
+// Saves pictures as they are finished, and reports them in their order.
 class PictureWriter : public GenerateListener {
  public:
   PictureWriter(const Session& session, const GenerateFlags& flags, std::vector<fs::path> paths)
@@ -158,16 +159,13 @@ class PictureWriter : public GenerateListener {
   }
 
   void on_picture(GeneratedPicture&& picture) override {
-    reporter_.clear();
-    if (picture.status == PictureStatus::kFailed) {
-      ++failed_;
-      report_failure(picture);
-    } else if (picture.status == PictureStatus::kStopped) {
-      if (!picture.image.rgb.empty()) write_preview({picture.image});
-    } else {
-      save(picture);
-      if (flags_.sheet) sheet_.push_back(std::move(picture.image));
-    }
+    std::string sha256;
+    if (picture.status == PictureStatus::kDone) sha256 = save(picture);
+    picture.codes = {};
+    if (!flags_.sheet && picture.status == PictureStatus::kDone) picture.image = {};
+    const std::size_t index = picture.index;
+    order_.add(index, Saved{std::move(picture), std::move(sha256)},
+               [&](Saved&& next) { report(std::move(next)); });
   }
 
   void write_sheet() {
@@ -183,6 +181,25 @@ class PictureWriter : public GenerateListener {
   void clear_progress() { reporter_.clear(); }
 
  private:
+  struct Saved {
+    GeneratedPicture picture;
+    std::string sha256;  // of its file
+  };
+
+  void report(Saved saved) {
+    GeneratedPicture& picture = saved.picture;
+    reporter_.clear();
+    if (picture.status == PictureStatus::kFailed) {
+      ++failed_;
+      report_failure(picture);
+    } else if (picture.status == PictureStatus::kStopped) {
+      if (!picture.image.rgb.empty()) write_preview({picture.image});
+    } else {
+      report_saved(picture, saved.sha256);
+      if (flags_.sheet) sheet_.push_back(std::move(picture.image));
+    }
+  }
+
   void write_preview(const std::vector<Image>& images) {
     std::int64_t columns = 1;
     while (columns * columns < static_cast<std::int64_t>(images.size())) ++columns;
@@ -199,16 +216,20 @@ class PictureWriter : public GenerateListener {
     warn(session_, format_error(error));
   }
 
-  void save(const GeneratedPicture& picture) {
-    const fs::path& path = paths_[picture.index];
+  std::string save(const GeneratedPicture& picture) const {
     const PictureTexts texts = picture_texts(
         picture.facts, flags_.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll);
     const std::string data = encode_png(picture.image, texts.texts, texts.xmp);
-    write_file_atomic(path, data);
+    write_file_atomic(paths_[picture.index], data);
+    return sha256_hex(data);
+  }
+
+  void report_saved(const GeneratedPicture& picture, const std::string& sha256) const {
+    const fs::path& path = paths_[picture.index];
     const PictureFacts& facts = picture.facts;
     if (session_.json) {
-      nlohmann::ordered_json line = picture_line(path.string(), sha256_hex(data),
-                                                 path.stem().string(), facts, picture.seconds);
+      nlohmann::ordered_json line =
+          picture_line(path.string(), sha256, path.stem().string(), facts, picture.seconds);
       line["meters"] = meters_json(picture.meters);
       print_json_line(line);
     } else {
@@ -229,6 +250,7 @@ class PictureWriter : public GenerateListener {
   const GenerateFlags& flags_;
   std::vector<fs::path> paths_;
   ProgressReporter reporter_;
+  InOrder<Saved> order_;
   std::vector<Image> sheet_;
   int failed_ = 0;
 };

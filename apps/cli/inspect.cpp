@@ -102,7 +102,7 @@ MemoryPlan plan_of(const GeneratePipeline& pipeline, const InspectFlags& flags) 
   } else {
     constexpr std::int64_t kUsualPrompt = 32;
     request.item.law.guidance = flags.guidance.value_or(pipeline.spec().sampling.guidance);
-    request.item.prompt.resize(static_cast<std::size_t>(
+    request.item.prompt.ids.resize(static_cast<std::size_t>(
         std::min<std::int64_t>(kUsualPrompt, pipeline.spec().model.max_prompt)));
   }
   return pipeline.memory_plan(

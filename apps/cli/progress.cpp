@@ -26,6 +26,14 @@ std::string clock_text(double seconds) {
   return text;
 }
 
+// Those that are over, and those at work as far as they are.
+double images_done(const GenerateProgress& progress) {
+  const double share = progress.tokens > 0 ? static_cast<double>(progress.tokens_done) /
+                                                 static_cast<double>(progress.tokens)
+                                           : 0;
+  return static_cast<double>(progress.first) + share * static_cast<double>(progress.pictures);
+}
+
 void clear_line() {
   std::fprintf(stderr, "\r\033[K");
   std::fflush(stderr);
@@ -48,12 +56,12 @@ ProgressReporter::ProgressReporter(const Session& session, std::size_t pictures)
 ProgressReporter::Figures ProgressReporter::figures_of(const GenerateProgress& progress) const {
   Figures out;
   const auto pictures = static_cast<double>(std::max<std::size_t>(progress.pictures, 1));
-  const auto tokens_done = static_cast<double>(progress.tokens_done);
-  if (progress.seconds > 0) out.tokens_per_second = tokens_done / progress.seconds;
+  const auto run_tokens = static_cast<double>(progress.run_tokens);
+  if (progress.seconds > 0) out.tokens_per_second = run_tokens / progress.seconds;
   out.tokens_per_pass =
-      tokens_done / pictures / static_cast<double>(std::max<std::int64_t>(progress.passes, 1));
+      run_tokens / static_cast<double>(std::max<std::int64_t>(progress.picture_passes, 1));
   if (out.tokens_per_second > 0) {
-    // Pictures still to come count like the ones of this batch.
+    // Images still to come count like those at work.
     const auto waiting =
         static_cast<double>(pictures_ - std::min(pictures_, progress.first + progress.pictures));
     const double missing = static_cast<double>(progress.tokens - progress.tokens_done) +
@@ -61,9 +69,9 @@ ProgressReporter::Figures ProgressReporter::figures_of(const GenerateProgress& p
     out.eta_seconds = missing / out.tokens_per_second;
   }
   if (progress.first > 0) {
-    // Of all pictures so far, with all that their batches took.
-    const double seconds = monotonic_seconds() - started_ - progress.seconds;
-    out.pictures_per_hour = static_cast<double>(progress.first) * 3600 / std::max(seconds, 1e-3);
+    // Images at work count as far as they are.
+    const double seconds = monotonic_seconds() - started_;
+    out.pictures_per_hour = images_done(progress) * 3600 / std::max(seconds, 1e-3);
   }
   return out;
 }
@@ -138,9 +146,8 @@ void ProgressReporter::show(const GenerateProgress& progress, const std::optiona
     std::fprintf(stderr, "tessera: %s\n", describe(progress).c_str());
     return;
   }
-  const double share = progress.tokens > 0 ? static_cast<double>(progress.tokens_done) /
-                                                 static_cast<double>(progress.tokens)
-                                           : 0;
+  const double share =
+      pictures_ > 0 ? std::min(1.0, images_done(progress) / static_cast<double>(pictures_)) : 0;
   const int filled = static_cast<int>(share * kBarWidth);
   std::string bar;
   for (int i = 0; i < kBarWidth; ++i) bar += i < filled ? '#' : '.';

@@ -106,7 +106,9 @@ CaptionMemoryPlan CaptionDescriber::plan(std::int64_t width, std::int64_t height
   return plan_captioning(pipeline_.model().spec(), pipeline_.backend(), pipeline_.storage(),
                          {.items = options_.batch_size,
                           .prompt_rows = static_cast<std::int64_t>(rows),
-                          .tokens = options_.most_tokens,
+                          .grammar = VocabularyGrammar::line(
+                              static_cast<std::size_t>(pipeline_.model().spec().text.model.vocab),
+                              static_cast<std::size_t>(options_.most_tokens)),
                           .window = pipeline_.method().window,
                           .kv = pipeline_.storage(),
                           .laws = keeps_laws(pipeline_.method())},

@@ -83,7 +83,7 @@ JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledIt
                      std::int64_t batch_size, const std::string& file) {
   JobCheck check;
   const auto length = [](const PreparedRequest& request) {
-    return std::max(request.item.prompt.size(), request.item.unconditional.size());
+    return std::max(request.item.prompt.length(), request.item.unconditional.length());
   };
   std::optional<PreparedRequest> longest, guided;
   for (const SettledItem& item : items) {

@@ -9,12 +9,12 @@ namespace tessera {
 
 namespace {
 
-DraftLimits draft_limits(const TextLimits& limits, std::int64_t prompt_rows) {
+DraftLimits draft_limits(const StreamLimits& limits, std::int64_t prompt_rows) {
   return {.items = limits.items,
           .prompt_rows = prompt_rows,
-          .tokens = limits.tokens,
+          .tokens = limits.tokens(),
           .window = limits.window,
-          .chunk = limits.chunk,
+          .chunk = limits.budget,
           .guided = false};
 }
 
@@ -100,7 +100,7 @@ void CaptionDraft::load(Backend& backend, std::optional<DType> storage) {
 
 std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question,
                                                      std::span<const PreprocessedPicture> pictures,
-                                                     const TextItem& text,
+                                                     const Stream& text,
                                                      VerifierWatch* watch) const {
   const auto start = std::chrono::steady_clock::now();
   auto out = std::make_unique<PreparedDraft>();
@@ -108,7 +108,7 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question
   const bool later = verified() && watch != nullptr && !pictures.empty();
   PromptPruning pruning{pruner_.get(), choice_.prune.budget, text.seed, text.item};
   if (later) pruning.pruner = nullptr;
-  out->prompt = make_picture_prompt(*model_, question, pictures, pruning, text.most_tokens, {},
+  out->prompt = make_picture_prompt(*model_, question, pictures, pruning, text.max_tokens, {},
                                     later ? &out->visual : nullptr);
   PromptRows& rows = out->prompt.rows;
   if (later) {
@@ -118,12 +118,12 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question
     out->ids = model_->prompt_ids(question, plans);
   }
   DraftStreamItem& stream = out->stream;
-  stream.branches.push_back({.rows = std::move(rows.rows),
-                             .places = std::move(rows.places),
-                             .next_place = rows.next_place,
+  stream.branches.push_back({.rows = std::make_shared<const Tensor>(std::move(rows.rows)),
+                             .positions = std::move(rows.places),
+                             .next_position = rows.next_place,
                              .cuts = rows.cuts.get()});
   stream.grammar = VocabularyGrammar::line(static_cast<std::size_t>(logit_ids()),
-                                           static_cast<std::size_t>(text.most_tokens));
+                                           static_cast<std::size_t>(text.max_tokens));
   stream.law = text.law;
   stream.stops = text.stops;
   stream.in_parts = true;
@@ -132,9 +132,10 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question
                         item = text.item](DraftStreamItem& draft) {
       choose_by(*watch, *prepared, seed, item);
       PromptRows& chosen = prepared->prompt.rows;
-      draft.branches[0].rows = std::move(chosen.rows);
-      draft.branches[0].places = std::move(chosen.places);
-      draft.branches[0].next_place = chosen.next_place;
+      StreamPrompt& asked = draft.branches[0];
+      asked.rows = std::make_shared<const Tensor>(std::move(chosen.rows));
+      asked.positions = std::move(chosen.places);
+      asked.next_position = chosen.next_place;
     };
   }
   out->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -168,7 +169,7 @@ void CaptionDraft::choose_by(VerifierWatch& watch, PreparedDraft& prepared, std:
                                       std::move(pictures), model_->spec().video_id);
 }
 
-std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const TextLimits& limits,
+std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const StreamLimits& limits,
                                                          std::int64_t prompt_rows) {
   drafter_ = nullptr;
   auto made = DraftModel::make_drafter(draft_limits(limits, prompt_rows));
@@ -177,7 +178,7 @@ std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const TextLimits& limit
   return made;
 }
 
-std::size_t CaptionDraft::bytes(const Backend& backend, const TextLimits& limits,
+std::size_t CaptionDraft::bytes(const Backend& backend, const StreamLimits& limits,
                                 std::int64_t prompt_rows) const {
   return drafter_bytes(backend, draft_limits(limits, prompt_rows));
 }

@@ -11,7 +11,7 @@
 #include "apps/pipeline/draft_model.h"
 #include "apps/pipeline/picture_prompt.h"
 #include "apps/pipeline/verifier_watch.h"
-#include "engine/decoding/text_loop.h"
+#include "engine/decoding/stream_loop.h"
 
 namespace tessera {
 
@@ -31,7 +31,7 @@ struct PreparedDraft {
   // For a draft whose visual tokens are chosen once the target has read its prompt.
   std::vector<VisualRows> visual;
   std::vector<std::int32_t> ids;
-  std::int64_t rows() const { return stream.branches[0].rows.shape()[0]; }
+  std::int64_t rows() const { return stream.branches[0].length(); }
   std::int64_t kept_tokens() const { return count_tokens(prompt.kept()); }
 };
 
@@ -56,19 +56,18 @@ class CaptionDraft final : public DraftModel {
   // other numbers of visual tokens. The watch must outlive the text.
   std::unique_ptr<PreparedDraft> prepare(const std::string& question,
                                          std::span<const PreprocessedPicture> pictures,
-                                         const TextItem& text,
-                                         VerifierWatch* watch = nullptr) const;
+                                         const Stream& text, VerifierWatch* watch = nullptr) const;
   // Whether its visual tokens are chosen by what the target looks at: prepare() needs a watch over
   // the target's prompt then, of pictures of as many tokens.
   bool verified() const;
 
   // A drafter for a loop of these limits, with room for draft prompts of so many rows. Error
   // kMemory.
-  std::unique_ptr<ModelDrafter> make_drafter(const TextLimits& limits, std::int64_t prompt_rows);
+  std::unique_ptr<ModelDrafter> make_drafter(const StreamLimits& limits, std::int64_t prompt_rows);
   // That room in the drafter made last.
   std::int64_t drafter_rows() const { return drafter_rows_; }
   // Cache and buffers of such a drafter.
-  std::size_t bytes(const Backend& backend, const TextLimits& limits,
+  std::size_t bytes(const Backend& backend, const StreamLimits& limits,
                     std::int64_t prompt_rows) const;
   // Tells the drafter made last of a text in a slot of the loop.
   void set_stream(std::size_t slot, PreparedDraft& prepared);

@@ -34,8 +34,20 @@ std::int64_t rotary_places(const CaptionSpec& spec) {
   return std::min(spec.text.model.max_positions, kMostPlaces);
 }
 
+std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& backend,
+                            const StreamLimits& limits) {
+  const auto scratch = [&](std::int64_t rows) {
+    return Transformer::scratch_bytes(config.transformer, rows, backend);
+  };
+  const StreamModelShape model{config.transformer, config.vocab, scratch};
+  const bool on_device = backend.device().kind != DeviceKind::kCpu;
+  return stream_cache_bytes(model, backend, limits) +
+         stream_activation_bytes(model, backend, limits) +
+         (on_device ? stream_verifier_bytes(model, limits) : 0);
+}
+
 CaptionMemoryPlan plan_captioning(const CaptionSpec& spec, const Backend& backend, DType storage,
-                                  const TextLimits& limits, const PreprocessPlan& picture) {
+                                  const StreamLimits& limits, const PreprocessPlan& picture) {
   CaptionMemoryPlan plan;
   const StreamModelConfig& text = spec.text.model;
   for (const TensorSpec& tensor : spec.text.tensors()) {
@@ -48,7 +60,7 @@ CaptionMemoryPlan plan_captioning(const CaptionSpec& spec, const Backend& backen
   for (const TensorSpec& tensor : tower_tensors(spec.tower)) {
     plan.tower += weight_bytes(backend, tensor, storage);
   }
-  plan.texts = TextLoop::bytes(text, backend, limits);
+  plan.texts = text_loop_bytes(text, backend, limits);
   // One view at a time; its rows, those of the picture, and the prompt's on their way.
   const VitSpec& vit = spec.tower.vit;
   const std::int64_t patches = picture.view_width / vit.patch * (picture.view_height / vit.patch);
@@ -71,7 +83,7 @@ CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan) {
 }
 
 void check_caption_memory(const CaptionSpec& spec, const Backend& backend, DType storage,
-                          TextLimits limits, const std::string& model_name) {
+                          StreamLimits limits, const std::string& model_name) {
   const std::optional<DeviceMemory> memory = backend.memory();
   if (!memory) return;
   // A small picture and its prompt: larger ones are refused one by one.

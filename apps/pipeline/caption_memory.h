@@ -6,7 +6,7 @@
 
 #include "apps/pipeline/caption_spec.h"
 #include "engine/backend/backend.h"
-#include "engine/decoding/text_loop.h"
+#include "engine/decoding/stream_limits.h"
 
 namespace tessera {
 
@@ -33,15 +33,19 @@ struct CaptionMemoryPlan {
 
 // `limits` as the loop will have them; `picture`: one like all others.
 CaptionMemoryPlan plan_captioning(const CaptionSpec& spec, const Backend& backend, DType storage,
-                                  const TextLimits& limits, const PreprocessPlan& picture);
+                                  const StreamLimits& limits, const PreprocessPlan& picture);
 
 // The same run on a device with memory of its own.
 CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan);
 
+// Cache and buffers of a loop of texts.
+std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& backend,
+                            const StreamLimits& limits);
+
 // Error kMemory (exit 5) when not even one text at a time fits the backend's device, before weights
 // are read. Nothing where the backend computes in the host's memory.
 void check_caption_memory(const CaptionSpec& spec, const Backend& backend, DType storage,
-                          TextLimits limits, const std::string& model_name);
+                          StreamLimits limits, const std::string& model_name);
 
 // Places in the rotary table: not all that was trained, but what prompts and texts here may need.
 std::int64_t rotary_places(const CaptionSpec& spec);

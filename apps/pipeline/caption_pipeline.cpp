@@ -58,7 +58,7 @@ DecodeMethod settle_text_method(DecodeMethod method, const DecodeAids& aids, std
   return method;
 }
 
-TextTimes sum_of(TextTimes sum, const TextTimes& more) {
+StreamTimes sum_of(StreamTimes sum, const StreamTimes& more) {
   sum.tokens += more.tokens;
   sum.prompts += more.prompts;
   sum.judge += more.judge;
@@ -88,12 +88,12 @@ bool tell_of_walls(const std::string& confinement, CaptionListener& listener) {
 
 }  // namespace
 
-struct CaptionPipeline::State final : TextListener {
+struct CaptionPipeline::State final : StreamListener {
   // A text at work or on its way there.
   struct Work {
     Caption caption;
     PicturePrompt prompt;  // its rows are in the item
-    TextItem item;
+    Stream item;
     std::unique_ptr<VerifierWatch> watch;  // over the prompt, for a draft that goes by it
     std::unique_ptr<PreparedDraft> draft;  // null = it is written without drafts of a model
     // Rows of the draft's prompt, 1 without one.
@@ -117,7 +117,7 @@ struct CaptionPipeline::State final : TextListener {
   }
   void check_settings() const;
   bool has_room(const Work& work) const;
-  bool make_loop(const TextLimits& limits, std::int64_t draft_rows);
+  bool make_loop(const StreamLimits& limits, std::int64_t draft_rows);
   void fit_loop(std::int64_t rows, std::int64_t draft_rows);
   void forget_texts();
   void make_room(std::int64_t rows);
@@ -130,7 +130,7 @@ struct CaptionPipeline::State final : TextListener {
   void start(std::unique_ptr<Work> work);
   void fail(Caption caption, const ErrorInfo& error);
   void on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) override;
-  void on_done(std::size_t slot, TextResult&& result) override;
+  void on_done(std::size_t slot, StreamResult&& result) override;
 
   CaptionOptions options;
   std::string name;
@@ -143,9 +143,9 @@ struct CaptionPipeline::State final : TextListener {
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
   std::optional<WindowController> controller;
   LawSettings law;
-  std::unique_ptr<TextLoop> loop;
+  std::unique_ptr<StreamLoop> loop;
   std::int64_t batch = 1;      // texts at once: as asked for, or what memory lasts for
-  TextTimes past;              // of loops that were replaced
+  StreamTimes past;            // of loops that were replaced
   std::uint64_t arrivals = 0;  // in the run so far
   bool planned = false;        // whether the device has room for the model
   std::deque<Arrival> arrived;
@@ -196,19 +196,19 @@ void CaptionPipeline::State::check_settings() const {
 }
 
 bool CaptionPipeline::State::has_room(const Work& work) const {
-  return work.item.rows.shape()[0] <= loop->limits().prompt_rows &&
+  return work.item.prompt.length() <= loop->limits().prompt_rows &&
          (!draft || work.draft_rows() <= draft->drafter_rows());
 }
 
 // Whether there was memory for the loop and the drafter of a draft model.
-bool CaptionPipeline::State::make_loop(const TextLimits& limits, std::int64_t draft_rows) {
+bool CaptionPipeline::State::make_loop(const StreamLimits& limits, std::int64_t draft_rows) {
   const auto make = [&] {
     if (draft) {
       parts->set_drafter(nullptr);  // before the new one: both together may not fit
       parts->set_drafter(draft->make_drafter(limits, draft_rows));
     }
-    loop = std::make_unique<TextLoop>(model->text(), limits, parts->parts(),
-                                      controller ? &*controller : nullptr);
+    loop = std::make_unique<StreamLoop>(model->text(), limits, parts->parts(),
+                                        controller ? &*controller : nullptr);
   };
   if (!memory_failure(make, "texts")) return true;
   if (draft) parts->set_drafter(nullptr);
@@ -223,12 +223,12 @@ void CaptionPipeline::State::fit_loop(std::int64_t rows, std::int64_t draft_rows
   const std::int64_t had = loop == nullptr ? 0 : loop->limits().prompt_rows;
   const std::int64_t draft_had = loop == nullptr || !draft ? 0 : draft->drafter_rows();
   if (loop != nullptr && had >= rows && (!draft || draft_had >= draft_rows)) return;
-  TextLimits limits{.items = batch,
-                    .prompt_rows = std::max(rows, options.prompt_rows),
-                    .tokens = options.most_tokens,
-                    .window = options.method.window,
-                    .kv = storage,
-                    .laws = keeps_laws(options.method)};
+  StreamLimits limits{.items = batch,
+                      .prompt_rows = std::max(rows, options.prompt_rows),
+                      .grammar = aids.grammar,
+                      .window = options.method.window,
+                      .kv = storage,
+                      .laws = keeps_laws(options.method)};
   std::int64_t draft_room = draft_rows;
   if (loop != nullptr) {
     expects(loop->idle(), "an idle loop is replaced");
@@ -248,7 +248,7 @@ void CaptionPipeline::State::fit_loop(std::int64_t rows, std::int64_t draft_rows
       limits.items /= 2;
     } else {
       const StreamModelConfig& config = model->spec().text.model;
-      const std::size_t bytes = TextLoop::bytes(config, *backend, limits) +
+      const std::size_t bytes = text_loop_bytes(config, *backend, limits) +
                                 (draft ? draft->bytes(*backend, limits, draft_rows) : 0);
       throw Error({.kind = ErrorKind::kMemory,
                    .code = "E_TEXT_MEMORY",
@@ -379,22 +379,24 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(Ar
   caption.prompt_tokens = rows.rows.shape()[0];
   caption.kept = rows.kept;
   caption.kept_tokens = count_tokens(caption.kept);
-  work->item.rows = std::move(rows.rows);
-  work->item.places = std::move(rows.places);
-  work->item.next_place = rows.next_place;
+  work->item.kind = StreamKind::kText;
+  work->item.prompt = {.ids = {},
+                       .rows = std::make_shared<const Tensor>(std::move(rows.rows)),
+                       .positions = std::move(rows.places),
+                       .next_position = rows.next_place,
+                       .cuts = rows.cuts.get()};
   work->item.before = std::move(rows.text);
   work->item.stops = model->spec().stops;
-  work->item.most_tokens = options.most_tokens;
+  work->item.max_tokens = options.most_tokens;
   work->item.law = law;
   work->item.seed = options.seed;
   work->item.item = number;
-  work->item.cuts = rows.cuts.get();
   const ModelConfig& language = model->spec().text.model.transformer;
   if (draft && draft->verified() && pruner == nullptr && language.layers > 1 &&
       !rows.picture_rows.empty()) {
     work->watch =
         std::make_unique<VerifierWatch>(language, *backend, rows.picture_rows, rows.text_rows);
-    work->item.cuts = work->watch.get();
+    work->item.prompt.cuts = work->watch.get();
   }
   work->stream.emplace(model->tokenizer());
   if (draft) prepare_draft(prepared, *work);
@@ -464,7 +466,7 @@ void CaptionPipeline::State::on_tokens(std::size_t slot, std::span<const std::in
   if (!more.empty()) listener->on_text(work.caption.id, more);
 }
 
-void CaptionPipeline::State::on_done(std::size_t slot, TextResult&& result) {
+void CaptionPipeline::State::on_done(std::size_t slot, StreamResult&& result) {
   const std::unique_ptr<Work> work = std::move(at_work.at(slot));
   at_work.erase(slot);
   Caption& caption = work->caption;
@@ -479,7 +481,7 @@ void CaptionPipeline::State::on_done(std::size_t slot, TextResult&& result) {
   caption.whole = std::move(work->prompt.whole);
   caption.kept_tokens = count_tokens(caption.kept);
   if (work->draft) caption.draft_kept_tokens = work->draft->kept_tokens();
-  if (result.status == DecodeStatus::kFailed) {
+  if (result.status == StreamStatus::kFailed) {
     return fail(std::move(caption), result.error);
   }
   caption.text = trimmed(work->stream->whole());
@@ -505,7 +507,7 @@ const DecodeMethod& CaptionPipeline::method() const { return state_->options.met
 DType CaptionPipeline::storage() const { return state_->storage; }
 const Backend& CaptionPipeline::backend() const { return *state_->backend; }
 
-TextTimes CaptionPipeline::times() const {
+StreamTimes CaptionPipeline::times() const {
   return state_->loop == nullptr ? state_->past : sum_of(state_->past, state_->loop->times());
 }
 
@@ -517,7 +519,7 @@ void CaptionPipeline::load() {
   if (!std::exchange(state_->planned, true)) {
     check_caption_memory(model().spec(), backend(), storage(),
                          {.prompt_rows = state_->options.prompt_rows,
-                          .tokens = state_->options.most_tokens,
+                          .grammar = state_->aids.grammar,
                           .window = method().window,
                           .kv = storage(),
                           .laws = keeps_laws(method())},
@@ -564,7 +566,7 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
       }
     }
     if (!state.waiting.empty()) {
-      const std::int64_t rows = state.waiting.front()->item.rows.shape()[0];
+      const std::int64_t rows = state.waiting.front()->item.prompt.length();
       if (idle) state.make_room(rows);
       if (state.waiting.empty()) continue;  // there was none for it
       if (!state.loop->full() && state.has_room(*state.waiting.front())) {

@@ -17,7 +17,7 @@
 #include "apps/pipeline/prune_session.h"
 #include "engine/core/error.h"
 #include "engine/decoding/decode_method.h"
-#include "engine/decoding/text_loop.h"
+#include "engine/decoding/stream_loop.h"
 
 namespace tessera {
 
@@ -122,7 +122,7 @@ class CaptionPipeline {
   DType storage() const;
   const Backend& backend() const;
   // Of the loop since the last run began.
-  TextTimes times() const;
+  StreamTimes times() const;
   std::string window_report() const;
 
   void load();

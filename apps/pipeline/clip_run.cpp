@@ -14,10 +14,9 @@ void ClipRun::begin_with(std::vector<std::int32_t> codes, bool told_before) {
   begin_ = std::move(codes);
 }
 
-Flow ClipRun::on_pass(const PassEvent& event, std::int64_t earlier_passes) {
-  const DecodeResult& result = event.items[0];
+Flow ClipRun::on_pass(const StreamResult& result, std::int64_t earlier_passes) {
   const std::size_t whole =
-      result.status == DecodeStatus::kFailed
+      result.status == StreamStatus::kFailed
           ? 0
           : parts_.grammar.codes_among(result.tokens.size()) / parts_.grammar.cells();
   passes_ = earlier_passes + result.passes;

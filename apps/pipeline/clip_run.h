@@ -42,7 +42,7 @@ class ClipRun {
   const std::vector<std::int32_t>& window_begin() const { return begin_; }
 
   // After a pass: hands out what has come to stand.
-  Flow on_pass(const PassEvent& event, std::int64_t earlier_passes);
+  Flow on_pass(const StreamResult& result, std::int64_t earlier_passes);
   bool stopped() const { return stopped_; }
   // The window that is written next, or being written.
   std::size_t window() const { return window_; }

@@ -27,7 +27,7 @@ struct EvalCaptions {
   std::vector<double> kept, total, encode, select, first, prefill;
   Image first_picture;
   std::vector<VisualBlock> first_kept;  // of the first picture
-  TextTimes times;
+  StreamTimes times;
   double seconds = 0;
 };
 

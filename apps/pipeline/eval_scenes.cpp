@@ -5,6 +5,7 @@
 #include <map>
 
 #include "apps/pipeline/draft_model.h"
+#include "apps/pipeline/in_order.h"
 #include "apps/pipeline/visual_model.h"
 #include "engine/families/random_weights.h"
 #include "vision/scene/caption.h"
@@ -215,10 +216,13 @@ class PaintListener final : public GenerateListener {
   Flow on_progress(const GenerateProgress&) override { return progress_(done_); }
   void on_picture(GeneratedPicture&& picture) override {
     ++done_;
-    if (picture.status != PictureStatus::kDone) return;
-    meters_.add(picture.meters);
-    rates_.push_back(picture.facts.tokens_per_pass());
-    images_[picture.index] = std::move(picture.image);
+    const std::size_t index = picture.index;
+    order_.add(index, std::move(picture), [&](GeneratedPicture&& next) {
+      if (next.status != PictureStatus::kDone) return;
+      meters_.add(next.meters);
+      rates_.push_back(next.facts.tokens_per_pass());
+      images_[next.index] = std::move(next.image);
+    });
   }
 
   std::vector<Image>& images() { return images_; }
@@ -227,6 +231,7 @@ class PaintListener final : public GenerateListener {
 
  private:
   std::vector<Image> images_;
+  InOrder<GeneratedPicture> order_;
   std::function<Flow(std::int64_t)> progress_;
   DecodeMeters meters_;
   std::vector<double> rates_;  // tokens a pass

@@ -1,16 +1,14 @@
-// Joins family, text tokenizer, decode loop and VQ decoder.
+// Joins family, text tokenizer, stream loop and VQ decoder.
 #include "apps/pipeline/generate_pipeline.h"
 
 #include <algorithm>
-#include <chrono>
-#include <future>
 
 #include "apps/pipeline/code_patches.h"
 #include "apps/pipeline/draft_model.h"
+#include "apps/pipeline/generate_run.h"
 #include "apps/pipeline/guess_table_file.h"
 #include "apps/pipeline/prompt_encoder.h"
 #include "apps/pipeline/visual_model.h"
-#include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 
 namespace tessera {
@@ -71,18 +69,6 @@ LawSettings settle_sampling(const SamplingChoice& choice, const SamplingDefaults
   return law;
 }
 
-// A preview that is being made.
-struct PendingPreview {
-  GenerateProgress progress;
-  std::future<std::vector<Image>> images;
-
-  PendingPreview(const GenerateProgress& at, std::future<std::vector<Image>> made)
-      : progress(at), images(std::move(made)) {}
-  bool ready() const {
-    return images.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  }
-};
-
 struct GeneratePipeline::State {
   State(const PipelineOptions& given, OpenedModel opened_model, std::string shown)
       : options(given),
@@ -123,28 +109,13 @@ struct GeneratePipeline::State {
     if (options.method.adaptive) controller.emplace(options.method.window);
   }
 
-  DecodeLimits limits_for(std::span<const PreparedRequest> requests) const;
+  StreamLimits limits_for(std::span<const PreparedRequest> requests) const;
   DraftLimits draft_limits(std::span<const PreparedRequest> requests) const;
   void fit_drafter(const DraftLimits& limits);
   void forget_loop();
-  bool run_batch(std::span<const PreparedRequest> batch, std::size_t first,
-                 GenerateListener& listener);
-  GenerateProgress progress_of(const PassEvent& event, std::size_t first, double started) const;
-  void preview(const PassEvent& event, const GenerateProgress& progress,
-               GenerateListener& listener);
-  void show_preview(GenerateListener& listener);
-  void hand_out(const PreparedRequest& request, DecodeResult& result, GeneratedPicture& picture,
-                GenerateListener& listener) const;
   Image to_image(const Tensor& pixels) const;
-  void tell_traces(const PassEvent& event, const GenerateProgress& progress,
-                   std::vector<TokenMark>& grid, GenerateListener& listener) const;
   int rows() const { return static_cast<int>(opened.spec.model.grid_rows); }
   int cols() const { return static_cast<int>(opened.spec.model.grid_cols); }
-  // Whole rows of codes among the first `tokens` tokens of a stream.
-  std::int64_t rows_among(std::size_t tokens) const {
-    return static_cast<std::int64_t>(aids.grammar.codes_among(tokens)) / cols();
-  }
-
   PipelineOptions options;
   std::string name;
   OpenedModel opened;
@@ -156,36 +127,33 @@ struct GeneratePipeline::State {
   std::unique_ptr<Backend> pixel_backend;
   std::unique_ptr<VisualTokenizer> vq;
   std::unique_ptr<CodePatches> patches;
-  std::unique_ptr<DecodeLoop> loop;
   DecodeAids aids;
   ModelDrafter* drafter = nullptr;  // of parts, when it is a model
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
   std::unique_ptr<ImageDraft> draft;
-  std::optional<WindowController> controller;  // keeps what it learned from batch to batch
+  std::optional<WindowController> controller;  // keeps what it learned from run to run
+  std::unique_ptr<StreamLoop> loop;            // of parts
   Between between;
-  std::optional<PendingPreview> pending;  // last: its thread reads what stands above
 };
 
-DecodeLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest> requests) const {
-  DecodeLimits limits{.items = std::min<std::int64_t>(options.batch_size,
+StreamLimits GeneratePipeline::State::limits_for(std::span<const PreparedRequest> requests) const {
+  StreamLimits limits{.items = std::min<std::int64_t>(options.batch_size,
                                                       std::max<std::size_t>(requests.size(), 1)),
-                      .prompt_tokens = 1,
+                      .grammar = aids.grammar,
                       .window = options.method.window,
-                      .guided = false,
                       .kv = storage,
                       .laws = keeps_laws(options.method),
                       .shape = options.method.shape()};
   for (const PreparedRequest& request : requests) {
-    const std::size_t longest =
-        std::max(request.item.prompt.size(), request.item.unconditional.size());
-    limits.prompt_tokens = std::max(limits.prompt_tokens, static_cast<std::int64_t>(longest));
+    limits.prompt_rows = std::max(
+        {limits.prompt_rows, request.item.prompt.length(), request.item.unconditional.length()});
     limits.guided = limits.guided || request.item.law.guided();
   }
   return limits;
 }
 
 DraftLimits GeneratePipeline::State::draft_limits(std::span<const PreparedRequest> requests) const {
-  const DecodeLimits limits = limits_for(requests);
+  const StreamLimits limits = limits_for(requests);
   std::vector<const DraftRequest*> drafts;
   for (const PreparedRequest& request : requests) drafts.push_back(&request.draft);
   return draft->limits_for(drafts, limits.items, limits.window, limits.shape == PassShape::kTree);
@@ -193,8 +161,7 @@ DraftLimits GeneratePipeline::State::draft_limits(std::span<const PreparedReques
 
 void GeneratePipeline::State::fit_drafter(const DraftLimits& limits) {
   if (drafter != nullptr && drafter->fits(limits)) return;
-  drafter = nullptr;
-  parts->set_drafter(nullptr);  // before the new one: both together may not fit
+  forget_loop();  // before the new one: both together may not fit
   std::unique_ptr<ModelDrafter> made = draft->make_drafter(limits);
   drafter = made.get();
   parts->set_drafter(std::move(made), drafter);
@@ -209,158 +176,6 @@ void GeneratePipeline::State::forget_loop() {
 
 Image GeneratePipeline::State::to_image(const Tensor& pixels) const {
   return {pixels.shape()[1], pixels.shape()[0], vq->to_pixels(pixels.view())};
-}
-
-GenerateProgress GeneratePipeline::State::progress_of(const PassEvent& event, std::size_t first,
-                                                      double started) const {
-  GenerateProgress progress;
-  progress.first = first;
-  progress.pictures = event.items.size();
-  progress.rows = rows();
-  progress.rows_done = rows();
-  for (const DecodeResult& item : event.items) {
-    if (item.status == DecodeStatus::kFailed) continue;
-    progress.rows_done = std::min(progress.rows_done, rows_among(item.tokens.size()));
-    progress.tokens_done += static_cast<std::int64_t>(item.tokens.size());
-    progress.tokens += opened.spec.model.image_tokens();
-  }
-  progress.passes = event.pass;
-  progress.seconds = monotonic_seconds() - started;
-  return progress;
-}
-
-// Marks by place in the grid; `grid` is room that is kept from pass to pass.
-void GeneratePipeline::State::tell_traces(const PassEvent& event, const GenerateProgress& progress,
-                                          std::vector<TokenMark>& grid,
-                                          GenerateListener& listener) const {
-  const std::size_t cells = aids.grammar.cells();
-  grid.resize(cells * event.items.size());
-  std::vector<PictureTrace> traces;
-  for (std::size_t i = 0; i < event.items.size(); ++i) {
-    const DecodeResult& item = event.items[i];
-    const std::span<TokenMark> own = std::span(grid).subspan(i * cells, cells);
-    for (std::size_t at = 0; at < item.trace.marks.size(); ++at) {
-      if (const auto cell = aids.grammar.cell(at)) own[*cell] = item.trace.marks[at];
-    }
-    traces.push_back({progress.first + i, static_cast<std::int64_t>(item.tokens.size()),
-                      item.passes, rows_among(item.tokens.size()), own, item.trace.committed});
-  }
-  listener.on_trace(progress, traces);
-}
-
-// On a device with memory of its own pixels have a stream and a thread of their own, so that
-// decoding does not wait for them; the picture is shown by a later pass.
-void GeneratePipeline::State::preview(const PassEvent& event, const GenerateProgress& progress,
-                                      GenerateListener& listener) {
-  struct Part {
-    std::vector<std::int32_t> codes;
-    int ready = 0;
-  };
-  std::vector<Part> parts_shown;
-  for (const DecodeResult& item : event.items) {
-    if (item.status == DecodeStatus::kFailed) continue;
-    parts_shown.push_back({aids.grammar.picture_codes(item.tokens),
-                           static_cast<int>(rows_among(item.tokens.size()))});
-  }
-  if (parts_shown.empty()) return;
-  const bool beside = pixel_backend != nullptr;
-  pending.emplace(progress, std::async(beside ? std::launch::async : std::launch::deferred,
-                                       [this, shown = std::move(parts_shown)] {
-                                         std::vector<Image> images;
-                                         for (const Part& part : shown) {
-                                           images.push_back(to_image(decode_partial(
-                                               *vq, part.codes, part.ready, rows(), cols())));
-                                         }
-                                         return images;
-                                       }));
-  if (!beside) show_preview(listener);
-}
-
-// Waits for it if it is not ready.
-void GeneratePipeline::State::show_preview(GenerateListener& listener) {
-  PendingPreview shown = std::move(*pending);
-  pending.reset();
-  listener.on_preview(shown.progress, shown.images.get());
-}
-
-void GeneratePipeline::State::hand_out(const PreparedRequest& request, DecodeResult& result,
-                                       GeneratedPicture& picture,
-                                       GenerateListener& listener) const {
-  picture.facts = request.facts;
-  picture.facts.tokens = static_cast<std::int64_t>(result.tokens.size());
-  picture.facts.passes = result.passes;
-  picture.meters = std::move(result.meters);
-  picture.rows_done = rows_among(result.tokens.size());
-  picture.codes = aids.grammar.picture_codes(result.tokens);
-  if (result.status == DecodeStatus::kFailed) {
-    picture.status = PictureStatus::kFailed;
-    picture.error = std::move(result.error);
-  } else if (result.status == DecodeStatus::kStopped) {
-    picture.status = PictureStatus::kStopped;
-    if (listener.preview_rows() > 0 && picture.rows_done > 0) {
-      picture.image = to_image(
-          decode_partial(*vq, picture.codes, static_cast<int>(picture.rows_done), rows(), cols()));
-    }
-  } else {
-    picture.image = to_image(vq->decode(picture.codes, rows(), cols()));
-    if (listener.wants_trace()) patches->learn(picture.codes, rows(), cols(), picture.image);
-  }
-}
-
-bool GeneratePipeline::State::run_batch(std::span<const PreparedRequest> batch, std::size_t first,
-                                        GenerateListener& listener) {
-  std::vector<DecodeItem> items;
-  const bool traced = listener.wants_trace();
-  std::vector<TokenMark> grid;
-  for (const PreparedRequest& request : batch) {
-    items.push_back(request.item);
-    items.back().traced = traced;
-  }
-  const double started = monotonic_seconds();
-  std::int64_t shown_rows = 0;
-  Flow flow = Flow::kContinue;
-  PassTimes times;
-  PhaseSeconds phases;
-  const auto on_pass = [&](const PassEvent& event) {
-    if (event.pass == 1) phases.prefill = monotonic_seconds() - started;
-    if (event.pass > 1) {
-      times.draft += event.times.draft;
-      times.forward += event.times.forward;
-      times.judge += event.times.judge;
-    }
-    const GenerateProgress progress = progress_of(event, first, started);
-    if (traced) tell_traces(event, progress, grid, listener);
-    flow = listener.on_progress(progress);
-    if (pending && pending->ready()) show_preview(listener);
-    const std::int64_t interval = listener.preview_rows();
-    const bool due = interval > 0 && progress.rows_done >= shown_rows + interval &&
-                     progress.rows_done < progress.rows && !pending;
-    if (flow == Flow::kContinue && due) {
-      shown_rows = progress.rows_done;
-      preview(event, progress, listener);
-    }
-    return flow;
-  };
-  for (std::size_t i = 0; drafter != nullptr && i < batch.size(); ++i) {
-    drafter->set_stream(i, draft->stream(batch[i].draft));
-  }
-  std::vector<DecodeResult> results =
-      loop->run(items, parts->parts(), on_pass, controller ? &*controller : nullptr);
-  if (pending) show_preview(listener);
-  const double painted = monotonic_seconds() - started;
-  phases.decode = painted - phases.prefill;
-  for (std::size_t i = 0; i < batch.size(); ++i) {
-    const double decode_started = monotonic_seconds();
-    GeneratedPicture picture;
-    picture.index = first + i;
-    picture.times = times;
-    hand_out(batch[i], results[i], picture, listener);
-    phases.pixels = monotonic_seconds() - decode_started;
-    picture.phases = phases;
-    picture.seconds = painted / static_cast<double>(batch.size()) + phases.pixels;
-    listener.on_picture(std::move(picture));
-  }
-  return flow == Flow::kContinue;
 }
 
 GeneratePipeline::GeneratePipeline(const PipelineOptions& options) {
@@ -390,13 +205,13 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
   check_paints(model, model_name());
   check_pictures(model, model_name());
   PreparedRequest out;
-  DecodeItem& item = out.item;
+  Stream& item = out.item;
   item.law = settle_sampling(request.sampling, model.sampling);
   item.seed = request.seed;
   EncodedPrompt encoded =
       state_->prompts.encode(request.prompt, request.negative_prompt, item.law.guided());
-  item.prompt = std::move(encoded.prompt);
-  item.unconditional = std::move(encoded.unconditional);
+  item.prompt.ids = std::move(encoded.prompt);
+  item.unconditional.ids = std::move(encoded.unconditional);
   if (state_->draft) {
     out.draft = state_->draft->request(request.prompt, request.negative_prompt, item.law);
   }
@@ -420,11 +235,11 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
 
 MemoryPlan GeneratePipeline::memory_plan(std::span<const PreparedRequest> requests,
                                          std::size_t beside) const {
-  const DecodeLimits limits = state_->limits_for(requests);
+  const StreamLimits limits = state_->limits_for(requests);
   const MemoryRequest asked{.storage = storage(),
                             .images = limits.items,
                             .guidance = limits.guided,
-                            .prompt_tokens = limits.prompt_tokens,
+                            .prompt_tokens = limits.prompt_rows,
                             .window = limits.window,
                             .laws = limits.laws};
   const auto plan_of = [&](const MemoryRequest& request) {
@@ -481,28 +296,26 @@ bool GeneratePipeline::run(std::span<const PreparedRequest> requests, GenerateLi
     State* state;
     ~Undo() {
       if (state == nullptr) return;
-      state->pending.reset();  // waits for its thread
       state->forget_loop();
     }
   } undo{&state};
   const auto between = state.between ? state.between(listener, requests) : nullptr;
   GenerateListener& told = between ? *between : listener;
-  const DecodeLimits limits = state.limits_for(requests);
-  const auto fits = [&](const DecodeLimits& have) {
-    return have.items >= limits.items && have.prompt_tokens >= limits.prompt_tokens &&
+  const StreamLimits limits = state.limits_for(requests);
+  if (state.draft) state.fit_drafter(state.draft_limits(requests));
+  const auto fits = [&](const StreamLimits& have) {
+    return have.items >= limits.items && have.prompt_rows >= limits.prompt_rows &&
            (have.guided || !limits.guided);
   };
   if (state.loop == nullptr || !fits(state.loop->limits())) {
     state.loop.reset();  // before the new one: both together may not fit
-    state.loop = std::make_unique<DecodeLoop>(*state.model, limits);
+    state.loop = std::make_unique<StreamLoop>(*state.model, limits, state.parts->parts(),
+                                              state.controller ? &*state.controller : nullptr);
   }
-  if (state.draft) state.fit_drafter(state.draft_limits(requests));
-  const auto batch = static_cast<std::size_t>(limits.items);
-  bool finished = true;
-  for (std::size_t first = 0; finished && first < requests.size(); first += batch) {
-    const std::size_t count = std::min(batch, requests.size() - first);
-    finished = state.run_batch(requests.subspan(first, count), first, told);
-  }
+  GenerateRun work({*state.loop, state.drafter, state.draft.get(), state.aids.grammar, *state.vq, *state.patches,
+                    state.pixel_backend != nullptr},
+                   requests, told);
+  const bool finished = work.run();
   undo.state = nullptr;
   return finished;
 }

@@ -1,6 +1,7 @@
 // Text (or a class number) to pictures: opens a model, checks requests against it before any weight
-// is read, loads once, then paints any number of requests in batches. A request's picture depends
-// on its own prompt, settings and seed alone.
+// is read, loads once, then paints any number of requests, batch_size at once: a request begins
+// when a slot is free, its image leaves when it is finished. It depends on its own prompt, settings
+// and seed alone.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 #include "apps/pipeline/memory.h"
 #include "apps/pipeline/model_catalog.h"
 #include "engine/core/error.h"
-#include "engine/decoding/decode_loop.h"
 #include "engine/decoding/decode_method.h"
+#include "engine/decoding/stream.h"
 #include "engine/families/open_model.h"
 #include "vision/image/image.h"
 
@@ -58,12 +59,13 @@ struct GenerateRequest {
 
 // A request with its prompt encoded and its settings settled.
 struct PreparedRequest {
-  DecodeItem item;
+  Stream item;
   DraftRequest draft;  // the same for the draft model, if there is one
   PictureFacts facts;  // tokens and passes are filled when it was painted
 };
 
-// Wall seconds of a batch's prefill and of its passes behind it; of one picture's codes to pixels.
+// Seconds of one image: its share of the passes until its first token, of those behind it, and its
+// codes to pixels.
 struct PhaseSeconds {
   double prefill = 0, decode = 0, pixels = 0;
 };
@@ -77,19 +79,21 @@ struct GeneratedPicture {
   std::vector<std::int32_t> codes;  // row by row, without the control ids of the stream
   std::int64_t rows_done = 0;
   PictureFacts facts;
-  double seconds = 0;  // of its batch, from prefill to pixels, divided by the pictures in it
+  double seconds = 0;  // of all phases
   DecodeMeters meters;
-  PassTimes times;  // of its batch, all passes behind the prefill
+  PassTimes times;  // its share of the passes behind its prefill
   PhaseSeconds phases;
   ErrorInfo error;  // kFailed
 };
 
 struct GenerateProgress {
-  std::size_t first = 0, pictures = 0;       // requests of the running batch
-  std::int64_t rows_done = 0, rows = 0;      // token rows, least advanced picture
-  std::int64_t tokens_done = 0, tokens = 0;  // of the batch's streams
-  std::int64_t passes = 0;
-  double seconds = 0;  // since the batch began
+  std::size_t first = 0, pictures = 0;       // requests of the run: over, at work
+  std::int64_t rows_done = 0, rows = 0;      // token rows, least advanced image at work
+  std::int64_t tokens_done = 0, tokens = 0;  // of the streams at work
+  std::int64_t passes = 0;                   // of the run
+  double seconds = 0;                        // since it began
+  // Of the run: tokens so far, and passes of every image, summed.
+  std::int64_t run_tokens = 0, picture_passes = 0;
 };
 
 // The fate of every code of a picture so far. The spans live during the call only.
@@ -97,6 +101,7 @@ struct PictureTrace {
   std::size_t index = 0;                    // of the request
   std::int64_t tokens = 0, passes = 0;      // that stand in order, so far
   std::int64_t rows_done = 0;               // whole rows of codes
+  double seconds = 0;                       // since it began
   std::span<const TokenMark> marks;         // [grid rows * columns], row by row
   std::span<const std::int32_t> committed;  // tokens by pass, from pass 1; control ids count
 };
@@ -107,15 +112,15 @@ class GenerateListener {
   virtual ~GenerateListener() = default;
   // After each pass. kStop ends the run after this pass.
   virtual Flow on_progress(const GenerateProgress&) { return Flow::kContinue; }
-  // Whether on_trace() is called; asked when a batch begins.
+  // Whether on_trace() is called; asked when a run begins.
   virtual bool wants_trace() const { return false; }
-  // After each pass, before on_progress(): the pictures of the running batch.
+  // After each pass, before on_progress(): the images at work, in the order of their requests.
   virtual void on_trace(const GenerateProgress&, std::span<const PictureTrace>) {}
   // Token rows between two previews; 0 = none.
   virtual std::int64_t preview_rows() const { return 0; }
-  // The pictures of the running batch so far, rows to come in their mean colour.
+  // The images at work so far, as above; rows to come in their mean colour.
   virtual void on_preview(const GenerateProgress&, const std::vector<Image>&) {}
-  // A picture is finished, stopped or failed.
+  // An image is finished, stopped or failed; in any order.
   virtual void on_picture(GeneratedPicture&&) {}
 };
 
@@ -157,8 +162,8 @@ class GeneratePipeline {
       GenerateListener& told, std::span<const PreparedRequest> requests)>;
   void listen_in(Between between);
 
-  // Paints all requests in order, options.batch_size at once. Returns false when the listener
-  // stopped it.
+  // Paints all requests, options.batch_size at once; they begin in order. Returns false when the
+  // listener stopped it.
   bool run(std::span<const PreparedRequest> requests, GenerateListener& listener);
 
   // Gives back what the last run held beside weights: cache and buffers. The next one makes its

@@ -11,8 +11,8 @@
 
 #include "engine/core/error.h"
 #include "engine/decoding/block_loop.h"
-#include "engine/decoding/decode_loop.h"
 #include "engine/decoding/pass_padding.h"
+#include "engine/decoding/stream_limits.h"
 
 namespace tessera {
 
@@ -67,6 +67,14 @@ DType stored_vq_dtype(const OpenedModel& model) {
   return dtype_of(model.vq_weights.get(), name);
 }
 
+std::size_t image_activation_bytes(const StreamModelConfig& config, const Backend& backend,
+                                   const StreamLimits& limits) {
+  const auto scratch = [&](std::int64_t rows) {
+    return StreamModel::scratch_bytes(config, rows, backend);
+  };
+  return stream_activation_bytes({config.transformer, config.codes, scratch}, backend, limits);
+}
+
 MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
                            const MemoryRequest& request, PassShape shape) {
   return plan_generation(model.spec, stored_vq_dtype(model), backend, request, shape);
@@ -74,19 +82,20 @@ MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
 
 MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backend& backend,
                            const MemoryRequest& request, PassShape shape) {
-  const DecodeLimits limits{.items = request.images,
-                            .prompt_tokens = request.prompt_tokens,
+  const StreamLimits limits{.items = request.images,
+                            .prompt_rows = request.prompt_tokens,
+                            .grammar = spec.model.grammar(),
                             .window = request.window,
                             .guided = request.guidance,
                             .kv = request.storage,
                             .laws = request.laws,
                             .shape = shape};
   MemoryRequest whole = request;
-  whole.spare_rows = DecodeLoop::spare_cache_rows(limits);
+  whole.spare_rows = limits.spare_cache_rows();
   if (backend.memory()) whole.spare_rows += most_padding(kMostBucketRows);
   MemoryPlan plan = plan_memory(spec, backend, whole);
-  // The decode loop runs the prompts one picture at a time, and knows its own buffers.
-  plan.activations = DecodeLoop::activation_bytes(spec.model, backend, limits);
+  // The loop reads prompts in parts, and knows its own buffers.
+  plan.activations = image_activation_bytes(spec.model, backend, limits);
   plan.process = kProgramBytes;
   if (spec.blocks) {
     const BlockLimits blocks{.prompt_tokens = request.prompt_tokens, .kv = request.storage};

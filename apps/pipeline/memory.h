@@ -7,6 +7,7 @@
 
 #include "engine/core/function_ref.h"
 #include "engine/decoding/pass_shape.h"
+#include "engine/decoding/stream_limits.h"
 #include "engine/families/memory_plan.h"
 #include "engine/families/open_model.h"
 
@@ -23,6 +24,10 @@ MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backe
                            const MemoryRequest& request, PassShape shape = PassShape::kLine);
 MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
                            const MemoryRequest& request, PassShape shape = PassShape::kLine);
+
+// What a loop of these limits holds besides the cache.
+std::size_t image_activation_bytes(const StreamModelConfig& config, const Backend& backend,
+                                   const StreamLimits& limits);
 
 // Bytes this process may still take: the smallest of available memory, control-group limit and
 // address-space limit. Empty if the system tells none.

@@ -204,8 +204,10 @@ std::uint64_t captioning_bytes(const CaptionModel& model) {
   const auto backend = make_backend("cpu", {.threads = 1});
   const PreprocessPlan picture = plan_preprocess(model.spec().policy, 640, 480);
   const auto prompt = model.prompt_ids("Describe the picture.", {&picture, 1}).size();
-  const TextLimits limits{
-      .prompt_rows = static_cast<std::int64_t>(prompt), .tokens = 256, .kv = model.stored()};
+  const StreamLimits limits{.prompt_rows = static_cast<std::int64_t>(prompt),
+                            .grammar = VocabularyGrammar::line(
+                                static_cast<std::size_t>(model.spec().text.model.vocab), 256),
+                            .kv = model.stored()};
   return plan_captioning(model.spec(), *backend, model.stored(), limits, picture).total();
 }
 

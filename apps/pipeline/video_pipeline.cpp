@@ -1,4 +1,4 @@
-// Joins family, text tokenizer, decode loop and clip tokenizer.
+// Joins family, text tokenizer, stream loop and clip tokenizer.
 #include "apps/pipeline/video_pipeline.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "engine/core/io.h"
 #include "engine/decoding/block_loop.h"
 #include "engine/decoding/method_parts.h"
+#include "engine/decoding/stream_loop.h"
 #include "tokenizers/visual/clip_tokenizer.h"
 
 namespace tessera {
@@ -133,9 +134,9 @@ struct VideoPipeline::State {
   Image to_image(const Tensor& pixels) const {
     return {pixels.shape()[1], pixels.shape()[0], tokenizer->to_pixels(pixels.view())};
   }
-  DecodeLimits limits_for(const PreparedClip& clip) const;
+  StreamLimits limits_for(const PreparedClip& clip) const;
   BlockLimits block_limits(const PreparedClip& clip) const {
-    return {.prompt_tokens = static_cast<std::int64_t>(clip.item.prompt.size()), .kv = storage};
+    return {.prompt_tokens = clip.item.prompt.length(), .kv = storage};
   }
   void load_tokenizer(bool encoder);
   void load(bool encoder);
@@ -162,18 +163,21 @@ struct VideoPipeline::State {
   std::optional<WindowController> controller;
 };
 
-DecodeLimits VideoPipeline::State::limits_for(const PreparedClip& clip) const {
-  const std::size_t longest = std::max(clip.item.prompt.size(), clip.item.unconditional.size());
+StreamLimits VideoPipeline::State::limits_for(const PreparedClip& clip) const {
+  const Stream& item = clip.item;
   // No window begins with more grids than leave one to write.
   const std::size_t given = aids.grammar.tokens_of(static_cast<std::size_t>(config().grids - 1));
-  return {.items = 1,
-          .prompt_tokens = static_cast<std::int64_t>(std::max<std::size_t>(longest, 1)),
-          .window = options.method.window,
-          .guided = clip.item.law.guided(),
-          .kv = storage,
-          .laws = keeps_laws(options.method),
-          .shape = options.method.shape(),
-          .given_tokens = static_cast<std::int64_t>(given)};
+  return {
+      .items = 1,
+      .prompt_rows = std::max({std::int64_t{1}, item.prompt.length(), item.unconditional.length()}),
+      .grammar = aids.grammar,
+      .window = options.method.window,
+      .guided = item.law.guided(),
+      .budget = item.branches() * backend->rows_at_once(),
+      .kv = storage,
+      .laws = keeps_laws(options.method),
+      .shape = options.method.shape(),
+      .given_tokens = static_cast<std::int64_t>(given)};
 }
 
 void VideoPipeline::State::load_tokenizer(bool encoder) {
@@ -234,7 +238,7 @@ CrossContext VideoPipeline::State::context_of(const Tensor& text) const {
 
 namespace {
 
-void add_meters(GeneratedClip& clip, const DecodeResult& result, std::size_t given) {
+void add_meters(GeneratedClip& clip, const StreamResult& result, std::size_t given) {
   clip.facts.tokens += static_cast<std::int64_t>(result.tokens.size() - given);
   clip.prefilled += result.prefilled;
   if (clip.windows++ == 0) {
@@ -246,6 +250,27 @@ void add_meters(GeneratedClip& clip, const DecodeResult& result, std::size_t giv
     clip.meters.transforms.resize(kMostTransforms);
   }
   clip.facts.passes += result.passes;
+}
+
+// A window of a clip in a loop that has nothing else.
+struct WindowListener final : StreamListener {
+  WindowListener(ClipRun& of, std::int64_t passes) : run(of), earlier_passes(passes) {}
+  void on_pass(const StreamPass& pass) override {
+    flow = run.on_pass(*pass.streams[0].result, earlier_passes);
+  }
+  void on_done(std::size_t, StreamResult&& made) override { result = std::move(made); }
+
+  ClipRun& run;
+  std::int64_t earlier_passes;
+  Flow flow = Flow::kContinue;
+  std::optional<StreamResult> result;
+};
+
+StreamResult write_window(StreamLoop& loop, std::size_t slot, ClipRun& run,
+                          std::int64_t earlier_passes) {
+  WindowListener listener(run, earlier_passes);
+  while (!listener.result && listener.flow == Flow::kContinue) loop.step(listener);
+  return listener.result ? std::move(*listener.result) : loop.drop(slot);
 }
 
 }  // namespace
@@ -332,14 +357,14 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
            "more than the " + std::to_string(out.first_frames.size()) + " first frames",
            std::to_string(out.frames));
   }
-  DecodeItem& item = out.item;
+  Stream& item = out.item;
   item.law = settle_sampling(request.sampling, model.sampling);
   check_block_law(model, item.law);
   item.seed = request.seed;
   EncodedPrompt encoded =
       state_->prompts.encode(request.prompt, request.negative_prompt, item.law.guided());
-  item.prompt = std::move(encoded.prompt);
-  item.unconditional = std::move(encoded.unconditional);
+  item.prompt.ids = std::move(encoded.prompt);
+  item.unconditional.ids = std::move(encoded.unconditional);
   PictureFacts& facts = out.facts;
   facts.program = program_version();
   facts.prompt = request.prompt;
@@ -358,20 +383,20 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
 }
 
 MemoryPlan VideoPipeline::memory_plan(const PreparedClip& clip) const {
-  const DecodeLimits limits = state_->limits_for(clip);
+  const StreamLimits limits = state_->limits_for(clip);
   const MemoryRequest asked{.storage = storage(),
                             .images = 1,
                             .guidance = limits.guided,
-                            .prompt_tokens = limits.prompt_tokens,
+                            .prompt_tokens = limits.prompt_rows,
                             .window = limits.window,
                             .laws = limits.laws};
   const auto plan_of = [&](const MemoryRequest& request) {
     MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(), request, limits.shape);
     if (!spec().blocks) {
-      DecodeLimits own = limits;
+      StreamLimits own = limits;
       own.window = request.window;
       own.kv = request.storage;
-      plan.activations = DecodeLoop::activation_bytes(spec().model, backend(), own) +
+      plan.activations = image_activation_bytes(spec().model, backend(), own) +
                          aids_bytes(method(), state_->aids, 1);
     }
     if (!clip.first_frames.empty()) {
@@ -430,34 +455,42 @@ GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listene
     expects(clip.continuation == Continuation::kRecompute, "no window of the clip slides");
     run.begin_with(course.standing, true);
   }
-  std::optional<DecodeLoop> loop;
+  std::optional<StreamLoop> loop;
   std::optional<BlockLoop> blocks;
   if (state.blocks) {
     blocks.emplace(*state.blocks, state.aids.grammar, state.block_limits(clip));
   } else {
-    loop.emplace(*state.model, state.limits_for(clip));
+    loop.emplace(*state.model, state.limits_for(clip), state.parts->parts(),
+                 state.controller ? &*state.controller : nullptr);
   }
-  DecodeItem item = clip.item;
+  Stream item = clip.item;
   if (clip.text != nullptr) {
     state.context.emplace(state.context_of(*clip.text));
     item.context = &*state.context;
   }
+  item.held = clip.continuation == Continuation::kSinks;
+  bool slides = false;
+  std::size_t slot = 0;
   while (!run.done() && !run.stopped() && out.status != PictureStatus::kFailed) {
     item.item = run.window();
     item.given = state.aids.grammar.stream_of(run.window_begin());
+    if (slides) {
+      loop->slide(slot, run.dropped_tokens(), run.whole_tokens(), item);
+    } else if (loop) {
+      slot = loop->add(item);
+    }
     run.begin_window();
     const std::int64_t passes = out.facts.passes;
-    const auto on_pass = [&](const PassEvent& event) { return run.on_pass(event, passes); };
-    const DecodeResult result =
-        blocks ? blocks->run(item, on_pass)
-               : std::move(loop->run({&item, 1}, state.parts->parts(), on_pass,
-                                     state.controller ? &*state.controller : nullptr)[0]);
+    const StreamResult result =
+        blocks ? blocks->run(
+                     item, [&](const BlockPass& pass) { return run.on_pass(pass.result, passes); })
+               : write_window(*loop, slot, run, passes);
     run.end_window();
     add_meters(out, result, item.given.size());
-    item.slid = clip.continuation == Continuation::kSinks && result.status == DecodeStatus::kDone &&
-                !run.done() && !run.stopped();
-    if (item.slid) loop->slide(item, 0, run.dropped_tokens(), run.whole_tokens());
-    if (result.status == DecodeStatus::kFailed) {
+    const bool stays = item.held && result.status == StreamStatus::kDone;
+    slides = stays && !run.done() && !run.stopped();
+    if (stays && !slides) loop->drop(slot);
+    if (result.status == StreamStatus::kFailed) {
       out.status = PictureStatus::kFailed;
       out.error = result.error;
     }

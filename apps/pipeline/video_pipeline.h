@@ -40,7 +40,7 @@ struct ClipRequest {
 };
 
 struct PreparedClip {
-  DecodeItem item;
+  Stream item;
   PictureFacts facts;       // tokens and passes are filled when it was written
   std::int64_t frames = 0;  // 0 = endless
   Continuation continuation = Continuation::kRecompute;

@@ -6,6 +6,15 @@
 
 namespace tessera {
 
+namespace {
+
+// Of all images of the run so far: never fewer than before.
+std::int64_t rows_of(const GenerateProgress& progress) {
+  return static_cast<std::int64_t>(progress.first) * progress.rows + progress.rows_done;
+}
+
+}  // namespace
+
 PreviewListener::~PreviewListener() {
   for (const auto& [index, one] : shown_) {
     sender_.end(one.number, PreviewState::kFailed, one.progress, nullptr);
@@ -31,19 +40,19 @@ void PreviewListener::on_trace(const GenerateProgress& progress,
                                std::span<const PictureTrace> traces) {
   for (const PictureTrace& trace : traces) {
     if (!shown_.contains(trace.index)) {
-      if (shown_.empty()) {  // a new batch
+      if (shown_.empty()) {  // nothing else is at work
         budget_ = PreviewBudget();
-        inner_rows_ = 0;
+        inner_rows_ = rows_of(progress) - trace.rows_done;
         drawn_roughly_ = false;
       }
       begin(trace.index);
     }
     Shown& one = shown_.at(trace.index);
-    one.progress = {trace.rows_done, trace.passes, trace.tokens, progress.seconds};
-    // Pictures of a batch share its time.
+    one.progress = {trace.rows_done, trace.passes, trace.tokens, trace.seconds};
+    // Images at work share the time.
     std::shared_ptr<const Image> image;
     if (sender_.connected()) {
-      image = one.rough.draw(trace, progress.seconds / static_cast<double>(traces.size()));
+      image = one.rough.draw(trace, trace.seconds / static_cast<double>(traces.size()));
     }
     drawn_roughly_ = drawn_roughly_ || image != nullptr;
     sender_.show(one.number, one.progress, std::move(image));
@@ -53,10 +62,10 @@ void PreviewListener::on_trace(const GenerateProgress& progress,
 
 Flow PreviewListener::on_progress(const GenerateProgress& progress) {
   const Flow flow = inner_.on_progress(progress);
-  const std::int64_t interval = inner_.preview_rows();
-  inner_due_ = interval > 0 && progress.rows_done >= inner_rows_ + interval;
+  const std::int64_t interval = inner_.preview_rows(), rows = rows_of(progress);
+  inner_due_ = interval > 0 && rows >= inner_rows_ + interval;
   const bool due = inner_due_ || (!drawn_roughly_ && sender_.connected() &&
-                                  budget_.allows(progress.rows_done, progress.seconds));
+                                  budget_.allows(rows, progress.seconds));
   preview_rows_ = due ? 1 : std::numeric_limits<std::int32_t>::max();
   preview_from_ = monotonic_seconds();
   return flow;
@@ -66,7 +75,7 @@ void PreviewListener::on_preview(const GenerateProgress& progress,
                                  const std::vector<Image>& images) {
   const double decoding = monotonic_seconds() - preview_from_;
   if (inner_due_) {
-    inner_rows_ = progress.rows_done;
+    inner_rows_ = rows_of(progress);
     inner_.on_preview(progress, images);
   }
   const double from = monotonic_seconds();  // what the other listener took is not the viewer's
@@ -77,7 +86,7 @@ void PreviewListener::on_preview(const GenerateProgress& progress,
       sender_.show(one.number, one.progress, std::make_shared<const Image>(*image++));
     }
   }
-  budget_.count(progress.rows_done, decoding + monotonic_seconds() - from);
+  budget_.count(rows_of(progress), decoding + monotonic_seconds() - from);
 }
 
 void PreviewListener::on_picture(GeneratedPicture&& picture) {

@@ -47,7 +47,7 @@ class PreviewListener final : public GenerateListener {
   std::span<const PreparedRequest> requests_;
   const CodePatches& patches_;
   const StreamModelConfig& grid_;
-  std::map<std::size_t, Shown> shown_;  // pictures of the running batch, by request
+  std::map<std::size_t, Shown> shown_;  // images at work, by request
   PreviewBudget budget_;
   std::int64_t preview_rows_ = 1, inner_rows_ = 0;
   bool inner_due_ = false, drawn_roughly_ = false;

@@ -54,17 +54,17 @@ struct BlockLoop::State {
     judged.reserve(static_cast<std::size_t>(config.block));
   }
 
-  void start(const DecodeItem& item, DecodeResult& result);
-  void queue_prompt(const DecodeItem& item);
+  void start(const Stream& stream, StreamResult& result);
+  void queue_prompt(const Stream& stream);
   void queue_tokens(const std::vector<std::int32_t>& tokens);
   void run_queue();
   void run_head(std::int64_t rows);
   void fetch_logits();
-  void judge_on_device(std::int64_t rows, const DecodeResult& result);
-  bool sound(std::int64_t rows, DecodeResult& result) const;
-  void draw(std::int64_t row, DecodeResult& result);
-  void stand(std::int32_t token, const RowFigures& of_row, DecodeResult& result);
-  static void fail(std::int64_t row, std::int64_t id, float logit, DecodeResult& result);
+  void judge_on_device(std::int64_t rows, const StreamResult& result);
+  bool sound(std::int64_t rows, StreamResult& result) const;
+  void draw(std::int64_t row, StreamResult& result);
+  void stand(std::int32_t token, const RowFigures& of_row, StreamResult& result);
+  static void fail(std::int64_t row, std::int64_t id, float logit, StreamResult& result);
 
   // Tokens that the next pass gives: a block, and in a first block that nobody gave one.
   std::int64_t pass_width(std::size_t standing) const {
@@ -126,30 +126,30 @@ std::size_t BlockLoop::activation_bytes(const BlockModelConfig& config, const Ba
          LawPipeline<float>::buffer_bytes(config.codes);
 }
 
-void BlockLoop::State::start(const DecodeItem& item, DecodeResult& result) {
+void BlockLoop::State::start(const Stream& stream, StreamResult& result) {
   const auto block = static_cast<std::size_t>(config.block);
-  expects(!item.law.guided(), "blocks are not guided");
-  expects(static_cast<std::int64_t>(item.prompt.size()) <= limits.prompt_tokens,
+  expects(!stream.law.guided(), "blocks are not guided");
+  expects(static_cast<std::int64_t>(stream.prompt.ids.size()) <= limits.prompt_tokens,
           "the prompt fits the limits");
-  expects(item.given.size() % block == 0 && item.given.size() < grammar.length() &&
-              (config.start == BlockStart::kHybrid || !item.given.empty()),
+  expects(stream.given.size() % block == 0 && stream.given.size() < grammar.length() &&
+              (config.start == BlockStart::kHybrid || !stream.given.empty()),
           "whole blocks are given, and some are left");
-  law.emplace(item.law, grammar);
-  random.emplace(item.seed, item.item);
+  law.emplace(stream.law, grammar);
+  random.emplace(stream.seed, stream.item);
   result.tokens.reserve(grammar.length());
-  result.tokens = item.given;
+  result.tokens = stream.given;
   result.meters.start(grammar.length(), block);
-  if (item.traced) result.trace.start(grammar.length());
+  if (stream.traced) result.trace.start(grammar.length());
   cache.truncate(0, 0);
   ids.clear();
   spans.clear();
   queued = 0;
-  queue_prompt(item);
+  queue_prompt(stream);
   queue_tokens(result.tokens);
 }
 
-void BlockLoop::State::queue_prompt(const DecodeItem& item) {
-  for (const std::int32_t id : item.prompt) {
+void BlockLoop::State::queue_prompt(const Stream& stream) {
+  for (const std::int32_t id : stream.prompt.ids) {
     expects(id >= 0 && id < config.conditions, "the prompt is of the model's ids");
     ids.push_back(static_cast<std::int32_t>(config.first_condition) + id);
   }
@@ -212,7 +212,7 @@ void BlockLoop::State::fetch_logits() {
 }
 
 // Draws the rows of the pass where they are; the records come to the host.
-void BlockLoop::State::judge_on_device(std::int64_t rows, const DecodeResult& result) {
+void BlockLoop::State::judge_on_device(std::int64_t rows, const StreamResult& result) {
   JudgedItem item = judged_item(law->settings(), *random, 0, static_cast<std::int32_t>(rows));
   item.position = static_cast<std::uint32_t>(result.tokens.size());
   item.apart = 1;
@@ -222,14 +222,14 @@ void BlockLoop::State::judge_on_device(std::int64_t rows, const DecodeResult& re
   judge->rows();
 }
 
-void BlockLoop::State::fail(std::int64_t row, std::int64_t id, float logit, DecodeResult& result) {
+void BlockLoop::State::fail(std::int64_t row, std::int64_t id, float logit, StreamResult& result) {
   const auto place = static_cast<std::int64_t>(result.tokens.size()) + row;
-  result.status = DecodeStatus::kFailed;
+  result.status = StreamStatus::kFailed;
   result.error =
       unsound_logit("image token " + std::to_string(place) + ", code " + std::to_string(id), logit);
 }
 
-bool BlockLoop::State::sound(std::int64_t rows, DecodeResult& result) const {
+bool BlockLoop::State::sound(std::int64_t rows, StreamResult& result) const {
   if (judge != nullptr) {
     const std::int64_t row = judge->items()[0].sound;
     if (row == rows) return true;
@@ -246,7 +246,7 @@ bool BlockLoop::State::sound(std::int64_t rows, DecodeResult& result) const {
   return true;
 }
 
-void BlockLoop::State::draw(std::int64_t row, DecodeResult& result) {
+void BlockLoop::State::draw(std::int64_t row, StreamResult& result) {
   if (judge != nullptr) {
     const RowRecord& record = judge->rows()[static_cast<std::size_t>(row)];
     return stand(record.token, figures_of(record), result);
@@ -258,7 +258,7 @@ void BlockLoop::State::draw(std::int64_t row, DecodeResult& result) {
   stand(token, figures_of(target, token), result);
 }
 
-void BlockLoop::State::stand(std::int32_t token, const RowFigures& of_row, DecodeResult& result) {
+void BlockLoop::State::stand(std::int32_t token, const RowFigures& of_row, StreamResult& result) {
   const auto position = static_cast<std::uint32_t>(result.tokens.size());
   const TokenFigures figures =
       result.meters.count_token(of_row, random->uniform({Purpose::kMeter, position}));
@@ -269,12 +269,12 @@ void BlockLoop::State::stand(std::int32_t token, const RowFigures& of_row, Decod
                                   static_cast<float>(figures.entropy)};
 }
 
-DecodeResult BlockLoop::run(const DecodeItem& item, FunctionRef<Flow(const PassEvent&)> on_pass) {
+StreamResult BlockLoop::run(const Stream& stream, FunctionRef<Flow(const BlockPass&)> on_pass) {
   State& state = *state_;
-  DecodeResult result;
-  state.start(item, result);
+  StreamResult result;
+  state.start(stream, result);
   for (const std::int64_t standing = static_cast<std::int64_t>(state.ids.size());
-       result.status == DecodeStatus::kRunning;) {
+       result.status == StreamStatus::kRunning;) {
     const double began = monotonic_seconds();
     if (result.passes == 0) result.prefilled = standing;
     const std::int64_t width = state.pass_width(result.tokens.size());
@@ -289,17 +289,16 @@ DecodeResult BlockLoop::run(const DecodeItem& item, FunctionRef<Flow(const PassE
         result.trace.committed.push_back(static_cast<std::int32_t>(width));
       }
       result.meters.count_pass(static_cast<std::size_t>(width));
-      if (result.tokens.size() == state.grammar.length()) result.status = DecodeStatus::kDone;
+      if (result.tokens.size() == state.grammar.length()) result.status = StreamStatus::kDone;
       state.queue_tokens(result.tokens);
     }
     ++result.passes;
     const double judged = monotonic_seconds();
-    if (on_pass({result.passes, {&result, 1}, {0, scored - began, judged - scored}}) ==
-        Flow::kStop) {
+    if (on_pass({result.passes, result, {0, scored - began, judged - scored}}) == Flow::kStop) {
       break;
     }
   }
-  if (result.status == DecodeStatus::kRunning) result.status = DecodeStatus::kStopped;
+  if (result.status == StreamStatus::kRunning) result.status = StreamStatus::kStopped;
   return result;
 }
 

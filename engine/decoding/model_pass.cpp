@@ -162,7 +162,13 @@ void ModelPass::add_prompt(std::int32_t sequence, std::span<const std::int32_t> 
   expects(mixed_ || token_count_ == 0, "a pass of prompts");
   const auto length = static_cast<std::int64_t>(ids.size());
   model_.embed_prompt(ids, rows_of(rows_, count_, length));
+  note_prompt_path(sequence, length);
   note(sequence, cache_.length(sequence), length);
+}
+
+void ModelPass::note_prompt_path(std::int32_t sequence, std::int64_t count) {
+  expects(noted(sequence) == 0, "a part of a prompt stands alone in a pass");
+  paths_.push_back({count, cache_.length(sequence), {}});
 }
 
 void ModelPass::add_prompt_rows(std::int32_t sequence, ConstTensorView rows,
@@ -170,6 +176,7 @@ void ModelPass::add_prompt_rows(std::int32_t sequence, ConstTensorView rows,
   expects(mixed_ || token_count_ == 0, "a pass of prompts");
   const std::int64_t count = rows.shape[0], first = count_;
   expects(static_cast<std::int64_t>(places.size()) == count, "a place a row");
+  note_prompt_path(sequence, count);
   note(sequence, 0, count);
   for (std::size_t j = 0; j < places.size(); ++j) {
     places_[static_cast<std::size_t>(first) + j] = places[j];

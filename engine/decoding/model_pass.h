@@ -111,6 +111,8 @@ class ModelPass {
   TokenRows noted_rows() const;
   // Notes `count` rows at positions from `position` on.
   void note(std::int32_t sequence, std::int64_t position, std::int64_t count);
+  // The path of prompt rows, which lines that branch may have before them in the pass.
+  void note_prompt_path(std::int32_t sequence, std::int64_t count);
   std::int64_t noted(std::int32_t sequence) const;
 
   const TokenModel& model_;

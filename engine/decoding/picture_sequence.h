@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/core/function_ref.h"
@@ -66,6 +67,8 @@ class PictureSequence {
   void stop_behind(std::span<const std::int32_t> ids) { stops_ = ids; }
   void stand_behind(std::span<const std::int32_t> ids) { before_ = ids; }
   const DecodeMeters& meters() const { return meters_; }
+  // When no pass follows.
+  DecodeMeters take_meters() { return std::move(meters_); }
   // Borrowed, with room for the stream: where the fate of every token is written down.
   void trace_to(DecodeTrace* trace) { trace_ = trace; }
   // Drafts that the last pass tested, and how many of them were right.

@@ -1,4 +1,4 @@
-// What happened to every token of a picture, for overlays: recorded by the decode loop on request,
+// What happened to every token of a picture, for overlays: recorded by the stream loop on request,
 // where the row that a token was judged by is at hand. Nothing is allocated between two passes.
 #pragma once
 

@@ -201,18 +201,21 @@ void Transformer::split_by_paths(const ForwardBatch& batch, Chunk& chunk) {
   std::int64_t begin = 0;  // of the path in the batch
   for (const RowPath& path : batch.paths) {
     const auto length = static_cast<std::int64_t>(path.seen.size());
-    expects(length >= path.rows && path.rows > 0, "rows of a path see themselves");
+    const bool in_order = path.seen.empty();
+    expects((in_order || length >= path.rows) && path.rows > 0, "rows of a path see themselves");
     // Its rows [from, to) are in this chunk.
     const std::int64_t from = std::max<std::int64_t>(chunk.first - begin, 0);
     const std::int64_t to = std::min(chunk.first + chunk.rows - begin, path.rows);
     if (from < to) {
-      const std::int64_t seen = length - path.rows;
+      const std::int64_t seen = in_order ? 0 : length - path.rows;
       AttentionSegment* segment = std::construct_at(chunk.segments.data() + count);
       segment->row_begin = begin + from - chunk.first;
       segment->rows = to - from;
       segment->first_visible = path.shared + seen + from;
-      segment->listed_from = path.shared;
-      segment->listed = path.seen.first(static_cast<std::size_t>(seen + to));
+      if (!in_order) {
+        segment->listed_from = path.shared;
+        segment->listed = path.seen.first(static_cast<std::size_t>(seen + to));
+      }
       owners[count++] = batch.sequences[static_cast<std::size_t>(begin + from)];
     }
     begin += path.rows;

@@ -40,7 +40,8 @@ struct TransformerWeights {
 
 // Rows of a batch that follow one another in a tree of continuations: they see the first `shared`
 // cached rows of their sequence, then those of `seen` in its order, the last of which are the rows
-// themselves, each seen from itself on.
+// themselves, each seen from itself on. Without `seen` they are in order: `shared` rows are cached,
+// and they see those and one another.
 struct RowPath {
   std::int64_t rows = 0;
   std::int64_t shared = 0;
@@ -62,8 +63,8 @@ struct ForwardBatch {
   std::span<const CrossContext* const> contexts = {};
 };
 
-// Sees what passes through the layers of a forward pass: a part of its rows at a time, `first` being
-// the row of the batch. Views are valid during the call.
+// Sees what passes through the layers of a forward pass: a part of its rows at a time, `first`
+// being the row of the batch. Views are valid during the call.
 class LayerObserver {
  public:
   virtual ~LayerObserver() = default;

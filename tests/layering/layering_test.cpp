@@ -161,7 +161,7 @@ TEST(Layering, ForbiddenIncludesAreCaught) {
   EXPECT_EQ(count("engine/core/a.cpp", "#include \"engine/core/error.h\"\n"), 0u);
   EXPECT_EQ(count("engine/core/a.cpp", "#include \"engine/ops/ops.h\"\n"), 1u);
   EXPECT_EQ(count("engine/ops/a.cpp", "#include \"engine/model/transformer.h\"\n"), 1u);
-  EXPECT_EQ(count("engine/sampling/a.cpp", "#include \"engine/decoding/decode_loop.h\"\n"), 1u);
+  EXPECT_EQ(count("engine/sampling/a.cpp", "#include \"engine/decoding/stream_loop.h\"\n"), 1u);
   EXPECT_EQ(count("tokenizers/text/a.cpp", "#include \"engine/backend/backend.h\"\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include \"tokenizers/visual/vq_tokenizer.h\"\n"), 1u);
   EXPECT_EQ(count("apps/pipeline/a.cpp", "#include <png.h>\n"), 1u);

@@ -1,4 +1,4 @@
-// Drives decoding sequences to their end as the decode loop does, with a function in place of the
+// Drives decoding sequences to their end as the stream loop does, with a function in place of the
 // model: whoever calls gives every pass its rows.
 #pragma once
 

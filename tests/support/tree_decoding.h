@@ -1,4 +1,4 @@
-// Drafts that branch over table models: the shipped sequence is driven as the decode loop drives
+// Drafts that branch over table models: the shipped sequence is driven as the stream loop drives
 // it, with tables in place of the model and of the draft model, through every outcome of its random
 // decisions. Faults enter as other parts or as a change of a pass's rows.
 #pragma once
@@ -76,7 +76,7 @@ struct TreeWatch {
 };
 
 // `row_after(context)` in place of the model: gives the rows of one pass to the sequence. The
-// contexts are pieced together from the lines of the pass, as the decode loop feeds them.
+// contexts are pieced together from the lines of the pass, as the stream loop feeds them.
 template <typename Real, typename Random>
 std::vector<Picture> contexts_of(const PictureSequence<Real, Random>& sequence) {
   const Picture& tokens = sequence.tokens();

@@ -5,15 +5,6 @@
 
 namespace tessera {
 
-namespace {
-
-std::int64_t rows_of(const DraftBranch& prompt) {
-  return prompt.rows.empty() ? static_cast<std::int64_t>(prompt.ids.size())
-                             : prompt.rows.shape()[0];
-}
-
-}  // namespace
-
 DraftPrompts::DraftPrompts(const TokenModel& model, const DraftLimits& limits, ModelPass& pass)
     : model_(model),
       pass_(pass),
@@ -41,14 +32,14 @@ void DraftPrompts::forget(std::size_t number) {
 
 void DraftPrompts::note_rows(Slot& slot) const {
   for (std::size_t i = 0; i < slot.item->branches.size(); ++i) {
-    const DraftBranch& prompt = slot.item->branches[i];
-    const std::int64_t rows = rows_of(prompt);
-    const bool embedded = !prompt.rows.empty();
+    const StreamPrompt& prompt = slot.item->branches[i];
+    const std::int64_t rows = prompt.length();
+    const bool embedded = prompt.rows != nullptr;
     expects(rows >= 1 && rows <= limits_.prompt_rows, "the prompt fits the drafter's limits");
-    expects(!embedded || static_cast<std::int64_t>(prompt.places.size()) == rows, "a place a row");
+    expects(!embedded || static_cast<std::int64_t>(prompt.positions.size()) == rows, "a position a row");
     expects(prompt.cuts == nullptr || (embedded && !limits_.trees),
             "embedded prompts are cut, drafts after them stand in a line");
-    slot.read[i] = {.rows = rows, .next_place = embedded ? prompt.next_place : rows};
+    slot.read[i] = {.rows = rows, .next_place = prompt.first_position()};
   }
 }
 
@@ -76,13 +67,13 @@ void DraftPrompts::read_cut() {
   for (const std::size_t number : wanted_) {
     Slot& slot = slots_[number];
     for (std::size_t branch = 0; branch < slot.item->branches.size(); ++branch) {
-      const DraftBranch& prompt = slot.item->branches[branch];
+      const StreamPrompt& prompt = slot.item->branches[branch];
       Read& read = slot.read[branch];
       if (prompt.cuts == nullptr || read.done == read.rows) continue;
       if (slot.item->in_parts && std::exchange(one, true)) continue;
       pass_.begin();
-      run_prompt_in_parts(model_.transformer(), sequence(number, branch), prompt.rows.view(),
-                          prompt.places, *prompt.cuts, pass_.cache(), pass_.arena(),
+      run_prompt_in_parts(model_.transformer(), sequence(number, branch), prompt.rows->view(),
+                          prompt.positions, *prompt.cuts, pass_.cache(), pass_.arena(),
                           last_hidden_.view());
       read.done = read.rows;
     }
@@ -105,19 +96,19 @@ void DraftPrompts::add(bool first) {
 }
 
 void DraftPrompts::add_part(std::size_t number, std::size_t branch, std::int64_t& room) {
-  const DraftBranch& prompt = slots_[number].item->branches[branch];
+  const StreamPrompt& prompt = slots_[number].item->branches[branch];
   Read& read = slots_[number].read[branch];
   const std::int64_t first = read.done, count = std::min(room, read.rows - first);
   if (count == 0 || prompt.cuts != nullptr) return;
   const auto from = static_cast<std::size_t>(first), size = static_cast<std::size_t>(count);
-  if (prompt.rows.empty()) {
+  if (prompt.rows == nullptr) {
     pass_.add_prompt(sequence(number, branch), std::span(prompt.ids).subspan(from, size));
   } else {
-    const ConstTensorView all = prompt.rows.view();
+    const ConstTensorView all = prompt.rows->view();
     pass_.add_prompt_rows(
         sequence(number, branch),
         {all.dtype, Shape{count, model_.width()}, all.f32() + first * model_.width(), all.device},
-        std::span(prompt.places).subspan(from, size));
+        std::span(prompt.positions).subspan(from, size));
   }
   read.done += count;
   room -= count;
@@ -127,11 +118,11 @@ void DraftPrompts::release() {
   for (const std::size_t number : wanted_) {
     Slot& slot = slots_[number];
     for (std::size_t branch = 0; branch < slot.item->branches.size(); ++branch) {
-      DraftBranch& prompt = slot.item->branches[branch];
-      if (slot.read[branch].done < slot.read[branch].rows || prompt.rows.empty()) continue;
+      StreamPrompt& prompt = slot.item->branches[branch];
+      if (slot.read[branch].done < slot.read[branch].rows || prompt.rows == nullptr) continue;
       model_.backend().synchronize();  // what is under way reads them
-      prompt.rows = {};
-      prompt.places = {};
+      prompt.rows = nullptr;
+      prompt.positions = {};
     }
   }
 }

@@ -1,30 +1,20 @@
 // What a draft model is asked for a stream, and what it has room for.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
-#include "engine/core/tensor.h"
-#include "engine/decoding/prompt_cuts.h"
+#include "engine/decoding/stream.h"
 #include "engine/sampling/grammar.h"
 #include "engine/sampling/law.h"
 
 namespace tessera {
 
-// A prompt as the draft model reads it, in ids or embedded.
-struct DraftBranch {
-  std::vector<std::int32_t> ids;
-  Tensor rows;  // [T, D] f32 on the model's device; then `ids` is empty
-  std::vector<std::array<std::int64_t, 3>> places;  // [T] of the rows, in the rotary table
-  std::int64_t next_place = 0;  // of the stream's first token after rows; after ids, their number
-  PromptCuts* cuts = nullptr;   // of rows; borrowed until the stream is done. Not with trees
-};
-
 // What the draft model is asked for one stream.
 struct DraftStreamItem {
-  std::vector<DraftBranch> branches;  // one; under guidance two, the second without the prompt
+  std::vector<StreamPrompt> branches;  // one; under guidance two, the second without the prompt.
+                                       // Cuts are borrowed until the stream is done; not with trees
   VocabularyGrammar grammar;          // of the stream; an id of a code for each logit of the model
   LawSettings law;                    // that drafts are drawn under
   std::vector<std::int32_t> stops;    // nothing is drafted after these
@@ -32,7 +22,7 @@ struct DraftStreamItem {
   // stream alone. True: DraftLimits::chunk rows a call; until then the stream has no drafts, and
   // under the exact rule its tokens depend, within their distribution, on when that is.
   bool in_parts = false;
-  // Called once, before the prompt is read: may put fewer rows, their places and next_place.
+  // Called once, before the prompt is read: may put fewer rows with their positions.
   std::function<void(DraftStreamItem&)> settle;
 };
 

@@ -100,7 +100,7 @@ class TreeBase : public PictureSequence<Real, Random> {
     growth_.begin(
         {most_ - 1, line, static_cast<std::int32_t>(std::min(most_, this->missing())) - 1},
         (refusals_ + 1) / (doubts_ + 2));
-    return {item_, tokens_, drafts, &window_, &random_};
+    return {item_, tokens_, drafts, &window_, &random_, this->before_};
   }
 
   std::span<const std::int32_t> kept_rows() const override { return kept_; }

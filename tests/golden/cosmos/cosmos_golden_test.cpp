@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/json.h"
-#include "engine/decoding/decode_loop.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/hashed_weights.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/source_folder.h"
+#include "tests/support/stream_run.h"
 
 namespace tessera {
 namespace {
@@ -112,21 +112,22 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
     aids.grammar = model.config().grammar();
     const DecodeMethod method = settle_method(decode_method(name), aids, 18);
     const OwnedParts<float, KeyedRandom> parts(method, aids);
-    DecodeLoop loop(model, {.prompt_tokens = 1,
-                            .window = method.window,
-                            .guided = false,
-                            .laws = true,
-                            .given_tokens = 6});
+    StreamLoop loop(model,
+                    image_limits(model, {.prompt_rows = 1,
+                                         .window = method.window,
+                                         .guided = false,
+                                         .laws = true,
+                                         .given_tokens = 6}),
+                    parts.parts());
     const auto seen = context(model, kContextRows);
-    DecodeItem item;
-    item.prompt = prompt();
+    Stream item;
+    item.prompt.ids = prompt();
     item.given.assign(tokens_.begin(), tokens_.begin() + 6);
     item.law.guidance = 1.0;
     item.law.temperature = 0;
     item.context = seen ? &*seen : nullptr;
-    const auto results =
-        loop.run({&item, 1}, parts.parts(), [](const PassEvent&) { return Flow::kContinue; });
-    EXPECT_EQ(results[0].status, DecodeStatus::kDone);
+    const auto results = run_streams(loop, {&item, 1});
+    EXPECT_EQ(results[0].status, StreamStatus::kDone);
     return results[0].tokens;
   }
 

@@ -7,12 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/json.h"
-#include "engine/decoding/decode_loop.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/movq_reference.h"
 #include "tests/support/source_folder.h"
+#include "tests/support/stream_run.h"
 #include "tests/support/temp_folder.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 
@@ -99,22 +99,22 @@ class Emu3Golden : public testing::Test {
     return most;
   }
 
-  // The stream that the decode loop writes, greedily.
-  std::vector<std::int32_t> painted(const StreamModel& model,
-                                    const std::string& method_name) const {
+  // The stream that the stream loop writes, greedily.
+  std::vector<std::int32_t> painted(const StreamModel& model, const std::string& method_name) const {
     DecodeAids aids;
     aids.grammar = model.config().grammar();
     const DecodeMethod method = settle_method(decode_method(method_name), aids, 8);
     const OwnedParts<float, KeyedRandom> parts(method, aids);
-    DecodeLoop loop(model, {.prompt_tokens = 16, .window = method.window, .laws = true});
-    DecodeItem item;
-    item.prompt = ints("prompt");
-    item.unconditional = ints("negative");
+    StreamLoop loop(model,
+                    image_limits(model, {.prompt_rows = 16, .window = method.window, .laws = true}),
+                    parts.parts());
+    Stream item;
+    item.prompt.ids = ints("prompt");
+    item.unconditional.ids = ints("negative");
     item.law.guidance = 3.0;
     item.law.temperature = 0;
-    const auto results =
-        loop.run({&item, 1}, parts.parts(), [](const PassEvent&) { return Flow::kContinue; });
-    EXPECT_EQ(results[0].status, DecodeStatus::kDone);
+    const auto results = run_streams(loop, {&item, 1});
+    EXPECT_EQ(results[0].status, StreamStatus::kDone);
     return results[0].tokens;
   }
 

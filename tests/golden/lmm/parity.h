@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "engine/decoding/method_parts.h"
-#include "engine/decoding/text_loop.h"
 #include "tests/support/device_values.h"
+#include "tests/support/stream_run.h"
 #include "tests/support/tiny_lmm.h"
 
 namespace tessera {
@@ -45,20 +45,16 @@ inline void expect_same_pixels(const std::vector<float>& got, const std::vector<
 }
 
 inline std::vector<std::int32_t> greedy(const TinyLmm& tiny, PromptRows rows, std::size_t count) {
-  struct Keep final : TextListener {
+  struct Keep final : StreamListener {
     std::vector<std::int32_t> tokens;
-    void on_done(std::size_t, TextResult&& result) override { tokens = result.tokens; }
+    void on_done(std::size_t, StreamResult&& result) override { tokens = result.tokens; }
   } keep;
   const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, DecodeAids{});
-  TextLoop loop(*tiny.text, {.items = 1, .prompt_rows = 256, .tokens = 64, .chunk = 64},
-                parts.parts());
-  TextItem item;
-  item.rows = std::move(rows.rows);
-  item.places = std::move(rows.places);
-  item.next_place = rows.next_place;
-  item.most_tokens = static_cast<std::int64_t>(count);
-  item.law.temperature = 0;
-  loop.add(std::move(item));
+  StreamLoop loop(*tiny.text,
+                  text_limits(*tiny.text, 64, {.items = 1, .prompt_rows = 256, .budget = 64}),
+                  parts.parts());
+  loop.add(greedy_text(std::move(rows.rows), std::move(rows.places), rows.next_place, nullptr,
+                       static_cast<std::int64_t>(count)));
   while (!loop.idle()) loop.step(keep);
   return keep.tokens;
 }

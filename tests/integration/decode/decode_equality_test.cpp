@@ -13,6 +13,7 @@
 #include "apps/pipeline/guess_table_file.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/made_up_methods.h"
+#include "tests/support/stream_run.h"
 
 namespace tessera {
 namespace {
@@ -76,12 +77,12 @@ TEST(DecodeEquality, TheDesignCovers) {
 }
 
 // Short and long prompts, guided and free, whole and cut laws.
-std::vector<DecodeItem> make_items() {
+std::vector<Stream> make_items() {
   PipelineOptions options;
   options.model = kModel;
   options.threads = 1;
   const GeneratePipeline pipeline(options);
-  std::vector<DecodeItem> out;
+  std::vector<Stream> out;
   for (std::size_t i = 0; i < kItems; ++i) {
     GenerateRequest request;
     request.prompt = std::array{"a red cube", "a large red shiny sphere on a gray floor",
@@ -108,21 +109,23 @@ struct Loaded {
   }
 
   // Until every item has `enough` tokens.
-  std::vector<DecodeResult> run(const std::vector<DecodeItem>& items, const DecodeMethod& method,
+  std::vector<StreamResult> run(const std::vector<Stream>& items, const DecodeMethod& method,
                                 std::size_t enough) const {
-    DecodeLimits limits{.items = static_cast<std::int64_t>(items.size()),
+    StreamLimits limits{.items = static_cast<std::int64_t>(items.size()),
                         .window = method.window,
                         .kv = dtype,
                         .laws = keeps_laws(method)};
-    for (const DecodeItem& item : items) {
-      const auto longest = std::max(item.prompt.size(), item.unconditional.size());
-      limits.prompt_tokens = std::max(limits.prompt_tokens, static_cast<std::int64_t>(longest));
+    for (const Stream& item : items) {
+      limits.prompt_rows =
+          std::max({limits.prompt_rows, item.prompt.length(), item.unconditional.length()});
     }
     const OwnedParts<float, KeyedRandom> owned(method, aids);
-    DecodeLoop loop(model, limits);
-    return loop.run(items, owned.parts(), [&](const PassEvent& event) {
-      const bool all = std::all_of(event.items.begin(), event.items.end(),
-                                   [&](const auto& item) { return item.tokens.size() >= enough; });
+    StreamLoop loop(model, image_limits(model, limits), owned.parts());
+    return run_streams(loop, items, [&](const RunPass& event) {
+      bool all = true;
+      for (std::size_t i = 0; i < event.items.size(); ++i) {
+        all = all && event.items[i].tokens.size() >= enough;
+      }
       return all ? Flow::kStop : Flow::kContinue;
     });
   }
@@ -142,7 +145,7 @@ class DecodeEqualityIn : public testing::TestWithParam<DType> {
 };
 
 // The first kWhole items to the end, the others as far as they are compared.
-std::vector<Tokens> plain_tokens(const Loaded& loaded, const std::vector<DecodeItem>& items) {
+std::vector<Tokens> plain_tokens(const Loaded& loaded, const std::vector<Stream>& items) {
   const auto all = static_cast<std::size_t>(loaded.model.image_token_count());
   std::vector<Tokens> out;
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -153,7 +156,7 @@ std::vector<Tokens> plain_tokens(const Loaded& loaded, const std::vector<DecodeI
 }
 
 TEST_P(DecodeEqualityIn, TokensArePlainDecodings) {
-  const std::vector<DecodeItem> items = make_items();
+  const std::vector<Stream> items = make_items();
   const std::vector<CoveringRun> runs = covering_runs();
   std::vector<Tokens> truth;
   std::int64_t passes = 0, tokens = 0;

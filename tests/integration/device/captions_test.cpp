@@ -6,8 +6,8 @@
 
 #include "apps/pipeline/caption_pipeline.h"
 #include "engine/decoding/method_parts.h"
-#include "engine/decoding/text_loop.h"
 #include "tests/support/guarded_backend.h"
+#include "tests/support/stream_run.h"
 #include "tests/support/tiny_lmm.h"
 
 namespace tessera {
@@ -124,23 +124,20 @@ std::vector<float> downloaded(Backend& backend, const Tensor& tensor) {
 }
 
 std::vector<std::int32_t> text_of(const TinyLmm& tiny, PromptRows prompt) {
-  struct Keep final : TextListener {
+  struct Keep final : StreamListener {
     std::vector<std::int32_t> tokens;
-    void on_done(std::size_t, TextResult&& result) override { tokens = result.tokens; }
+    void on_done(std::size_t, StreamResult&& result) override { tokens = result.tokens; }
   } keep;
   DecodeAids aids;
   aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.text.model.vocab), 6);
   const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, aids);
-  TextLoop loop(*tiny.text, {.items = 1, .prompt_rows = 256, .tokens = 6, .window = 1, .chunk = 33},
-                parts.parts());
-  TextItem item;
-  item.rows = std::move(prompt.rows);
-  item.places = std::move(prompt.places);
-  item.next_place = prompt.next_place;
+  StreamLoop loop(
+      *tiny.text,
+      text_limits(*tiny.text, 6, {.items = 1, .prompt_rows = 256, .window = 1, .budget = 33}),
+      parts.parts());
+  Stream item = greedy_text(std::move(prompt.rows), std::move(prompt.places), prompt.next_place,
+                            prompt.cuts.get(), 6);
   item.before = prompt.text;
-  item.most_tokens = 6;
-  item.law.temperature = 0;
-  item.cuts = prompt.cuts.get();
   loop.add(std::move(item));
   while (!loop.idle()) loop.step(keep);
   return keep.tokens;

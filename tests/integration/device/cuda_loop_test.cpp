@@ -80,13 +80,16 @@ TEST_P(CudaLoop, APassIsAGraphAndOneSmallRead) {
   for (const DecodeMethod& method :
        {combine("none", "drop", "exact", 1), combine("uniform", "maximal", "exact", 8)}) {
     std::vector<simt::DeviceCounts> after;
-    const std::vector<DecodeItem> items = first_items(*tiny, 1);
+    const std::vector<Stream> items = first_items(*tiny, 1);
     const OwnedParts<float, KeyedRandom> owned(method, tiny->aids());
-    DecodeLoop loop(
+    StreamLoop loop(
         tiny->model,
-        {.items = 1, .prompt_tokens = 8, .window = method.window, .laws = keeps_laws(method)});
+        image_limits(
+            tiny->model,
+            {.items = 1, .prompt_rows = 8, .window = method.window, .laws = keeps_laws(method)}),
+        owned.parts());
     const auto run = [&] {
-      loop.run(items, owned.parts(), [&](const PassEvent&) {
+      run_streams(loop, items, [&](const RunPass&) {
         after.push_back(simt::counts());
         return Flow::kContinue;
       });

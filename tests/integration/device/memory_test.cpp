@@ -27,7 +27,7 @@ MemoryPlan plan_of(const PipelineOptions& options) {
   const GeneratePipeline pipeline(options);
   PreparedRequest request;
   request.item.law.guidance = 5;
-  request.item.prompt.resize(32);
+  request.item.prompt.ids.resize(32);
   return pipeline.memory_plan(std::vector(static_cast<std::size_t>(options.batch_size), request));
 }
 

@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "apps/bench/replay.h"
-#include "engine/decoding/decode_loop.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/families/open_model.h"
 #include "tests/support/simt/simulated_device.h"
+#include "tests/support/stream_run.h"
 
 namespace tessera {
 namespace {
@@ -22,14 +22,14 @@ TEST(HostReads, AreTheCopiesThatTheDeviceMade) {
   LoopParts parts = owned.parts();
   WatchedJudges judges(*backend, nullptr);
   parts.judges = &judges;
-  DecodeItem item;
-  item.prompt = {1, 2, 3};
-  item.unconditional = model.unconditional_prompt(item.prompt, 0);
+  Stream item;
+  item.prompt.ids = {1, 2, 3};
+  item.unconditional.ids = model.unconditional_prompt(item.prompt.ids, 0);
   item.law.guidance = 5;
-  DecodeLoop loop(model, {.prompt_tokens = 3, .window = 4, .laws = true});
+  StreamLoop loop(model, image_limits(model, {.prompt_rows = 3, .window = 4, .laws = true}), parts);
   simt::DeviceCounts before;
   WatchedJudges::Seen seen;
-  loop.run({&item, 1}, parts, [&](const PassEvent& event) {
+  run_streams(loop, {&item, 1}, [&](const RunPass& event) {
     // From the second pass on, when everything is there that a run makes once.
     if (event.pass == 2) {
       before = simt::counts();

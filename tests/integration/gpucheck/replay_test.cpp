@@ -8,10 +8,10 @@
 
 #include "apps/bench/decode_bench.h"
 #include "apps/bench/replay.h"
-#include "engine/decoding/decode_loop.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/families/open_model.h"
 #include "tests/support/devices.h"
+#include "tests/support/stream_run.h"
 
 namespace tessera {
 namespace {
@@ -90,9 +90,9 @@ class Replay : public testing::OnDevice {};
 TEST_P(Replay, PassesCommitWhatTheTraceSays) {
   OpenedModel opened = open_model("test:tiny");
   const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
-  DecodeItem item;
-  item.prompt = {1, 2, 3};
-  item.unconditional = model.unconditional_prompt(item.prompt, 0);
+  Stream item;
+  item.prompt.ids = {1, 2, 3};
+  item.unconditional.ids = model.unconditional_prompt(item.prompt.ids, 0);
   item.law.guidance = 5;
   item.seed = 9;
   item.given.assign(40, 3);
@@ -110,10 +110,12 @@ TEST_P(Replay, PassesCommitWhatTheTraceSays) {
     parts.rule = &own;
     const bool on_device = backend->row_judges() != nullptr;
     if (on_device) parts.judges = &judges;
-    DecodeLoop loop(model, {.prompt_tokens = 3, .window = 8, .laws = true, .given_tokens = 40});
-    const auto results =
-        loop.run({&item, 1}, parts, [](const PassEvent&) { return Flow::kContinue; });
-    ASSERT_EQ(results[0].status, DecodeStatus::kDone);
+    StreamLoop loop(
+        model,
+        image_limits(model, {.prompt_rows = 3, .window = 8, .laws = true, .given_tokens = 40}),
+        parts);
+    const auto results = run_streams(loop, {&item, 1});
+    ASSERT_EQ(results[0].status, StreamStatus::kDone);
     EXPECT_EQ(judges.seen().reads, on_device ? results[0].passes : 0);
 
     std::vector<std::int64_t> wanted(9);

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "engine/decoding/method_parts.h"
-#include "engine/decoding/text_loop.h"
 #include "tests/support/device_values.h"
+#include "tests/support/stream_run.h"
 #include "tests/support/tiny_lmm.h"
 
 namespace tessera {
@@ -54,9 +54,9 @@ struct Written {
 };
 
 Written write(const TinyLmm& tiny, Pruned pruned, const std::string& drafter, std::int64_t window) {
-  struct Keep final : TextListener {
+  struct Keep final : StreamListener {
     std::vector<std::int32_t> tokens;
-    void on_done(std::size_t, TextResult&& result) override { tokens = result.tokens; }
+    void on_done(std::size_t, StreamResult&& result) override { tokens = result.tokens; }
   } keep;
   DecodeMethod method;
   method.drafter = drafter;
@@ -65,17 +65,13 @@ Written write(const TinyLmm& tiny, Pruned pruned, const std::string& drafter, st
   DecodeAids aids;
   aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.text.model.vocab), 24);
   const OwnedParts<float, KeyedRandom> parts(method, aids);
-  TextLoop loop(*tiny.text,
-                {.items = 1, .prompt_rows = 256, .tokens = 24, .window = window, .chunk = 33},
-                parts.parts());
-  TextItem item;
-  item.rows = std::move(pruned.rows.rows);
-  item.places = std::move(pruned.rows.places);
-  item.next_place = pruned.rows.next_place;
+  StreamLoop loop(
+      *tiny.text,
+      text_limits(*tiny.text, 24, {.items = 1, .prompt_rows = 256, .window = window, .budget = 33}),
+      parts.parts());
+  Stream item = greedy_text(std::move(pruned.rows.rows), std::move(pruned.rows.places),
+                            pruned.rows.next_place, pruned.rows.cuts.get(), 24);
   item.before = pruned.rows.text;
-  item.most_tokens = 24;
-  item.law.temperature = 0;
-  item.cuts = pruned.rows.cuts.get();
   loop.add(std::move(item));
   while (!loop.idle()) loop.step(keep);
   Written out{keep.tokens};

@@ -6,7 +6,7 @@
 
 #include "engine/decoding/drafters/model_drafter.h"
 #include "engine/decoding/method_parts.h"
-#include "tests/support/draft_streams.h"
+#include "tests/support/stream_run.h"
 #include "tests/support/tiny_lmm.h"
 
 namespace tessera {
@@ -69,10 +69,10 @@ struct Written {
 // The same question `texts` times under keys of their own; `draft` null writes plainly.
 Written write(const TinyLmm& tiny, const Seen& seen, const TinyLmm* draft, const Seen& draft_sees,
               const Setting& setting, std::size_t texts = 1) {
-  struct Keep final : TextListener {
+  struct Keep final : StreamListener {
     std::map<std::size_t, std::uint64_t> item_of_slot;
     Written out;
-    void on_done(std::size_t slot, TextResult&& result) override {
+    void on_done(std::size_t slot, StreamResult&& result) override {
       out.tokens[item_of_slot.at(slot)] = result.tokens;
       out.passes += result.passes;
     }
@@ -84,19 +84,19 @@ Written write(const TinyLmm& tiny, const Seen& seen, const TinyLmm* draft, const
   DecodeAids aids;
   aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.text.model.vocab), 24);
   OwnedParts<float, KeyedRandom> owned(method, aids);
-  const TextLimits limits{.items = setting.items,
-                          .prompt_rows = 256,
-                          .tokens = kTokens,
-                          .window = method.window,
-                          .chunk = setting.chunk,
-                          .laws = owned.parts().needs_laws()};
+  const StreamLimits limits = text_limits(*tiny.text, kTokens,
+                                          {.items = setting.items,
+                                           .prompt_rows = 256,
+                                           .window = method.window,
+                                           .budget = setting.chunk,
+                                           .laws = owned.parts().needs_laws()});
   ModelDrafter* drafter = nullptr;
   if (draft != nullptr) {
     auto made = std::make_unique<ModelDrafter>(*draft->text, draft_limits(limits));
     drafter = made.get();
     owned.set_drafter(std::move(made));
   }
-  TextLoop loop(*tiny.text, limits, owned.parts());
+  StreamLoop loop(*tiny.text, limits, owned.parts());
   std::vector<Asked> alive;
   alive.reserve(2 * texts);
   LawSettings law;
@@ -104,26 +104,18 @@ Written write(const TinyLmm& tiny, const Seen& seen, const TinyLmm* draft, const
   for (std::size_t next = 0; next < texts || !loop.idle();) {
     if (next < texts && !loop.full()) {
       PromptRows& rows = alive.emplace_back(ask(tiny, seen)).rows;
-      TextItem item;
-      item.rows = std::move(rows.rows);
-      item.places = std::move(rows.places);
-      item.next_place = rows.next_place;
-      item.most_tokens = kTokens - static_cast<std::int64_t>(next % 3) * 5;
+      Stream item = greedy_text(std::move(rows.rows), std::move(rows.places), rows.next_place,
+                                rows.cuts.get(), kTokens - static_cast<std::int64_t>(next % 3) * 5);
       item.law = law;
       item.item = next;
-      item.cuts = rows.cuts.get();
       const std::size_t slot = loop.add(std::move(item));
       keep.item_of_slot[slot] = next++;
       if (drafter != nullptr) {
         PromptRows& own = alive.emplace_back(ask(*draft, draft_sees)).rows;
-        TextItem asked;
-        asked.rows = std::move(own.rows);
-        asked.places = std::move(own.places);
-        asked.next_place = own.next_place;
-        asked.most_tokens = kTokens;
+        Stream asked = greedy_text(std::move(own.rows), std::move(own.places), own.next_place,
+                                   own.cuts.get(), kTokens);
         asked.law = law;
-        asked.cuts = own.cuts.get();
-        drafter->set_stream(slot, draft_stream(std::move(asked), draft->spec.text.model.vocab));
+        drafter->set_stream(slot, draft_stream(asked, limits.grammar));
       }
     }
     loop.step(keep);

@@ -48,10 +48,11 @@ namespace {
 // Allocations from the end of pass 2 to the end of the last pass.
 std::int64_t count_allocations(bool plant_one) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
-  DecodeLoop loop(tiny.model, {.items = 3, .prompt_tokens = 8});
+  const std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  StreamLoop loop(tiny.model, image_limits(tiny.model, {.items = 3, .prompt_rows = 8}),
+                  equality_parts());
   std::int64_t at_start = 0, at_end = 0;
-  loop.run(items, equality_parts(), [&](const PassEvent& event) {
+  run_streams(loop, items, [&](const RunPass& event) {
     if (event.pass == 2) at_start = allocations;
     if (event.pass == 30 && plant_one) {
       void* volatile planted = std::malloc(8);
@@ -67,30 +68,29 @@ std::int64_t count_allocations(bool plant_one) {
 std::int64_t count_speculative_allocations(const DecodeMethod& method,
                                            const char* model = "test:tiny") {
   const TinyRun tiny(2, model);
-  std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
   items[1].traced = true;
   const DecodeAids aids{.grammar = tiny.model.config().grammar()};
   const OwnedParts<float, KeyedRandom> owned(method, aids);
-  DecodeLoop loop(tiny.model,
-                  {.items = 3,
-                   .prompt_tokens = 8,
-                   .window = std::max<std::int64_t>(8, method.row_lead > 0 ? method.window : 0),
-                   .laws = true,
-                   .shape = method.shape()});
   WindowController controller(8);
+  StreamLoop loop(tiny.model,
+                  image_limits(tiny.model, {.items = 3,
+                                            .prompt_rows = 8,
+                                            .window = std::max<std::int64_t>(
+                                                8, method.row_lead > 0 ? method.window : 0),
+                                            .laws = true,
+                                            .shape = method.shape()}),
+                  owned.parts(), &controller);
   std::int64_t at_start = 0, at_end = 0;
-  loop.run(
-      items, owned.parts(),
-      [&](const PassEvent& event) {
-        if (event.pass == 2) at_start = allocations;
-        at_end = allocations;
-        return Flow::kContinue;
-      },
-      &controller);
+  run_streams(loop, items, [&](const RunPass& event) {
+    if (event.pass == 2) at_start = allocations;
+    at_end = allocations;
+    return Flow::kContinue;
+  });
   return at_end - at_start;
 }
 
-TEST(DecodeLoop, NothingIsAllocatedBetweenSpeculativePasses) {
+TEST(StreamLoop, NothingIsAllocatedBetweenSpeculativePasses) {
   for (const char* name :
        {"gumbel", "sjd", "coupled", "coupled-gumbel", "cool", "lookup", "recycle"}) {
     const DecodeMethod method = settle_method(decode_method(name), {}, 64);
@@ -103,7 +103,7 @@ TEST(DecodeLoop, NothingIsAllocatedBetweenSpeculativePasses) {
   EXPECT_EQ(count_speculative_allocations(neighbour, "test:rows"), 0);
 }
 
-TEST(DecodeLoop, NothingIsAllocatedBetweenPassesThatBranch) {
+TEST(StreamLoop, NothingIsAllocatedBetweenPassesThatBranch) {
   for (const char* model : {"test:tiny", "test:rows"}) {
     const DecodeAids aids{.grammar = TinyRun(1, model).model.config().grammar()};
     for (const char* name : {"tree", "gumbel-tree", "rows"}) {
@@ -120,9 +120,9 @@ TEST(DecodeLoop, NothingIsAllocatedBetweenPassesThatBranch) {
   }
 }
 
-TEST(DecodeLoop, NothingIsAllocatedBetweenPasses) { EXPECT_EQ(count_allocations(false), 0); }
+TEST(StreamLoop, NothingIsAllocatedBetweenPasses) { EXPECT_EQ(count_allocations(false), 0); }
 
-TEST(DecodeLoop, ThePlantedAllocationIsCounted) { EXPECT_EQ(count_allocations(true), 1); }
+TEST(StreamLoop, ThePlantedAllocationIsCounted) { EXPECT_EQ(count_allocations(true), 1); }
 
 }  // namespace
 }  // namespace tessera

@@ -25,11 +25,10 @@ struct Blocks {
         model(load_block_model(opened, *backend, DType::kF32)),
         grammar(opened.spec.model.grammar()) {}
 
-  DecodeResult run(const DecodeItem& item, std::int64_t stop_at = 0) const {
-    BlockLoop loop(model, grammar,
-                   {.prompt_tokens = static_cast<std::int64_t>(item.prompt.size())});
-    return loop.run(item, [&](const PassEvent& event) {
-      EXPECT_EQ(event.items[0].passes, event.pass);
+  StreamResult run(const Stream& item, std::int64_t stop_at = 0) const {
+    BlockLoop loop(model, grammar, {.prompt_tokens = item.prompt.length()});
+    return loop.run(item, [&](const BlockPass& event) {
+      EXPECT_EQ(event.result.passes, event.pass);
       return event.pass == stop_at ? Flow::kStop : Flow::kContinue;
     });
   }
@@ -115,15 +114,15 @@ TEST_F(BlockParity, LogitsOfAWholeSequenceAndOfItsSpans) {
 }
 
 TEST_F(BlockParity, GreedyClipsOfBothBeginnings) {
-  DecodeItem item{.prompt = ints("prompt"), .law = {.temperature = 0.0}};
+  Stream item{.prompt = {ints("prompt")}, .law = {.temperature = 0.0}};
   const Blocks hybrid(golden_model("hybrid.json"));
-  const DecodeResult begun = hybrid.run(item);
+  const StreamResult begun = hybrid.run(item);
   EXPECT_EQ(begun.tokens, ints("hybrid"));
   EXPECT_EQ(begun.passes, 4 + 24 / 4 - 1);
-  item.prompt.clear();
+  item.prompt.ids.clear();
   item.given = ints("given");
   const Blocks given(golden_model("given.json"));
-  const DecodeResult on = given.run(item);
+  const StreamResult on = given.run(item);
   Tokens whole = on.tokens;
   EXPECT_EQ(whole, ints("going_on"));
   EXPECT_EQ(on.passes, (24 - 8) / 4);
@@ -159,14 +158,14 @@ TEST_F(BlockParity, EveryWeightCounts) {
 
 // --- the loop's own laws ------------------------------------------------------------------------
 
-DecodeItem item_of(std::uint64_t seed) {
-  return {.prompt = {70, 71, 90, 261}, .law = {.top_k = 40, .top_p = 0.95}, .seed = seed};
+Stream item_of(std::uint64_t seed) {
+  return {.prompt = {{70, 71, 90, 261}}, .law = {.top_k = 40, .top_p = 0.95}, .seed = seed};
 }
 
 TEST(BlockLoop, ABlockAPassAndOneSeedOneClip) {
   const Blocks one(open_model("test:nbp"), 1), two(open_model("test:nbp"), 2);
-  const DecodeResult made = one.run(item_of(4));
-  EXPECT_EQ(made.status, DecodeStatus::kDone);
+  const StreamResult made = one.run(item_of(4));
+  EXPECT_EQ(made.status, StreamStatus::kDone);
   EXPECT_EQ(made.tokens.size(), 96u);
   EXPECT_EQ(made.passes, 6 + 96 / 6 - 1);
   EXPECT_EQ(made.meters.passes, made.passes);
@@ -174,8 +173,8 @@ TEST(BlockLoop, ABlockAPassAndOneSeedOneClip) {
   EXPECT_EQ(made.prefilled, 4 + 1);
   EXPECT_EQ(two.run(item_of(4)).tokens, made.tokens);
   EXPECT_NE(one.run(item_of(5)).tokens, made.tokens);
-  DecodeItem other = item_of(4);
-  other.prompt[1] = 99;
+  Stream other = item_of(4);
+  other.prompt.ids[1] = 99;
   EXPECT_NE(one.run(other).tokens, made.tokens);
   EXPECT_LT(std::abs(made.meters.z_score()), 4);
 }
@@ -183,12 +182,12 @@ TEST(BlockLoop, ABlockAPassAndOneSeedOneClip) {
 // Blocks that are given go on as if they had been drawn, wherever they end.
 TEST(BlockLoop, GivenBlocksGoOnAsIfTheyHadBeenDrawn) {
   const Blocks blocks(open_model("test:nbp"));
-  const DecodeResult whole = blocks.run(item_of(9));
+  const StreamResult whole = blocks.run(item_of(9));
   for (const std::size_t count : {6u, 12u, 24u, 72u, 90u}) {
-    DecodeItem later = item_of(9);
+    Stream later = item_of(9);
     later.given.assign(whole.tokens.begin(),
                        whole.tokens.begin() + static_cast<std::ptrdiff_t>(count));
-    const DecodeResult on = blocks.run(later);
+    const StreamResult on = blocks.run(later);
     EXPECT_EQ(on.tokens, whole.tokens) << count;
     EXPECT_EQ(on.passes, static_cast<std::int64_t>(96 - count) / 6);
     later.given[2] = (later.given[2] + 1) % 64;
@@ -198,10 +197,10 @@ TEST(BlockLoop, GivenBlocksGoOnAsIfTheyHadBeenDrawn) {
 
 TEST(BlockLoop, StopsBehindAPassAndTraces) {
   const Blocks blocks(open_model("test:nbp"));
-  DecodeItem item = item_of(2);
+  Stream item = item_of(2);
   item.traced = true;
-  const DecodeResult some = blocks.run(item, 8);
-  EXPECT_EQ(some.status, DecodeStatus::kStopped);
+  const StreamResult some = blocks.run(item, 8);
+  EXPECT_EQ(some.status, StreamStatus::kStopped);
   EXPECT_EQ(some.tokens.size(), 6u + 2 * 6);
   EXPECT_EQ(some.trace.committed, (Tokens{1, 1, 1, 1, 1, 1, 6, 6}));
   for (std::size_t i = 0; i < some.tokens.size(); ++i) {
@@ -221,8 +220,8 @@ TEST(BlockLoop, BrokenLogitsFailTheClipByTheirPlace) {
     }
   });
   const Blocks blocks(std::move(opened));
-  const DecodeResult failed = blocks.run({.prompt = {1}, .law = {.temperature = 0.0}});
-  EXPECT_EQ(failed.status, DecodeStatus::kFailed);
+  const StreamResult failed = blocks.run({.prompt = {{1}}, .law = {.temperature = 0.0}});
+  EXPECT_EQ(failed.status, StreamStatus::kFailed);
   EXPECT_EQ(failed.error.code, "E_LOGITS");
   EXPECT_NE(failed.error.where.find("image token 0"), std::string::npos);
 }

@@ -127,10 +127,11 @@ class ClipModels : public testing::TestWithParam<const char*> {
  protected:
   TinyRun tiny{2, GetParam()};
 
-  DecodeItem item(int number) const {
-    DecodeItem out;
-    for (int i = 0; i < 3 + number % 4; ++i) out.prompt.push_back(20 + (number * 7 + i * 3) % 200);
-    out.unconditional.assign(2, 40);
+  Stream item(int number) const {
+    Stream out;
+    for (int i = 0; i < 3 + number % 4; ++i)
+      out.prompt.ids.push_back(20 + (number * 7 + i * 3) % 200);
+    out.unconditional.ids.assign(2, 40);
     out.law.guidance = number % 3 == 0 ? 1.0 : 3.0;
     out.law.top_k = number % 2 == 0 ? 0 : 20;
     out.seed = static_cast<std::uint64_t>(100 + number);
@@ -139,16 +140,18 @@ class ClipModels : public testing::TestWithParam<const char*> {
   DecodeMethod settled(std::string_view name) const {
     return settle_method(decode_method(name), tiny.aids(), tiny.model.config().image_tokens());
   }
-  Tokens run(const DecodeItem& item, const DecodeMethod& method) const {
+  Tokens run(const Stream& item, const DecodeMethod& method) const {
     const OwnedParts<float, KeyedRandom> owned(method, tiny.aids());
-    DecodeLoop loop(tiny.model, {.prompt_tokens = 8,
-                                 .window = method.window,
-                                 .laws = keeps_laws(method),
-                                 .shape = method.shape(),
-                                 .given_tokens = tiny.model.config().image_tokens() - 1});
-    const auto results =
-        loop.run({&item, 1}, owned.parts(), [](const PassEvent&) { return Flow::kContinue; });
-    EXPECT_EQ(results[0].status, DecodeStatus::kDone);
+    StreamLoop loop(
+        tiny.model,
+        image_limits(tiny.model, {.prompt_rows = 8,
+                                  .window = method.window,
+                                  .laws = keeps_laws(method),
+                                  .shape = method.shape(),
+                                  .given_tokens = tiny.model.config().image_tokens() - 1}),
+        owned.parts());
+    const auto results = run_streams(loop, {&item, 1});
+    EXPECT_EQ(results[0].status, StreamStatus::kDone);
     return results[0].tokens;
   }
 };
@@ -181,7 +184,7 @@ TEST_P(ClipModels, GivenTokensGoOnAsIfTheyHadBeenDrawn) {
     for (const std::size_t count :
          {std::size_t{1}, grammar.columns, grammar.stride(), grammar.grid_stride() - 1,
           grammar.tokens_of(1), grammar.tokens_of(2) + 3, grammar.length() - 1}) {
-      DecodeItem later = item(number);
+      Stream later = item(number);
       later.given.assign(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(count));
       for (const char* name : {"plain", "frames", "gumbel-tree"}) {
         EXPECT_EQ(run(later, settled(name)), whole) << name << " behind " << count;
@@ -199,7 +202,7 @@ TEST_P(ClipModels, GivenTokensGoOnAsIfTheyHadBeenDrawn) {
 TEST_P(ClipModels, GivenTokensAreRead) {
   const VocabularyGrammar grammar = tiny.model.config().grammar();
   const Tokens whole = run(item(0), settled("plain"));
-  DecodeItem other = item(0);
+  Stream other = item(0);
   other.given.assign(whole.begin(),
                      whole.begin() + static_cast<std::ptrdiff_t>(grammar.tokens_of(1)));
   other.given[0] = (other.given[0] + 1) % 64;

@@ -22,7 +22,7 @@ std::int64_t below(Random& random, std::int64_t end) {
 }
 
 // A stream as the target is asked for it, and as the draft model is.
-struct Stream {
+struct Asked {
   DraftStreamItem target, draft;
   bool told = true;  // the drafter is told of it
   std::uint64_t item = 0;
@@ -54,7 +54,7 @@ class Slots {
                        [](const Slot& slot) { return slot.sequence == nullptr; });
   }
 
-  void add(std::size_t number, Stream stream) {
+  void add(std::size_t number, Asked stream) {
     Slot& slot = slots_[number];
     slot = {};
     if (drafter_ != nullptr) {
@@ -97,7 +97,7 @@ class Slots {
 
  private:
   struct Slot {
-    Stream stream;
+    Asked stream;
     std::unique_ptr<PictureSequence<float, KeyedRandom>> sequence;  // null = free
     bool prefilled = false;
     std::int64_t first_row = 0, cached = 0;
@@ -232,7 +232,7 @@ class Kind {
   virtual ~Kind() = default;
   virtual const TokenModel& target() const = 0;
   virtual const TokenModel& draft(bool other) const = 0;
-  virtual Stream stream(std::uint64_t item) const = 0;
+  virtual Asked stream(std::uint64_t item) const = 0;
   virtual VocabularyGrammar grammar() const = 0;  // of the longest stream
 };
 
@@ -246,10 +246,10 @@ class Images final : public Kind {
   const TokenModel& target() const override { return tiny_.model; }
   const TokenModel& draft(bool) const override { return tiny_.model; }
   VocabularyGrammar grammar() const override { return opened_.spec.model.grammar(); }
-  Stream stream(std::uint64_t item) const override {
+  Asked stream(std::uint64_t item) const override {
     DecodeItem asked = tiny_.item(static_cast<int>(item));
     if (item % 2 == 1) asked.law.guidance = 1;
-    Stream out{draft_stream(asked, grammar()), draft_stream(asked, grammar())};
+    Asked out{draft_stream(asked, grammar()), draft_stream(asked, grammar())};
     // Drafts that are right for a while and then are not; a guided stream may have drafts without.
     out.draft.law.temperature += 0.3 * static_cast<double>(item % 3);
     if (item % 4 == 2) {
@@ -271,9 +271,9 @@ class Texts final : public Kind {
   const TokenModel& target() const override { return small_.model; }
   const TokenModel& draft(bool other) const override { return (other ? other_ : small_).model; }
   VocabularyGrammar grammar() const override { return VocabularyGrammar::line(40, 29); }
-  Stream stream(std::uint64_t item) const override {
+  Asked stream(std::uint64_t item) const override {
     const Question q = questions(small_.model, static_cast<int>(item) + 1).back();
-    Stream out{make(q), make(q)};
+    Asked out{make(q), make(q)};
     out.draft.law.temperature += 0.2 * static_cast<double>(item % 2);
     out.item = item;
     return out;
@@ -338,7 +338,7 @@ DraftLimits limits_of(const Kind& kind, std::size_t items, std::size_t window, b
 class DraftStreams : public testing::Test {
  protected:
   // A stream by itself; `window` 1 is plain decoding.
-  Outcome alone(const Kind& kind, Stream stream, const Method& method, std::size_t window,
+  Outcome alone(const Kind& kind, Asked stream, const Method& method, std::size_t window,
                 bool other) {
     const std::uint64_t item = stream.item;
     const Method own = window == 1 ? Method{"gumbel"} : method;
@@ -384,7 +384,7 @@ void DraftRefills::run_schedule(const Kind& kind, std::uint32_t seed) {
               static_cast<std::int64_t>(kind.grammar().length()));
   // How each stream is to be asked; the same again when it runs alone.
   const auto asked = [&](std::uint64_t item) {
-    Stream out = kind.stream(item);
+    Asked out = kind.stream(item);
     out.told = (item + seed) % 7 != 0;
     out.draft.in_parts = !method.exact && (item + seed) % 2 == 0;
     return out;
@@ -453,7 +453,7 @@ TEST_F(DraftStreams, OfTheTargetItselfAreAlwaysRight) {
   for (const Kind* kind : {static_cast<const Kind*>(&images), static_cast<const Kind*>(&texts)}) {
     for (std::uint64_t item = 0; item < 6; ++item) {
       const auto asked = [&] {
-        Stream out = kind->stream(item);
+        Asked out = kind->stream(item);
         out.draft = kind->stream(item).target;
         return out;
       };

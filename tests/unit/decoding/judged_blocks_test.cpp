@@ -55,16 +55,16 @@ TEST_P(JudgedBlocks, AreTheHostsDraws) {
   OpenedModel to_load = open_model("test:nbp");
   const BlockModel model = load_block_model(to_load, *backend, DType::kF32);
   const VocabularyGrammar grammar = opened.spec.model.grammar();
-  const DecodeItem item{.prompt = {70, 71, 90, 261},
-                        .law = {.temperature = 0.9, .top_k = 40, .top_p = 0.95},
-                        .seed = 4,
-                        .traced = true};
+  const Stream item{.prompt = {{70, 71, 90, 261}},
+                    .law = {.temperature = 0.9, .top_k = 40, .top_p = 0.95},
+                    .seed = 4,
+                    .traced = true};
   BlockLoop loop(model, grammar, {.prompt_tokens = 4});
 #ifdef TESSERA_SIMULATED_DEVICE
   const std::size_t before = simt::counts().bytes_down;
 #endif
-  const DecodeResult made = loop.run(item, [](const PassEvent&) { return Flow::kContinue; });
-  ASSERT_EQ(made.status, DecodeStatus::kDone);
+  const StreamResult made = loop.run(item, [](const BlockPass&) { return Flow::kContinue; });
+  ASSERT_EQ(made.status, StreamStatus::kDone);
 #ifdef TESSERA_SIMULATED_DEVICE
   if (GetParam().name == "simt") {
     const auto block = static_cast<std::size_t>(model.config().block);
@@ -72,7 +72,7 @@ TEST_P(JudgedBlocks, AreTheHostsDraws) {
               static_cast<std::size_t>(made.passes) * (64 * block + 16));
   }
 #endif
-  const std::vector<float> rows = rows_of(model, item.prompt, made.tokens);
+  const std::vector<float> rows = rows_of(model, item.prompt.ids, made.tokens);
   const auto codes = static_cast<std::size_t>(model.config().codes);
   ASSERT_EQ(rows.size(), made.tokens.size() * codes);
   LawPipeline<float> law(item.law, grammar);
@@ -110,9 +110,9 @@ TEST_P(JudgedBlocks, FailByTheirPlace) {
   opened.source = source_of(opened.weights);
   const BlockModel model = load_block_model(opened, *backend, DType::kF32);
   BlockLoop loop(model, opened.spec.model.grammar(), {.prompt_tokens = 1});
-  const DecodeResult failed = loop.run({.prompt = {70}, .law = {.temperature = 0.0}},
-                                       [](const PassEvent&) { return Flow::kContinue; });
-  EXPECT_EQ(failed.status, DecodeStatus::kFailed);
+  const StreamResult failed = loop.run({.prompt = {{70}}, .law = {.temperature = 0.0}},
+                                       [](const BlockPass&) { return Flow::kContinue; });
+  EXPECT_EQ(failed.status, StreamStatus::kFailed);
   EXPECT_NE(failed.error.where.find("image token 0, code 0"), std::string::npos)
       << failed.error.where;
 }

@@ -42,7 +42,7 @@ void expect_same_meters(const DecodeMeters& a, const DecodeMeters& b, const std:
 
 // --- pictures -----------------------------------------------------------------------------------
 
-std::vector<DecodeResult> paint(const TinyRun& tiny, const std::vector<DecodeItem>& items,
+std::vector<StreamResult> paint(const TinyRun& tiny, const std::vector<Stream>& items,
                                 const DecodeMethod& method, bool on_host) {
   DecodeAids aids = aids_for(tiny.model.config().grammar());
   aids.draft_model = true;
@@ -52,10 +52,10 @@ std::vector<DecodeResult> paint(const TinyRun& tiny, const std::vector<DecodeIte
                                     .tokens = tiny.model.image_token_count(),
                                     .window = method.window,
                                     .trees = method.tree != "none"});
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    DraftStreamItem draft = draft_stream(items[i], tiny.model.config().grammar());
-    draft.law.temperature = 1.4;
-    drafter.set_stream(i, std::move(draft));
+  std::vector<DraftStreamItem> drafts;
+  for (const Stream& item : items) {
+    drafts.push_back(draft_stream(item, tiny.model.config().grammar()));
+    drafts.back().law.temperature = 1.4;
   }
   LoopParts parts = owned.parts();
   HostsRule rule(*parts.rule);
@@ -67,22 +67,24 @@ std::vector<DecodeResult> paint(const TinyRun& tiny, const std::vector<DecodeIte
     parts.tree.source = &drafter;
     if (on_host) parts.tree.rule = &siblings.emplace(*parts.tree.rule);
   }
-  DecodeLoop loop(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
-                               .prompt_tokens = 8,
-                               .window = method.window,
-                               .laws = true,
-                               .shape = parts.shape()});
-  return loop.run(items, parts, [](const PassEvent&) { return Flow::kContinue; });
+  StreamLoop loop(tiny.model,
+                  image_limits(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
+                                            .prompt_rows = 8,
+                                            .window = method.window,
+                                            .laws = true,
+                                            .shape = parts.shape()}),
+                  parts);
+  return run_drafted(loop, items, &drafter, drafts);
 }
 
 class JudgedPictureDrafts : public JudgedDrafts {
  protected:
-  void expect_same_pictures(const TinyRun& tiny, const std::vector<DecodeItem>& items,
+  void expect_same_pictures(const TinyRun& tiny, const std::vector<Stream>& items,
                             const DecodeMethod& method);
 };
 
 void JudgedPictureDrafts::expect_same_pictures(const TinyRun& tiny,
-                                               const std::vector<DecodeItem>& items,
+                                               const std::vector<Stream>& items,
                                                const DecodeMethod& method) {
   const std::size_t before = bytes_down();
   const auto there = paint(tiny, items, method, false);
@@ -93,7 +95,7 @@ void JudgedPictureDrafts::expect_same_pictures(const TinyRun& tiny,
   std::int64_t tested = 0, accepted = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::string what = method.tree + " " + method.tail + " item " + std::to_string(i);
-    EXPECT_EQ(there[i].status, DecodeStatus::kDone);
+    EXPECT_EQ(there[i].status, StreamStatus::kDone);
     EXPECT_EQ(there[i].tokens, here[i].tokens) << what;
     EXPECT_EQ(there[i].passes, here[i].passes) << what;
     expect_same_meters(there[i].meters, here[i].meters, what);
@@ -107,7 +109,7 @@ void JudgedPictureDrafts::expect_same_pictures(const TinyRun& tiny,
 
 TEST_P(JudgedPictureDrafts, AreThoseOfTheHost) {
   const TinyRun tiny(std::move(backend), DType::kBF16);
-  const std::vector<DecodeItem> items = first_items(tiny, 2);
+  const std::vector<Stream> items = first_items(tiny, 2);
   expect_same_pictures(tiny, items, method_of("drop", "exact", 4));
   expect_same_pictures(tiny, items, method_of("maximal", "lenient", 3));
 }
@@ -115,7 +117,7 @@ TEST_P(JudgedPictureDrafts, AreThoseOfTheHost) {
 // Trees whose laws a draft model gives, grown level by level and by value.
 TEST_P(JudgedPictureDrafts, BranchAsThoseOfTheHost) {
   const TinyRun tiny(std::move(backend), DType::kBF16);
-  std::vector<DecodeItem> items = first_items(tiny, 1);
+  std::vector<Stream> items = first_items(tiny, 1);
   for (const std::string_view tree : {"rsd", "kseq", "dyspec"}) {
     expect_same_pictures(tiny, items, combine_tree(tree, kModelDrafter, "drop", {8, 2, 3}));
   }
@@ -123,31 +125,31 @@ TEST_P(JudgedPictureDrafts, BranchAsThoseOfTheHost) {
 
 // --- texts --------------------------------------------------------------------------------------
 
-std::map<std::uint64_t, TextResult> write(const StreamModel& model, const DecodeMethod& method,
-                                          std::int64_t at_once, bool on_host) {
+std::map<std::uint64_t, StreamResult> write(const StreamModel& model, const DecodeMethod& method,
+                                            std::int64_t at_once, bool on_host) {
   DecodeAids aids;
   aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.config().vocab), 64);
   aids.draft_model = true;
   OwnedParts<float, KeyedRandom> owned(method, aids);
-  const TextLimits limits{.items = at_once,
-                          .prompt_rows = 80,
-                          .tokens = 64,
-                          .window = method.window,
-                          .laws = owned.parts().needs_laws()};
+  const StreamLimits limits = text_limits(model, 64,
+                                          {.items = at_once,
+                                           .prompt_rows = 80,
+                                           .window = method.window,
+                                           .laws = owned.parts().needs_laws()});
   ModelDrafter drafter(model, draft_limits(limits));
   LoopParts parts = owned.parts();
   parts.drafter = &drafter;
   HostsRule rule(*parts.rule);
   if (on_host) parts.rule = &rule;
-  TextLoop loop(model, limits, parts);
+  StreamLoop loop(model, limits, parts);
   Gatherer gatherer;
-  std::vector<TextItem> items = items_of(model, questions(model, 4));
-  std::vector<TextItem> again = items_of(model, questions(model, 4));
+  std::vector<Stream> items = items_of(model, questions(model, 4));
+  std::vector<Stream> again = items_of(model, questions(model, 4));
   std::size_t next = 0;
   while (next < items.size() || !loop.idle()) {
     while (next < items.size() && !loop.full()) {
       const std::uint64_t number = items[next].item;
-      DraftStreamItem draft = draft_stream(std::move(again[next]), model.config().vocab);
+      DraftStreamItem draft = draft_stream(again[next], limits.grammar);
       draft.law.temperature += 0.6;
       const std::size_t slot = loop.add(std::move(items[next++]));
       gatherer.item_of_slot[slot] = number;
@@ -171,7 +173,7 @@ TEST_P(JudgedDrafts, OfTextsAreThoseOfTheHost) {
     ASSERT_EQ(there.size(), 4u);
     for (const auto& [number, result] : there) {
       const std::string what = method.rule + " text " + std::to_string(number);
-      const TextResult& want = here.at(number);
+      const StreamResult& want = here.at(number);
       EXPECT_EQ(result.tokens, want.tokens) << what;
       EXPECT_EQ(result.stopped, want.stopped) << what;
       EXPECT_EQ(result.passes, want.passes) << what;

@@ -1,4 +1,4 @@
-// The decode loop where its device judges, against the same loop on the same device with the rows
+// The stream loop where its device judges, against the same loop on the same device with the rows
 // brought to the host: the same tokens, passes, meters, traces and failures, to the bit.
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace tessera::testing {
 namespace {
 
-std::vector<DecodeResult> run_on(const StreamModel& model, const std::vector<DecodeItem>& items,
+std::vector<StreamResult> run_on(const StreamModel& model, const std::vector<Stream>& items,
                                  const DecodeMethod& method, bool on_host) {
   const OwnedParts<float, KeyedRandom> owned(method, aids_for(model.config().grammar()));
   LoopParts parts = owned.parts();
@@ -24,15 +24,17 @@ std::vector<DecodeResult> run_on(const StreamModel& model, const std::vector<Dec
   if (on_host) parts.rule = &rule;
   std::optional<HostsSiblings> siblings;
   if (on_host && parts.tree.rule != nullptr) parts.tree.rule = &siblings.emplace(*parts.tree.rule);
-  DecodeLoop loop(model, {.items = static_cast<std::int64_t>(items.size()),
-                          .prompt_tokens = 8,
-                          .window = method.window,
-                          .laws = keeps_laws(method),
-                          .shape = parts.shape()});
-  return loop.run(items, parts, [](const PassEvent&) { return Flow::kContinue; });
+  StreamLoop loop(model,
+                  image_limits(model, {.items = static_cast<std::int64_t>(items.size()),
+                                       .prompt_rows = 8,
+                                       .window = method.window,
+                                       .laws = keeps_laws(method),
+                                       .shape = parts.shape()}),
+                  parts);
+  return run_streams(loop, items);
 }
 
-void expect_same(const DecodeResult& a, const DecodeResult& b, const std::string& what) {
+void expect_same(const StreamResult& a, const StreamResult& b, const std::string& what) {
   EXPECT_EQ(a.status, b.status) << what;
   EXPECT_EQ(a.tokens, b.tokens) << what;
   EXPECT_EQ(a.passes, b.passes) << what;
@@ -52,7 +54,7 @@ class JudgedLoop : public OnDevice {};
 
 TEST_P(JudgedLoop, PaintsThePicturesOfTheHost) {
   const TinyRun tiny(std::move(backend), DType::kBF16);
-  std::vector<DecodeItem> items = first_items(tiny, 2);
+  std::vector<Stream> items = first_items(tiny, 2);
   items[1].traced = true;
   for (const DecodeMethod& method :
        {combine("uniform", "maximal", "exact", 12), combine("above", "resample", "grouped", 5),
@@ -60,7 +62,7 @@ TEST_P(JudgedLoop, PaintsThePicturesOfTheHost) {
     const auto here = run_on(tiny.model, items, method, true);
     const auto there = run_on(tiny.model, items, method, false);
     for (std::size_t i = 0; i < items.size(); ++i) {
-      EXPECT_EQ(here[i].status, DecodeStatus::kDone);
+      EXPECT_EQ(here[i].status, StreamStatus::kDone);
       EXPECT_GT(here[i].meters.acceptance(), 0) << method.drafter;
       expect_same(there[i], here[i], method.drafter + " item " + std::to_string(i));
     }
@@ -69,7 +71,7 @@ TEST_P(JudgedLoop, PaintsThePicturesOfTheHost) {
 
 TEST_P(JudgedLoop, PaintsTreesAsTheHostDoes) {
   const TinyRun tiny(std::move(backend), DType::kBF16);
-  std::vector<DecodeItem> items = first_items(tiny, 1);
+  std::vector<Stream> items = first_items(tiny, 1);
   items[0].traced = true;
 #ifdef TESSERA_SIMULATED_DEVICE
   const std::size_t row = 2 * sizeof(float) * static_cast<std::size_t>(tiny.model.config().codes);
@@ -88,7 +90,7 @@ TEST_P(JudgedLoop, PaintsTreesAsTheHostDoes) {
 #endif
     const auto here = run_on(tiny.model, items, method, true);
     for (std::size_t i = 0; i < items.size(); ++i) {
-      EXPECT_EQ(here[i].status, DecodeStatus::kDone);
+      EXPECT_EQ(here[i].status, StreamStatus::kDone);
       EXPECT_GT(here[i].meters.acceptance(), 0) << method.tree;
       expect_same(there[i], here[i], method.tree + " item " + std::to_string(i));
     }
@@ -98,7 +100,7 @@ TEST_P(JudgedLoop, PaintsTreesAsTheHostDoes) {
 // With a lead of whole rows that is plain decoding; with less it takes fewer passes.
 TEST_P(JudgedLoop, PaintsRowsSideBySide) {
   const TinyRun tiny(std::move(backend), DType::kBF16);
-  const std::vector<DecodeItem> items = first_items(tiny, 2);
+  const std::vector<Stream> items = first_items(tiny, 2);
   const auto plain = run_on(tiny.model, items, combine("none", "drop", "exact", 1), false);
   const VocabularyGrammar grammar = tiny.model.config().grammar();
   DecodeMethod method = combine("none", "drop", "exact", 1);
@@ -119,7 +121,7 @@ TEST_P(JudgedLoop, PaintsRowsSideBySide) {
 #endif
   for (std::size_t i = 0; i < items.size(); ++i) {
     EXPECT_EQ(whole[i].tokens, plain[i].tokens);
-    EXPECT_EQ(beside[i].status, DecodeStatus::kDone);
+    EXPECT_EQ(beside[i].status, StreamStatus::kDone);
     EXPECT_LT(beside[i].passes, plain[i].passes);
   }
 }
@@ -145,14 +147,14 @@ OpenedModel open_broken_model() {
 TEST_P(JudgedLoop, FailsAsTheHostDoes) {
   OpenedModel opened = open_broken_model();
   const StreamModel model = load_stream_model(opened, *backend, DType::kBF16);
-  DecodeItem item;
-  item.prompt = {20, 30, 40};
-  item.unconditional = unconditional_prompt(model.config(), item.prompt, 2);
+  Stream item;
+  item.prompt.ids = {20, 30, 40};
+  item.unconditional.ids = unconditional_prompt(model.config(), item.prompt.ids, 2);
   item.law.guidance = 3;
   const DecodeMethod method = combine("uniform", "maximal", "exact", 4);
   const auto here = run_on(model, {item}, method, true);
   const auto there = run_on(model, {item}, method, false);
-  EXPECT_EQ(there[0].status, DecodeStatus::kFailed);
+  EXPECT_EQ(there[0].status, StreamStatus::kFailed);
   EXPECT_NE(there[0].error.where.find("image token 0, code 3"), std::string::npos)
       << there[0].error.where;
   expect_same(there[0], here[0], "broken");

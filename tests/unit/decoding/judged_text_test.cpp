@@ -18,25 +18,25 @@ struct Way {
   std::int64_t items = 1, chunk = 256;
 };
 
-std::map<std::uint64_t, TextResult> write(const StreamModel& model, const Way& way, bool on_host,
-                                          int texts = 5) {
+std::map<std::uint64_t, StreamResult> write(const StreamModel& model, const Way& way, bool on_host,
+                                            int texts = 5) {
   DecodeAids aids;
   aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.config().vocab), 64);
   const OwnedParts<float, KeyedRandom> owned(way.method, aids);
   LoopParts parts = owned.parts();
   HostsRule rule(*parts.rule);
   if (on_host) parts.rule = &rule;
-  std::vector<TextItem> items = items_of(model, questions(model, texts));
+  std::vector<Stream> items = items_of(model, questions(model, texts));
   std::int64_t longest = 1;
-  for (const TextItem& item : items) longest = std::max(longest, item.rows.shape()[0]);
-  TextLoop loop(model,
-                {.items = way.items,
-                 .prompt_rows = longest,
-                 .tokens = 64,
-                 .window = way.method.window,
-                 .chunk = way.chunk,
-                 .laws = parts.needs_laws()},
-                parts);
+  for (const Stream& item : items) longest = std::max(longest, item.prompt.length());
+  StreamLoop loop(model,
+                  text_limits(model, 64,
+                              {.items = way.items,
+                               .prompt_rows = longest,
+                               .window = way.method.window,
+                               .budget = way.chunk,
+                               .laws = parts.needs_laws()}),
+                  parts);
   Gatherer gatherer;
   std::size_t next = 0;
   while (next < items.size() || !loop.idle()) {
@@ -49,11 +49,11 @@ std::map<std::uint64_t, TextResult> write(const StreamModel& model, const Way& w
   return std::move(gatherer.done);
 }
 
-void expect_same(const std::map<std::uint64_t, TextResult>& here,
-                 const std::map<std::uint64_t, TextResult>& there, const std::string& what) {
+void expect_same(const std::map<std::uint64_t, StreamResult>& here,
+                 const std::map<std::uint64_t, StreamResult>& there, const std::string& what) {
   ASSERT_EQ(there.size(), here.size());
   for (const auto& [number, result] : there) {
-    const TextResult& want = here.at(number);
+    const StreamResult& want = here.at(number);
     EXPECT_EQ(result.tokens, want.tokens) << what << " " << number;
     EXPECT_EQ(result.stopped, want.stopped) << what << " " << number;
     EXPECT_EQ(result.passes, want.passes) << what << " " << number;

@@ -46,7 +46,7 @@ class EqualityRule : public testing::TestWithParam<int> {};
 // All windows, drafters, tails, alone and three together; the parameter is the threads.
 TEST_P(EqualityRule, IsPlainDecodingTokenForToken) {
   const TinyRun tiny(GetParam());
-  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Stream> items = first_items(tiny, 3);
   const std::vector<Tokens> truth = tokens_of(tiny.run(items));
   const std::int64_t most = tiny.model.image_token_count();
   std::int64_t fewest = most;
@@ -60,7 +60,7 @@ TEST_P(EqualityRule, IsPlainDecodingTokenForToken) {
       const auto alone = tiny.run_method({items[one]}, method);
       ASSERT_EQ(alone[0].tokens, truth[one]) << named(method) << ", item " << one << " alone";
       ASSERT_EQ(alone[0].passes, together[one].passes) << named(method);
-      for (const DecodeResult& result : together) {
+      for (const StreamResult& result : together) {
         ASSERT_LE(result.passes, most) << named(method);
         fewest = std::min(fewest, result.passes);
       }
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, EqualityRule, testing::Values(1, 2, 3));
 // Draw for draw: the same tokens in the same passes with the same tests.
 TEST(MethodEquality, RulesSetToBeExactAreExact) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Stream> items = first_items(tiny, 3);
   bool wide_group_differs = false, lent_mass_differs = false, warm_differs = false;
   for (const Pair& pair : drafting_pairs()) {
     DecodeMethod exact = combine(pair.drafter, pair.tail, "exact", 8);
@@ -114,7 +114,7 @@ TEST(MethodEquality, RulesSetToBeExactAreExact) {
 
 TEST(MethodEquality, WindowOfOneIsPlain) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Stream> items = first_items(tiny, 3);
   const std::vector<Tokens> truth = tokens_of(tiny.run(items));
   for (const std::string_view rule : rule_names()) {
     for (const Pair& pair : drafting_pairs()) {
@@ -143,7 +143,7 @@ TEST(MethodEquality, BatchOrderSizeAndThreadsChangeNothing) {
       }
       for (const int threads : {1, 2, 3}) {
         const TinyRun tiny(threads);
-        std::vector<DecodeItem> items = first_items(tiny, kItems);
+        std::vector<Stream> items = first_items(tiny, kItems);
         std::vector<int> order(kItems);
         std::iota(order.begin(), order.end(), 0);
         for (int turn = 0; turn < 3; ++turn) {  // five, four, three of them, turned
@@ -163,15 +163,15 @@ TEST(MethodEquality, BatchOrderSizeAndThreadsChangeNothing) {
 
 TEST(MethodEquality, PassesAreNeverMoreThanPlain) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Stream> items = first_items(tiny, 3);
   const std::int64_t most = tiny.model.image_token_count();
   std::size_t turn = 0;
   for (const std::string_view rule : rule_names()) {
     for (const Pair& pair : drafting_pairs()) {
       const std::int64_t window = std::array{2, 16, 64}[turn++ % 3];
       const DecodeMethod method = combine(pair.drafter, pair.tail, rule, window);
-      for (const DecodeResult& result : tiny.run_method(items, method)) {
-        EXPECT_EQ(result.status, DecodeStatus::kDone) << named(method);
+      for (const StreamResult& result : tiny.run_method(items, method)) {
+        EXPECT_EQ(result.status, StreamStatus::kDone) << named(method);
         EXPECT_LE(result.passes, most) << named(method);
         EXPECT_GE(result.passes * window, most) << named(method) << ": more tokens than rows";
         EXPECT_EQ(result.meters.tokens, most) << named(method);

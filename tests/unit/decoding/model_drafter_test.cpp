@@ -35,7 +35,7 @@ class OtherWeights final : public TensorSource {
 };
 
 struct DraftRun {
-  DraftRun(const TinyRun& tiny_run, const StreamModel& draft, const std::vector<DecodeItem>& asked,
+  DraftRun(const TinyRun& tiny_run, const StreamModel& draft, const std::vector<Stream>& asked,
            std::int64_t window_rows)
       : tiny(tiny_run),
         items(asked),
@@ -45,25 +45,25 @@ struct DraftRun {
                         .tokens = draft.image_token_count(),
                         .window = window_rows}) {}
 
-  std::vector<DecodeResult> run(const LoopParts& parts, WindowController* controller = nullptr) {
-    set_streams(drafter, items, tiny.model.config().grammar());
-    DecodeLoop loop(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
-                                 .prompt_tokens = 8,
-                                 .window = window,
-                                 .laws = true});
-    return loop.run(
-        items, parts, [](const PassEvent&) { return Flow::kContinue; }, controller);
+  std::vector<StreamResult> run(const LoopParts& parts, WindowController* controller = nullptr) {
+    StreamLoop loop(tiny.model,
+                    image_limits(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
+                                              .prompt_rows = 8,
+                                              .window = window,
+                                              .laws = true}),
+                    parts, controller);
+    return run_drafted(loop, items, &drafter);
   }
 
   const TinyRun& tiny;
-  std::vector<DecodeItem> items;
+  std::vector<Stream> items;
   std::int64_t window;
   ModelDrafter drafter;
 };
 
 TEST(ModelDrafter, TheTargetAsItsOwnDraftIsAlwaysRight) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  const std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
   const auto truth = tiny.run(items);
   for (const std::int64_t window : {2, 4, 9}) {
     DraftRun twin(tiny, tiny.model, items, window);
@@ -82,7 +82,7 @@ TEST(ModelDrafter, AnotherModelChangesPassesNeverThePicture) {
   opened.source = std::make_unique<OtherWeights>(opened.spec.tensors);
   const auto backend = make_backend("cpu", {.threads = 2});
   const StreamModel other = load_stream_model(opened, *backend, DType::kF32);
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(3)};
+  const std::vector<Stream> items = {tiny.item(0), tiny.item(3)};
   const auto truth = tiny.run(items);
   static const GumbelTail<float, KeyedRandom> gumbel_tail;
   for (const bool keeps_tail : {false, true}) {
@@ -102,12 +102,12 @@ TEST(ModelDrafter, AnotherModelChangesPassesNeverThePicture) {
 
 TEST(ModelDrafter, UnderTheExactRuleItsOwnTwinIsNeverRefused) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(1), tiny.item(2)};
+  const std::vector<Stream> items = {tiny.item(1), tiny.item(2)};
   DraftRun twin(tiny, tiny.model, items, 4);
   ExactRule<float, KeyedRandom> exact;
   LoopParts parts = equality_parts(&twin.drafter);
   parts.rule = &exact;
-  for (const DecodeResult& result : twin.run(parts)) {
+  for (const StreamResult& result : twin.run(parts)) {
     EXPECT_GT(result.meters.acceptance(), 0.999) << "p = q row for row";
     EXPECT_LT(std::abs(result.meters.z_score()), 4);
   }

@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "engine/decoding/decode_loop.h"
 #include "engine/families/open_model.h"
 #include "engine/families/random_weights.h"
 #include "engine/nn/vq_spec.h"
+#include "tests/support/stream_run.h"
 #include "tests/support/temp_folder.h"
 #include "tests/unit/decoding/tiny_run.h"
 
@@ -35,13 +35,13 @@ std::vector<std::int32_t> decode_greedily(const std::string& checkpoint,
   OpenedModel opened = open_model(checkpoint);
   const auto backend = make_backend("cpu", {.threads = 2});
   const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
-  DecodeItem item{.prompt = prompt, .unconditional = uncond};
+  Stream item{.prompt = {prompt}, .unconditional = {uncond}};
   item.law.guidance = guidance;
   item.law.temperature = 0;
-  if (item.unconditional.empty())
-    item.unconditional = unconditional_prompt(model.config(), prompt, 0);
-  DecodeLoop loop(model, {.items = 1, .prompt_tokens = 64});
-  return loop.run({&item, 1}, equality_parts(), [](const PassEvent&) { return Flow::kContinue; })[0].tokens;
+  if (item.unconditional.ids.empty())
+    item.unconditional.ids = unconditional_prompt(model.config(), prompt, 0);
+  StreamLoop loop(model, image_limits(model, {.items = 1, .prompt_rows = 64}), equality_parts());
+  return run_streams(loop, {&item, 1})[0].tokens;
 }
 
 TEST(DecodeParity, JanusGuidedGreedyTokens) {

@@ -167,15 +167,15 @@ void expect_rows(const StreamModelConfig& config, const Tokens& tokens) {
 struct RowsRun : TinyRun {
   explicit RowsRun(int threads = 2) : TinyRun(threads, "test:rows") {}
 
-  std::vector<DecodeItem> items(int count) const {
-    std::vector<DecodeItem> out;
+  std::vector<Stream> items(int count) const {
+    std::vector<Stream> out;
     for (int number = 0; number < count; ++number) out.push_back(item(number));
     return out;
   }
-  std::vector<Tokens> plain(const std::vector<DecodeItem>& asked) const {
+  std::vector<Tokens> plain(const std::vector<Stream>& asked) const {
     std::vector<Tokens> out;
-    for (const DecodeResult& result : run(asked)) {
-      EXPECT_EQ(result.status, DecodeStatus::kDone);
+    for (const StreamResult& result : run(asked)) {
+      EXPECT_EQ(result.status, StreamStatus::kDone);
       EXPECT_EQ(result.passes, model.image_token_count());
       expect_rows(model.config(), result.tokens);
       out.push_back(result.tokens);
@@ -202,7 +202,7 @@ TEST(RowEnds, TheModelHasThem) {
 
 TEST(RowEnds, EqualityIsPlainDecodingTokenForToken) {
   const RowsRun rows;
-  const std::vector<DecodeItem> items = rows.items(3);
+  const std::vector<Stream> items = rows.items(3);
   const std::vector<Tokens> truth = rows.plain(items);
   std::size_t turn = 0;
   std::int64_t fewest = 73;
@@ -229,15 +229,15 @@ TEST(RowEnds, EqualityIsPlainDecodingTokenForToken) {
 
 TEST(RowEnds, EveryRuleTailAndDrafterKeepsThemInPlace) {
   const RowsRun rows;
-  const std::vector<DecodeItem> items = rows.items(3);
+  const std::vector<Stream> items = rows.items(3);
   for (const std::string_view rule : rule_names()) {
     for (const std::string_view drafter : drafter_names()) {
       for (const std::string_view tail : tail_names()) {
         if (drafter == "none") continue;
         DecodeMethod method = combine(drafter, tail, rule, 12);
         method.grouped.fixed_groups = tail == "drop";
-        for (const DecodeResult& result : rows.run_method(items, method)) {
-          ASSERT_EQ(result.status, DecodeStatus::kDone);
+        for (const StreamResult& result : rows.run_method(items, method)) {
+          ASSERT_EQ(result.status, StreamStatus::kDone);
           expect_rows(rows.model.config(), result.tokens);
           EXPECT_EQ(result.meters.tokens, 73);
         }
@@ -278,7 +278,7 @@ class Inspector final : public LoopDrafter {
 
 TEST(RowEnds, DraftersPutThemInPlace) {
   const RowsRun rows;
-  const std::vector<DecodeItem> items = rows.items(2);
+  const std::vector<Stream> items = rows.items(2);
   ModelDrafter model(rows.model, {.items = 2,
                                   .prompt_rows = 8,
                                   .tokens = rows.model.image_token_count(),
@@ -293,8 +293,11 @@ TEST(RowEnds, DraftersPutThemInPlace) {
       LoopParts parts = owned.parts();
       Inspector inspector(drafter == kModelDrafter ? model : *parts.drafter, rows.model.config());
       parts.drafter = &inspector;
-      DecodeLoop loop(rows.model, {.items = 2, .prompt_tokens = 8, .window = 12, .laws = true});
-      loop.run(items, parts, [](const PassEvent&) { return Flow::kContinue; });
+      StreamLoop loop(
+          rows.model,
+          image_limits(rows.model, {.items = 2, .prompt_rows = 8, .window = 12, .laws = true}),
+          parts);
+      run_drafted(loop, items, drafter == kModelDrafter ? &model : nullptr);
       EXPECT_GE(inspector.ends, 2) << drafter << ' ' << tail;
     }
   }
@@ -303,7 +306,7 @@ TEST(RowEnds, DraftersPutThemInPlace) {
 // Trees of drafts, whoever judges siblings.
 TEST(RowEnds, TreesKeepThemInPlace) {
   const RowsRun rows;
-  const std::vector<DecodeItem> items = rows.items(3);
+  const std::vector<Stream> items = rows.items(3);
   const std::vector<Tokens> truth = rows.plain(items);
   for (const std::string_view tree : tree_names()) {
     if (tree == "none") continue;
@@ -312,15 +315,16 @@ TEST(RowEnds, TreesKeepThemInPlace) {
       method.tree = tree;
       method.tail = tree == "gumbel" ? "gumbel" : "resample";
       const OwnedParts<float, KeyedRandom> owned(method, rows.aids());
-      DecodeLoop loop(rows.model, {.items = 3,
-                                   .prompt_tokens = 8,
-                                   .window = window,
-                                   .laws = true,
-                                   .shape = PassShape::kTree});
-      const auto results =
-          loop.run(items, owned.parts(), [](const PassEvent&) { return Flow::kContinue; });
+      StreamLoop loop(rows.model,
+                      image_limits(rows.model, {.items = 3,
+                                                .prompt_rows = 8,
+                                                .window = window,
+                                                .laws = true,
+                                                .shape = PassShape::kTree}),
+                      owned.parts());
+      const auto results = run_streams(loop, items);
       for (std::size_t i = 0; i < items.size(); ++i) {
-        ASSERT_EQ(results[i].status, DecodeStatus::kDone);
+        ASSERT_EQ(results[i].status, StreamStatus::kDone);
         expect_rows(rows.model.config(), results[i].tokens);
         EXPECT_LT(results[i].passes, 73) << tree;
         if (tree == "gumbel") {
@@ -339,8 +343,8 @@ TEST(RowEnds, UnderEverySetting) {
       {.guidance = 3, .top_k = 1},       {.guidance = 4, .temperature = 0.8, .top_p = 0.7},
       {.guidance = 2, .min_p = 0.2},     {.guidance = 2, .typical = 0.6}};
   for (const LawSettings& law : settings) {
-    std::vector<DecodeItem> items = rows.items(2);
-    for (DecodeItem& item : items) item.law = law;
+    std::vector<Stream> items = rows.items(2);
+    for (Stream& item : items) item.law = law;
     const std::vector<Tokens> truth = rows.plain(items);
     for (const char* name : {"gumbel", "sjd", "coupled", "coupled-gumbel", "lookup", "recycle"}) {
       const DecodeMethod method = settle_method(decode_method(name), rows.aids(), 73);
@@ -361,7 +365,7 @@ TEST(RowEnds, BatchesAndThreadsChangeNothing) {
   std::vector<Tokens> alone;
   {
     const RowsRun rows(1);
-    for (const DecodeItem& item : rows.items(4)) {
+    for (const Stream& item : rows.items(4)) {
       alone.push_back(rows.run_method({item}, method)[0].tokens);
     }
   }
@@ -375,14 +379,13 @@ TEST(RowEnds, BatchesAndThreadsChangeNothing) {
 // The target as its own draft: every guess is right, so that each pass commits a whole window.
 TEST(RowEnds, ADraftModelWritesThemToo) {
   const RowsRun rows;
-  const std::vector<DecodeItem> items = rows.items(3);
+  const std::vector<Stream> items = rows.items(3);
   const std::vector<Tokens> truth = rows.plain(items);
   for (const std::int64_t window : {2, 4, 9, 10}) {
     ModelDrafter drafter(rows.model, {.items = 3,
                                       .prompt_rows = 8,
                                       .tokens = rows.model.image_token_count(),
                                       .window = window});
-    set_streams(drafter, items, rows.model.config().grammar());
     const auto results = rows.run(items, &drafter, window);
     for (std::size_t i = 0; i < items.size(); ++i) {
       EXPECT_EQ(results[i].tokens, truth[i]);

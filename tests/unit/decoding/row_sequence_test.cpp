@@ -24,11 +24,11 @@ INSTANTIATE_TEST_SUITE_P(Models, RowsOn, testing::Values("test:tiny", "test:rows
 TEST_P(RowsOn, WholeRowsArePlainDecoding) {
   const TinyRun tiny(2, GetParam());
   const auto stride = static_cast<std::int64_t>(tiny.model.config().grammar().stride());
-  const std::vector<DecodeItem> items{tiny.item(0), tiny.item(1), tiny.item(2)};
+  const std::vector<Stream> items{tiny.item(0), tiny.item(1), tiny.item(2)};
   const auto plain = tiny.run(items);
   const auto rows = tiny.run_method(items, rows_method(tiny, stride));
   for (std::size_t i = 0; i < items.size(); ++i) {
-    EXPECT_EQ(rows[i].status, DecodeStatus::kDone);
+    EXPECT_EQ(rows[i].status, StreamStatus::kDone);
     EXPECT_EQ(rows[i].tokens, plain[i].tokens) << i;
     EXPECT_EQ(rows[i].passes, plain[i].passes);
   }
@@ -41,7 +41,7 @@ TEST_P(RowsOn, TakesThePassesThatTheSchemeSays) {
   const auto stride = static_cast<std::int64_t>(grammar.stride());
   const auto rows = static_cast<std::int64_t>(grammar.rows);
   for (std::int64_t lead = 1; lead < stride; ++lead) {
-    const DecodeResult result = tiny.run_method({tiny.item(0)}, rows_method(tiny, lead))[0];
+    const StreamResult result = tiny.run_method({tiny.item(0)}, rows_method(tiny, lead))[0];
     EXPECT_EQ(result.passes, 2 * stride + (rows - 2) * lead) << lead;
     EXPECT_EQ(result.meters.tokens, static_cast<std::int64_t>(grammar.length()));
     std::int64_t committed = 0;
@@ -62,11 +62,11 @@ TEST_P(RowsOn, TakesThePassesThatTheSchemeSays) {
 
 TEST_P(RowsOn, BatchAndThreadsChangeNothing) {
   const TinyRun one(1, GetParam()), three(3, GetParam());
-  const std::vector<DecodeItem> items{one.item(0), one.item(1), one.item(2)};
+  const std::vector<Stream> items{one.item(0), one.item(1), one.item(2)};
   const DecodeMethod method = rows_method(one, 2);
   const auto together = three.run_method({items[2], items[0], items[1]}, method);
   for (std::size_t i = 0; i < items.size(); ++i) {
-    const DecodeResult alone = one.run_method({items[i]}, method)[0];
+    const StreamResult alone = one.run_method({items[i]}, method)[0];
     EXPECT_EQ(together[(i + 1) % 3].tokens, alone.tokens) << i;
   }
 }

@@ -1,4 +1,4 @@
-// The decode loop with a window that slides: behind the prompts of both branches the stream goes on
+// The stream loop with a window that slides: behind the prompts of both branches the stream goes on
 // from what is cached, whatever the method that wrote it.
 #include <gtest/gtest.h>
 
@@ -9,6 +9,11 @@ namespace tessera {
 namespace {
 
 constexpr int kWindows = 6;
+
+struct Ended final : StreamListener {
+  void on_done(std::size_t, StreamResult&& made) override { result = std::move(made); }
+  StreamResult result;
+};
 
 struct SlidingClip {
   explicit SlidingClip(OpenedModel from)
@@ -27,29 +32,35 @@ struct SlidingClip {
     const DecodeMethod method =
         settle_method(decode_method(name), aids, model.config().image_tokens());
     const OwnedParts<float, KeyedRandom> owned(method, aids);
-    DecodeLoop loop(model, {.prompt_tokens = 8,
-                            .window = method.window,
-                            .laws = keeps_laws(method),
-                            .shape = method.shape(),
-                            .given_tokens = model.config().image_tokens() - 1});
-    DecodeItem item{.prompt = {30, 44, 51, 60, 71}, .unconditional = {40, 41}, .law = law};
+    StreamLoop loop(model,
+                    image_limits(model, {.prompt_rows = 8,
+                                         .window = method.window,
+                                         .laws = keeps_laws(method),
+                                         .shape = method.shape(),
+                                         .given_tokens = model.config().image_tokens() - 1}),
+                    owned.parts());
+    Stream item{.prompt = {{30, 44, 51, 60, 71}}, .unconditional = {{40, 41}}, .law = law};
     Made out;
     const std::size_t first = grammar.tokens_of(grammar.grids / 2);
     const std::size_t end = grammar.tokens_of(grammar.grids);
+    item.held = slide;
     for (int window = 0; window < kWindows; ++window) {
       item.item = static_cast<std::uint64_t>(window);
-      const auto results =
-          loop.run({&item, 1}, owned.parts(), [](const PassEvent&) { return Flow::kContinue; });
-      EXPECT_EQ(results[0].status, DecodeStatus::kDone);
-      const Tokens& tokens = results[0].tokens;
+      Ended ended;
+      if (slide && window > 0) {
+        loop.slide(0, first, end, item);
+      } else {
+        EXPECT_EQ(loop.add(item), 0u);
+      }
+      while (!loop.idle()) loop.step(ended);
+      EXPECT_EQ(ended.result.status, StreamStatus::kDone);
+      const Tokens& tokens = ended.result.tokens;
       EXPECT_EQ(tokens.size(), grammar.length());
       EXPECT_TRUE(std::equal(item.given.begin(), item.given.end(), tokens.begin()));
       out.tokens.insert(out.tokens.end(), tokens.begin(), tokens.end());
-      out.prefilled.push_back(results[0].prefilled);
+      out.prefilled.push_back(ended.result.prefilled);
       item.given.assign(tokens.begin() + static_cast<std::ptrdiff_t>(first),
                         tokens.begin() + static_cast<std::ptrdiff_t>(end));
-      item.slid = slide;
-      if (slide) loop.slide(item, 0, first, end);
     }
     return out;
   }

@@ -41,15 +41,14 @@ class Pausing final : public Drafter<float, KeyedRandom> {
   std::int64_t every_, calls_ = 0;
 };
 
-constexpr std::int64_t kVocab = 40;  // of small_text()
-
-DraftStreamItem draft_of(TextItem item, std::int64_t vocab = kVocab) {
-  return draft_stream(std::move(item), vocab);
-}
-
 // Gives a text to the drafter, or nothing.
 using Tell = std::function<std::optional<DraftStreamItem>(std::size_t number)>;
-using Results = std::map<std::uint64_t, TextResult>;
+using Results = std::map<std::uint64_t, StreamResult>;
+
+// Texts are as long as a loop of so many tokens allows, unless they say otherwise.
+DraftStreamItem draft_of(const Stream& item, std::int64_t vocab = 40, std::size_t tokens = 64) {
+  return draft_stream(item, VocabularyGrammar::line(static_cast<std::size_t>(vocab), tokens));
+}
 
 OwnedParts<float, KeyedRandom> parts_of(const StreamModel& model, const Setting& setting) {
   DecodeMethod method;
@@ -63,15 +62,15 @@ OwnedParts<float, KeyedRandom> parts_of(const StreamModel& model, const Setting&
   return {method, aids};
 }
 
-Results write(const StreamModel& model, std::vector<TextItem> items, const StreamModel& draft,
+Results write(const StreamModel& model, std::vector<Stream> items, const StreamModel& draft,
               const Tell& tell, const Setting& setting) {
   OwnedParts<float, KeyedRandom> owned = parts_of(model, setting);
-  TextLimits limits{.items = setting.items,
-                    .prompt_rows = 80,
-                    .tokens = 64,
-                    .window = setting.window,
-                    .chunk = setting.chunk,
-                    .laws = owned.parts().needs_laws()};
+  const StreamLimits limits = text_limits(model, 64,
+                                          {.items = setting.items,
+                                           .prompt_rows = 80,
+                                           .window = setting.window,
+                                           .budget = setting.chunk,
+                                           .laws = owned.parts().needs_laws()});
   DraftLimits own = draft_limits(limits);
   own.chunk = setting.draft_chunk;
   auto made = std::make_unique<ModelDrafter>(draft, own);
@@ -81,7 +80,7 @@ Results write(const StreamModel& model, std::vector<TextItem> items, const Strea
   Pausing pausing(*drafter, setting.every);
   LoopParts parts = owned.parts();
   if (setting.every > 1) parts.drafter = &pausing;
-  TextLoop loop(model, limits, parts, setting.adaptive ? &controller : nullptr);
+  StreamLoop loop(model, limits, parts, setting.adaptive ? &controller : nullptr);
   Gatherer gatherer;
   std::size_t next = 0;
   while (next < items.size() || !loop.idle()) {
@@ -266,24 +265,25 @@ TEST(TextDrafts, PlacesGoOnBehindItsOwnPrompt) {
   q.prompt = small_prompt(axes.model, 11, 6);
   q.law.temperature = 0;
   const auto with_picture = [&] {
-    TextItem item = item_of(axes.model, q);
+    Stream item = item_of(axes.model, q);
     for (std::size_t i = 2; i < 8; ++i) {
       const auto k = static_cast<std::int64_t>(i - 2);
-      item.places[i] = {2, 2 + k / 3, 2 + k % 3};
+      item.prompt.positions[i] = {2, 2 + k / 3, 2 + k % 3};
     }
-    for (std::size_t i = 8; i < 11; ++i) item.places[i].fill(static_cast<std::int64_t>(i - 3));
-    item.next_place = 8;
+    for (std::size_t i = 8; i < 11; ++i)
+      item.prompt.positions[i].fill(static_cast<std::int64_t>(i - 3));
+    item.prompt.next_position = 8;
     return item;
   };
-  const auto one = [&](TextItem item) {
-    std::vector<TextItem> out;
+  const auto one = [&](Stream item) {
+    std::vector<Stream> out;
     out.push_back(std::move(item));
     return out;
   };
   const auto nothing = [](std::size_t) { return std::nullopt; };
   const Tokens truth =
       write(axes.model, one(with_picture()), axes.model, nothing, {.window = 1}).at(0).tokens;
-  const TextResult twin =
+  const StreamResult twin =
       write(axes.model, one(with_picture()), axes.model,
             [&](std::size_t) { return draft_of(with_picture()); }, {.window = 5})
           .at(0);
@@ -314,8 +314,8 @@ TEST(TextDrafts, ItsPromptsAreCutBetweenLayers) {
     }
   }
   const auto targets = [&](bool cut) {
-    std::vector<TextItem> items = items_of(small.model, list);
-    for (std::size_t i = 0; cut && i < items.size(); ++i) items[i].cuts = &cuts[i];
+    std::vector<Stream> items = items_of(small.model, list);
+    for (std::size_t i = 0; cut && i < items.size(); ++i) items[i].prompt.cuts = &cuts[i];
     return items;
   };
   const Tell cut_drafts = [&](std::size_t i) {
@@ -366,13 +366,13 @@ TEST(TextDrafts, ABrokenDraftModelFailsNothing) {
   const Results truth = plain(small.model, list);
   const Results done = write(small.model, items_of(small.model, list), small.model,
                              [&](std::size_t i) {
-                               TextItem item = item_of(small.model, list[i]);
-                               if (i == 1) item.rows.view().f32()[3] = std::nanf("");
+                               Stream item = item_of(small.model, list[i]);
+                               if (i == 1) own_rows(item).f32()[3] = std::nanf("");
                                return draft_of(std::move(item));
                              },
                              {.items = 4, .window = 4});
   for (std::size_t i = 0; i < list.size(); ++i) {
-    EXPECT_EQ(done.at(i).status, DecodeStatus::kDone);
+    EXPECT_EQ(done.at(i).status, StreamStatus::kDone);
     EXPECT_EQ(done.at(i).tokens, truth.at(i).tokens);
     EXPECT_EQ(done.at(i).passes, i == 1 ? truth.at(i).passes : fewest(truth.at(i).tokens.size(), 4))
         << i;
@@ -425,17 +425,18 @@ std::vector<double> count_texts(const SmallText& target, const SmallText& draft,
   constexpr std::int64_t kAtOnce = 64;
   OwnedParts<float, KeyedRandom> owned =
       parts_of(target.model, {.window = kTokens, .rule = "exact"});
-  const TextLimits limits{
-      .items = kAtOnce, .prompt_rows = 16, .tokens = kTokens, .window = kTokens, .laws = true};
+  const StreamLimits limits =
+      text_limits(target.model, kTokens,
+                  {.items = kAtOnce, .prompt_rows = 16, .window = kTokens, .laws = true});
   ModelDrafter drafter(draft.model, draft_limits(limits));
   Misrecorded wrong(drafter);
   LoopParts parts = owned.parts();
   parts.drafter = &drafter;
   if (misrecorded) parts.drafter = &wrong;
-  TextLoop loop(target.model, limits, parts);
-  struct Counter final : TextListener {
+  StreamLoop loop(target.model, limits, parts);
+  struct Counter final : StreamListener {
     std::vector<double> counts = std::vector<double>(kIds * kIds * kIds);
-    void on_done(std::size_t, TextResult&& result) override {
+    void on_done(std::size_t, StreamResult&& result) override {
       std::size_t at = 0;
       for (const std::int32_t token : result.tokens) {
         at = at * kIds + static_cast<std::size_t>(token);
@@ -445,7 +446,7 @@ std::vector<double> count_texts(const SmallText& target, const SmallText& draft,
   } counter;
   for (std::uint64_t next = 0; next < texts || !loop.idle();) {
     for (; next < texts && !loop.full(); ++next) {
-      TextItem item = item_of(target.model, q);
+      Stream item = item_of(target.model, q);
       item.item = next;
       DraftStreamItem text = draft_of(item_of(draft.model, q), kIds);
       drafter.set_stream(loop.add(std::move(item)), std::move(text));

@@ -7,9 +7,10 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/decoding/drafters/text_drafter.h"
 #include "engine/decoding/prompt_cuts.h"
-#include "engine/decoding/text_loop.h"
 #include "tests/support/device_values.h"
+#include "tests/support/stream_run.h"
 #include "tests/support/text_models.h"
 
 namespace tessera {
@@ -40,18 +41,32 @@ inline std::vector<Question> questions(const StreamModel& model, int count) {
   return out;
 }
 
-inline TextItem item_of(const StreamModel& model, const Question& q) {
-  TextItem item;
-  item.rows = embedded(model, q.prompt);
-  item.places = places_in_line(q.prompt.size());
-  item.next_place = static_cast<std::int64_t>(q.prompt.size());
-  item.before = q.prompt;
+inline Stream item_of(const StreamModel& model, const Question& q) {
+  Stream item{.prompt = {.ids = {},
+                         .rows = std::make_shared<Tensor>(embedded(model, q.prompt)),
+                         .positions = places_in_line(q.prompt.size()),
+                         .next_position = static_cast<std::int64_t>(q.prompt.size())},
+              .kind = StreamKind::kText,
+              .before = q.prompt};
   item.stops = q.stops;
-  item.most_tokens = q.most_tokens;
+  item.max_tokens = q.most_tokens;
   item.law = q.law;
   item.seed = 5;
   item.item = q.item;
   return item;
+}
+
+// The rows of a prompt that nothing else shares.
+inline Tensor& own_rows(Stream& item) { return *std::const_pointer_cast<Tensor>(item.prompt.rows); }
+
+// The same text for a draft model.
+inline DraftText draft_of(Stream item) {
+  return {.rows = std::move(own_rows(item)),
+          .places = item.prompt.positions,
+          .next_place = item.prompt.next_position,
+          .law = item.law,
+          .stops = item.stops,
+          .cuts = item.prompt.cuts};
 }
 
 // The row behind ids, by one pass over all of them.
@@ -77,8 +92,8 @@ inline std::vector<float> logits_behind(const StreamModel& model, const Tokens& 
   return from_device(backend, logits.view());
 }
 
-inline std::vector<TextItem> items_of(const StreamModel& model, const std::vector<Question>& list) {
-  std::vector<TextItem> items;
+inline std::vector<Stream> items_of(const StreamModel& model, const std::vector<Question>& list) {
+  std::vector<Stream> items;
   for (const Question& q : list) items.push_back(item_of(model, q));
   return items;
 }
@@ -103,15 +118,15 @@ struct PlannedCuts final : PromptCuts {
   }
 };
 
-struct Gatherer final : TextListener {
+struct Gatherer final : StreamListener {
   std::map<std::size_t, Tokens> streamed;  // by slot
-  std::map<std::uint64_t, TextResult> done;
+  std::map<std::uint64_t, StreamResult> done;
   std::map<std::size_t, std::uint64_t> item_of_slot;
   void on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) override {
     streamed[slot].insert(streamed[slot].end(), tokens.begin(), tokens.end());
   }
-  void on_done(std::size_t slot, TextResult&& result) override {
-    if (result.status == DecodeStatus::kDone) {
+  void on_done(std::size_t slot, StreamResult&& result) override {
+    if (result.status == StreamStatus::kDone) {
       EXPECT_EQ(streamed[slot], result.tokens);
     }
     streamed[slot].clear();

@@ -1,4 +1,4 @@
-// The seeded tiny model with prompts, for tests of the decode loop.
+// The seeded tiny model with prompts, for tests of the stream loop.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/decoding/decode_loop.h"
 #include "engine/decoding/rules/gumbel_rule.h"
 #include "engine/decoding/tails/tails.h"
 #include "engine/families/open_model.h"
 #include "tests/support/made_up_methods.h"
+#include "tests/support/stream_run.h"
 
 namespace tessera {
 
@@ -34,10 +34,11 @@ struct TinyRun {
         model(load_stream_model(opened, *backend, storage)) {}
 
   // Prompts of different lengths, one setting each.
-  DecodeItem item(int number) const {
-    DecodeItem out;
-    for (int i = 0; i < 3 + number % 5; ++i) out.prompt.push_back(20 + (number * 7 + i * 3) % 200);
-    out.unconditional = unconditional_prompt(model.config(), out.prompt, 2);
+  Stream item(int number) const {
+    Stream out;
+    for (int i = 0; i < 3 + number % 5; ++i)
+      out.prompt.ids.push_back(20 + (number * 7 + i * 3) % 200);
+    out.unconditional.ids = unconditional_prompt(model.config(), out.prompt.ids, 2);
     out.law.guidance = number % 3 == 0 ? 3.0 : 5.0;
     out.law.temperature = number % 4 == 1 ? 0.7 : 1.0;
     out.law.top_k = number % 2 == 0 ? 0 : 20;
@@ -45,25 +46,28 @@ struct TinyRun {
     return out;
   }
 
-  std::vector<DecodeResult> run(const std::vector<DecodeItem>& items,
-                                LoopDrafter* drafter = nullptr, std::int64_t window = 1) const {
-    DecodeLoop loop(
-        model,
-        {.items = static_cast<std::int64_t>(items.size()), .prompt_tokens = 8, .window = window});
-    return loop.run(items, equality_parts(drafter),
-                    [](const PassEvent&) { return Flow::kContinue; });
+  std::vector<StreamResult> run(const std::vector<Stream>& items, LoopDrafter* drafter = nullptr,
+                                std::int64_t window = 1) const {
+    StreamLoop loop(model,
+                    image_limits(model, {.items = static_cast<std::int64_t>(items.size()),
+                                         .prompt_rows = 8,
+                                         .window = window}),
+                    equality_parts(drafter));
+    return run_drafted(loop, items, dynamic_cast<ModelDrafter*>(drafter));
   }
 
   // Any method of shipped parts.
-  std::vector<DecodeResult> run_method(const std::vector<DecodeItem>& items,
+  std::vector<StreamResult> run_method(const std::vector<Stream>& items,
                                        const DecodeMethod& method) const {
     const OwnedParts<float, KeyedRandom> owned(method, aids());
-    DecodeLoop loop(model, {.items = static_cast<std::int64_t>(items.size()),
-                            .prompt_tokens = 8,
-                            .window = method.window,
-                            .laws = keeps_laws(method),
-                            .shape = method.shape()});
-    return loop.run(items, owned.parts(), [](const PassEvent&) { return Flow::kContinue; });
+    StreamLoop loop(model,
+                    image_limits(model, {.items = static_cast<std::int64_t>(items.size()),
+                                         .prompt_rows = 8,
+                                         .window = method.window,
+                                         .laws = keeps_laws(method),
+                                         .shape = method.shape()}),
+                    owned.parts());
+    return run_streams(loop, items);
   }
   DecodeAids aids() const { return aids_for(model.config().grammar()); }
 
@@ -74,16 +78,16 @@ struct TinyRun {
 
 using Tokens = std::vector<std::int32_t>;
 
-inline std::vector<DecodeItem> first_items(const TinyRun& tiny, int count) {
-  std::vector<DecodeItem> out;
+inline std::vector<Stream> first_items(const TinyRun& tiny, int count) {
+  std::vector<Stream> out;
   for (int number = 0; number < count; ++number) out.push_back(tiny.item(number));
   return out;
 }
 
-inline std::vector<Tokens> tokens_of(const std::vector<DecodeResult>& results) {
+inline std::vector<Tokens> tokens_of(const std::vector<StreamResult>& results) {
   std::vector<Tokens> out;
-  for (const DecodeResult& result : results) {
-    EXPECT_EQ(result.status, DecodeStatus::kDone);
+  for (const StreamResult& result : results) {
+    EXPECT_EQ(result.status, StreamStatus::kDone);
     out.push_back(result.tokens);
   }
   return out;

@@ -12,23 +12,25 @@ namespace tessera {
 namespace {
 
 struct TracedRun {
-  std::vector<DecodeResult> results;
+  std::vector<StreamResult> results;
   std::vector<std::vector<std::int32_t>> frozen;  // [items][position] pass, seen from outside
 };
 
 // Writes down after which pass each position of the line was there.
-TracedRun run_traced(const TinyRun& tiny, std::vector<DecodeItem> items, const DecodeMethod& method,
+TracedRun run_traced(const TinyRun& tiny, std::vector<Stream> items, const DecodeMethod& method,
                      bool traced) {
-  for (DecodeItem& item : items) item.traced = traced;
+  for (Stream& item : items) item.traced = traced;
   const OwnedParts<float, KeyedRandom> owned(method, tiny.aids());
-  DecodeLoop loop(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
-                               .prompt_tokens = 8,
-                               .window = method.window,
-                               .laws = keeps_laws(method),
-                               .shape = method.shape()});
+  StreamLoop loop(tiny.model,
+                  image_limits(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
+                                            .prompt_rows = 8,
+                                            .window = method.window,
+                                            .laws = keeps_laws(method),
+                                            .shape = method.shape()}),
+                  owned.parts());
   TracedRun out;
   out.frozen.resize(items.size());
-  out.results = loop.run(items, owned.parts(), [&](const PassEvent& event) {
+  out.results = run_streams(loop, items, [&](const RunPass& event) {
     for (std::size_t i = 0; i < event.items.size(); ++i) {
       const auto pass = static_cast<std::int32_t>(event.items[i].passes);
       out.frozen[i].resize(event.items[i].tokens.size(), pass);
@@ -38,7 +40,7 @@ TracedRun run_traced(const TinyRun& tiny, std::vector<DecodeItem> items, const D
   return out;
 }
 
-void expect_sums(const DecodeResult& result, const std::string& what) {
+void expect_sums(const StreamResult& result, const std::string& what) {
   const DecodeTrace& trace = result.trace;
   ASSERT_EQ(trace.marks.size(), result.tokens.size()) << what;
   double entropy = 0, surprise = 0;
@@ -70,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Models, TraceOn, testing::Values("test:tiny", "test:row
 
 TEST_P(TraceOn, SumsAreTheMetersAndNoTokenChanges) {
   const TinyRun tiny(2, GetParam());
-  const std::vector<DecodeItem> items = first_items(tiny, 2);
+  const std::vector<Stream> items = first_items(tiny, 2);
   int tried = 0;
   for (const NamedMethod& named : named_methods()) {
     if (named.drafter == kModelDrafter) continue;  // made by whoever opens the draft model
@@ -107,7 +109,7 @@ TEST_P(TraceOn, RowsMarkTheirOwnPositions) {
   DecodeMethod rows = decode_method("rows");
   rows.row_lead = static_cast<std::int64_t>(tiny.model.config().grammar().stride());
   rows = settle_method(rows, tiny.aids(), tiny.model.image_token_count());
-  const std::vector<DecodeItem> items = first_items(tiny, 1);
+  const std::vector<Stream> items = first_items(tiny, 1);
   const DecodeTrace plain = run_traced(tiny, items, decode_method("plain"), true).results[0].trace;
   const DecodeTrace other = run_traced(tiny, items, rows, true).results[0].trace;
   ASSERT_EQ(plain.marks.size(), other.marks.size());

@@ -1,6 +1,6 @@
 // Every outcome of decoding with branching drafts, weighed: whoever gives the laws, whatever rule
 // judges siblings and however the tree grows, a picture comes with the product of its conditional
-// probabilities, to rounding. Rows of a pass are those that the decode loop would feed.
+// probabilities, to rounding. Rows of a pass are those that the stream loop would feed.
 #include <gtest/gtest.h>
 
 #include <iostream>

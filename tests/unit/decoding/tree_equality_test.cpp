@@ -31,19 +31,20 @@ std::string named(const DecodeMethod& method) {
 }
 
 // A run of shipped parts; with a draft model the tree's laws are its.
-std::vector<DecodeResult> run_tree(const TinyRun& tiny, const std::vector<DecodeItem>& items,
+std::vector<StreamResult> run_tree(const TinyRun& tiny, const std::vector<Stream>& items,
                                    const DecodeMethod& method, ModelDrafter* draft = nullptr,
                                    WindowController* controller = nullptr) {
   const OwnedParts<float, KeyedRandom> owned(method, tiny.aids());
   LoopParts parts = owned.parts();
   parts.tree.source = draft;
-  DecodeLoop loop(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
-                               .prompt_tokens = 8,
-                               .window = method.window,
-                               .laws = true,
-                               .shape = parts.shape()});
-  return loop.run(
-      items, parts, [](const PassEvent&) { return Flow::kContinue; }, controller);
+  StreamLoop loop(tiny.model,
+                  image_limits(tiny.model, {.items = static_cast<std::int64_t>(items.size()),
+                                            .prompt_rows = 8,
+                                            .window = method.window,
+                                            .laws = true,
+                                            .shape = parts.shape()}),
+                  parts, controller);
+  return run_drafted(loop, items, draft);
 }
 
 // --- equality ---------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ class TreeEquality : public testing::TestWithParam<int> {};
 // The parameter is the threads; drafters and tails take turns.
 TEST_P(TreeEquality, IsPlainDecodingTokenForToken) {
   const TinyRun tiny(GetParam());
-  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Stream> items = first_items(tiny, 3);
   const std::vector<Tokens> truth = tokens_of(tiny.run(items));
   const std::int64_t most = tiny.model.image_token_count();
   std::int64_t fewest = most;
@@ -70,7 +71,7 @@ TEST_P(TreeEquality, IsPlainDecodingTokenForToken) {
         const auto alone = run_tree(tiny, {items[one]}, method);
         ASSERT_EQ(alone[0].tokens, truth[one]) << named(method) << ", item " << one << " alone";
         ASSERT_EQ(alone[0].passes, together[one].passes) << named(method);
-        for (const DecodeResult& result : together) {
+        for (const StreamResult& result : together) {
           ASSERT_LE(result.passes, most) << named(method);
           fewest = std::min(fewest, result.passes);
         }
@@ -86,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Threads, TreeEquality, testing::Values(1, 2, 3));
 
 TEST(TreeEquality, OneCandidateAPositionIsTheExactChain) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Stream> items = first_items(tiny, 3);
   for (const std::string_view drafter : {"uniform", "left", "neighbour-law", "lookup"}) {
     for (const std::string_view tail : kKeepingTails) {
       for (const std::int64_t window : {2, 5, 16}) {
@@ -109,15 +110,15 @@ TEST(TreeEquality, OneCandidateAPositionIsTheExactChain) {
 
 TEST(TreeEquality, PassesAreNeverMoreThanPlain) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Stream> items = first_items(tiny, 3);
   const std::int64_t most = tiny.model.image_token_count();
   std::size_t turn = 0;
   for (const std::string_view tree : tree_names()) {
     for (const std::string_view tail : kKeepingTails) {
       const std::int64_t window = std::array{2, 16, 64}[turn++ % 3];
       const DecodeMethod method = combine_tree(tree, "uniform", tail, {window, 3, 3});
-      for (const DecodeResult& result : run_tree(tiny, items, method)) {
-        EXPECT_EQ(result.status, DecodeStatus::kDone) << named(method);
+      for (const StreamResult& result : run_tree(tiny, items, method)) {
+        EXPECT_EQ(result.status, StreamStatus::kDone) << named(method);
         EXPECT_LE(result.passes, most) << named(method);
         EXPECT_GE(result.passes * window, most) << named(method) << ": more tokens than rows";
         EXPECT_EQ(result.meters.tokens, most) << named(method);
@@ -140,7 +141,7 @@ TEST(TreeEquality, BatchOrderSizeAndThreadsChangeNothing) {
     }
     for (const int threads : {1, 2, 3}) {
       const TinyRun tiny(threads);
-      std::vector<DecodeItem> items = first_items(tiny, kItems);
+      std::vector<Stream> items = first_items(tiny, kItems);
       std::reverse(items.begin(), items.end());
       const auto results = run_tree(tiny, items, method);
       for (std::size_t i = 0; i < alone.size(); ++i) {
@@ -184,22 +185,19 @@ struct OtherModel {
 };
 
 std::unique_ptr<ModelDrafter> tree_drafter(const StreamModel& model,
-                                           const std::vector<DecodeItem>& items,
-                                           std::int64_t window) {
-  auto out = std::make_unique<ModelDrafter>(
+                                           const std::vector<Stream>& items, std::int64_t window) {
+  return std::make_unique<ModelDrafter>(
       model, DraftLimits{.items = static_cast<std::int64_t>(items.size()),
                          .prompt_rows = 8,
                          .tokens = model.image_token_count(),
                          .window = window,
                          .trees = true});
-  set_streams(*out, items, model.config().grammar());
-  return out;
 }
 
 TEST(TreeEquality, ADraftModelChangesPassesNeverThePicture) {
   const TinyRun tiny;
   const OtherModel other;
-  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Stream> items = first_items(tiny, 3);
   const std::vector<Tokens> truth = tokens_of(tiny.run(items));
   const auto total = static_cast<std::int64_t>(truth[0].size());
   for (const std::int64_t window : {2, 3, 5, 16}) {
@@ -210,7 +208,7 @@ TEST(TreeEquality, ADraftModelChangesPassesNeverThePicture) {
             combine_tree("gumbel", kModelDrafter, "drop", {window, width, 3});
         const auto results = run_tree(tiny, items, method, drafter.get());
         ASSERT_EQ(tokens_of(results), truth) << named(method);
-        for (const DecodeResult& result : results) {
+        for (const StreamResult& result : results) {
           EXPECT_LE(result.passes, total) << named(method);
           if (draft != &tiny.model || width > 1) continue;
           // The race's winner is the target's own token: each pass brings all rows.
@@ -224,7 +222,7 @@ TEST(TreeEquality, ADraftModelChangesPassesNeverThePicture) {
 TEST(TreeEquality, ADraftModelUnderEveryTree) {
   const TinyRun tiny;
   const OtherModel other;
-  const std::vector<DecodeItem> items = first_items(tiny, 3);
+  const std::vector<Stream> items = first_items(tiny, 3);
   for (const std::string_view tree : {"rrs", "rsd", "kseq", "points", "dyspec"}) {
     const DecodeMethod method = combine_tree(tree, kModelDrafter, "drop", {10, 3, 2});
     const auto drafter = tree_drafter(other.model, items, method.window);
@@ -252,11 +250,12 @@ std::vector<float> asked_law(ModelDrafter& drafter, const Tokens& tokens, std::s
 
 bool catches_up() {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(0)};
+  const std::vector<Stream> items = {tiny.item(0)};
   const Tokens tokens = tiny.run(items)[0].tokens;
   const auto vocabulary = tiny.model.config().grammar().vocabulary();
   const auto often = tree_drafter(tiny.model, items, 2);
   const auto seldom = tree_drafter(tiny.model, items, 2);
+  for (const auto& drafter : {&often, &seldom}) (*drafter)->set_item(0, draft_item(items[0]));
   asked_law(*seldom, tokens, 1, vocabulary);
   std::vector<float> law;
   for (std::size_t known = 1; known <= 12; ++known) {
@@ -275,7 +274,7 @@ TEST(TreeEquality, ADraftModelCatchesUpAfterPassesWithoutIt) {
 TEST(TreeEquality, WidthsOfPassesChangeNothing) {
   const TinyRun tiny;
   const OtherModel other;
-  const std::vector<DecodeItem> items = first_items(tiny, 2);
+  const std::vector<Stream> items = first_items(tiny, 2);
   const std::vector<Tokens> truth = tokens_of(tiny.run(items));
   for (const std::int64_t window : {2, 6}) {
     const auto drafter = tree_drafter(other.model, items, window);

@@ -194,7 +194,7 @@ class StubbornDrafter final : public SlotDrafter<float, KeyedRandom> {
   std::int32_t code_;
 };
 
-std::vector<DecodeResult> run_tree(const StreamModel& model, const std::vector<DecodeItem>& items,
+std::vector<StreamResult> run_tree(const StreamModel& model, const std::vector<Stream>& items,
                                    std::string_view tree, std::int32_t drafted,
                                    ModelDrafter* source = nullptr) {
   const DecodeMethod method = combine_tree(tree, source != nullptr ? kModelDrafter : "uniform",
@@ -203,12 +203,14 @@ std::vector<DecodeResult> run_tree(const StreamModel& model, const std::vector<D
   if (source == nullptr) owned.set_drafter(std::make_unique<StubbornDrafter>(drafted));
   LoopParts parts = owned.parts();
   parts.tree.source = source;
-  DecodeLoop loop(model, {.items = static_cast<std::int64_t>(items.size()),
-                          .prompt_tokens = 8,
-                          .window = method.window,
-                          .laws = true,
-                          .shape = parts.shape()});
-  return loop.run(items, parts, [](const PassEvent&) { return Flow::kContinue; });
+  StreamLoop loop(model,
+                  image_limits(model, {.items = static_cast<std::int64_t>(items.size()),
+                                       .prompt_rows = 8,
+                                       .window = method.window,
+                                       .laws = true,
+                                       .shape = parts.shape()}),
+                  parts);
+  return run_drafted(loop, items, source);
 }
 
 bool holds(const Tokens& tokens, std::int32_t code) {
@@ -216,7 +218,7 @@ bool holds(const Tokens& tokens, std::int32_t code) {
 }
 
 // A code that one picture has and no other one; their last codes, which no row sees, apart.
-std::int32_t code_of_one(const std::vector<DecodeResult>& results, std::size_t one) {
+std::int32_t code_of_one(const std::vector<StreamResult>& results, std::size_t one) {
   for (std::int32_t code = 0; code < 64; ++code) {
     bool alone = true;
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -230,7 +232,7 @@ std::int32_t code_of_one(const std::vector<DecodeResult>& results, std::size_t o
 
 TEST(BrokenRows, CostPassesWhereTheyAreDraftsAndFailWhereTheyAreTrue) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  const std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
   const auto healthy = tiny.run(items);
   for (const std::size_t one : {std::size_t{0}, std::size_t{1}}) {
     const std::int32_t code = code_of_one(healthy, one);
@@ -244,11 +246,11 @@ TEST(BrokenRows, CostPassesWhereTheyAreDraftsAndFailWhereTheyAreTrue) {
       if (i == one) continue;
       passes += results[i].passes;
       sound_passes += sound[i].passes;
-      EXPECT_EQ(results[i].status, DecodeStatus::kDone) << i;
+      EXPECT_EQ(results[i].status, StreamStatus::kDone) << i;
       EXPECT_EQ(results[i].tokens, healthy[i].tokens) << i;
     }
     EXPECT_GT(passes, sound_passes) << "no broken row was ever drafted";
-    EXPECT_EQ(results[one].status, DecodeStatus::kFailed);
+    EXPECT_EQ(results[one].status, StreamStatus::kFailed);
     EXPECT_EQ(results[one].error.code, "E_LOGITS");
     const Tokens& tokens = healthy[one].tokens;
     const auto first = std::find(tokens.begin(), tokens.end(), code) + 1;
@@ -263,19 +265,19 @@ TEST(BrokenRows, CostPassesWhereTheyAreDraftsAndFailWhereTheyAreTrue) {
 // Under the other rules a picture ends early only if it holds the code.
 TEST(BrokenRows, FailNothingUnderAnyTree) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(2), tiny.item(3), tiny.item(5)};
+  const std::vector<Stream> items = {tiny.item(0), tiny.item(2), tiny.item(3), tiny.item(5)};
   const BrokenCode broken(5);
   int done = 0;
   for (const std::string_view tree : tree_names()) {
-    for (const DecodeResult& result : run_tree(broken.model, items, tree, 5)) {
+    for (const StreamResult& result : run_tree(broken.model, items, tree, 5)) {
       Tokens seen = result.tokens;
       seen.pop_back();
       EXPECT_FALSE(holds(seen, 5)) << tree;
-      EXPECT_EQ(result.status == DecodeStatus::kDone, result.tokens.size() == kTokens) << tree;
-      if (result.status != DecodeStatus::kDone) {
+      EXPECT_EQ(result.status == StreamStatus::kDone, result.tokens.size() == kTokens) << tree;
+      if (result.status != StreamStatus::kDone) {
         EXPECT_EQ(result.tokens.back(), 5) << tree;
       }
-      done += result.status == DecodeStatus::kDone ? 1 : 0;
+      done += result.status == StreamStatus::kDone ? 1 : 0;
     }
   }
   EXPECT_GT(done, 5);
@@ -284,7 +286,7 @@ TEST(BrokenRows, FailNothingUnderAnyTree) {
 // A draft model whose rows are broken behind some codes leaves nodes without children.
 TEST(BrokenRows, OfADraftModelFailNothing) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  const std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
   const auto truth = tiny.run(items);
   for (const std::int32_t code : {truth[0].tokens[1], truth[1].tokens[30]}) {
     const BrokenCode broken(code);
@@ -294,10 +296,9 @@ TEST(BrokenRows, OfADraftModelFailNothing) {
                           .tokens = static_cast<std::int64_t>(kTokens),
                           .window = 12,
                           .trees = true});
-    set_streams(drafter, items, broken.model.config().grammar());
     const auto results = run_tree(tiny.model, items, "gumbel", 0, &drafter);
     for (std::size_t i = 0; i < items.size(); ++i) {
-      EXPECT_EQ(results[i].status, DecodeStatus::kDone);
+      EXPECT_EQ(results[i].status, StreamStatus::kDone);
       EXPECT_EQ(results[i].tokens, truth[i].tokens);
       // Behind such a code the draft model is of no use any more.
       const bool early = holds({truth[i].tokens.begin(), truth[i].tokens.begin() + 40}, code);

@@ -295,8 +295,8 @@ TEST(GeneratePipeline, ClassNumbersAreChecked) {
   PipelineOptions options;
   options.model = "random:llamagen:B";
   const GeneratePipeline pipeline(options);
-  EXPECT_EQ(pipeline.prepare({.prompt = "207"}).item.prompt, std::vector<std::int32_t>{207});
-  EXPECT_EQ(pipeline.prepare({.prompt = "207"}).item.unconditional,
+  EXPECT_EQ(pipeline.prepare({.prompt = "207"}).item.prompt.ids, std::vector<std::int32_t>{207});
+  EXPECT_EQ(pipeline.prepare({.prompt = "207"}).item.unconditional.ids,
             std::vector<std::int32_t>{1000});
   for (const char* bad : {"1000", "-1", "cat", "7 ", "", "99999999999999999999"}) {
     EXPECT_EQ(error_of([&] { pipeline.prepare({.prompt = bad}); }).code, "E_CLASS") << bad;

@@ -157,7 +157,7 @@ TEST(SlidingClips, DifferFromRecomputedOnesAndPrefillNothing) {
   EXPECT_FALSE(std::equal(a.begin() + 16, a.end(), b.begin() + 16));
   const PreparedClip prepared = pipeline.prepare(sliding(40));
   const auto prompts =
-      static_cast<std::int64_t>(prepared.item.prompt.size() + prepared.item.unconditional.size());
+      static_cast<std::int64_t>(prepared.item.prompt.length() + prepared.item.unconditional.length());
   EXPECT_EQ(made.windows, 4);
   EXPECT_EQ(other.windows, 4);
   EXPECT_EQ(made.facts.passes, other.facts.passes);

@@ -1,6 +1,6 @@
-// The decode loop on the seeded tiny model: tokens depend on the item alone; guesses change passes,
+// The stream loop on the seeded tiny model: tokens depend on the item alone; guesses change passes,
 // never tokens; stopping and broken logits are values.
-#include "engine/decoding/decode_loop.h"
+#include "engine/decoding/stream_loop.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,14 @@
 
 #include "engine/core/philox.h"
 #include "engine/sampling/sampler.h"
+#include "tests/support/stream_run.h"
 #include "tests/unit/decoding/tiny_run.h"
 
 namespace tessera {
 namespace {
 
-// Plain decoding in long-hand: one sequence pair, one token a pass, a fresh cache, no DecodeLoop.
-Tokens decode_by_hand(const TinyRun& tiny, const DecodeItem& item) {
+// Plain decoding in long-hand: one sequence pair, one token a pass, a fresh cache, no StreamLoop.
+Tokens decode_by_hand(const TinyRun& tiny, const Stream& item) {
   const StreamModel& model = tiny.model;
   const ModelConfig& lm = model.config().transformer;
   const std::int64_t width = model.width(), codes = model.config().codes;
@@ -39,7 +40,7 @@ Tokens decode_by_hand(const TinyRun& tiny, const DecodeItem& item) {
     model.logits(last, arena, logits[branch].view());
   };
   for (int branch = 0; branch < 2; ++branch) {
-    const Tokens& prompt = branch == 0 ? item.prompt : item.unconditional;
+    const Tokens& prompt = item.branch(branch).ids;
     Tensor rows = Tensor::host(DType::kF32, Shape{static_cast<std::int64_t>(prompt.size()), width});
     model.embed_prompt(prompt, rows.view());
     feed(branch, rows);
@@ -67,15 +68,15 @@ Tokens decode_by_hand(const TinyRun& tiny, const DecodeItem& item) {
   }
 }
 
-class DecodeLoopOn : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, DecodeLoopOn, testing::Values("test:tiny", "test:rows"));
+class StreamLoopOn : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, StreamLoopOn, testing::Values("test:tiny", "test:rows"));
 
-TEST_P(DecodeLoopOn, EqualsDecodingByHand) {
+TEST_P(StreamLoopOn, EqualsDecodingByHand) {
   const TinyRun tiny(2, GetParam());
   for (int number = 0; number < 4; ++number) {
-    const DecodeItem item = tiny.item(number);
-    const DecodeResult result = tiny.run({item})[0];
-    EXPECT_EQ(result.status, DecodeStatus::kDone);
+    const Stream item = tiny.item(number);
+    const StreamResult result = tiny.run({item})[0];
+    EXPECT_EQ(result.status, StreamStatus::kDone);
     EXPECT_EQ(result.tokens, decode_by_hand(tiny, item)) << number;
     EXPECT_EQ(result.passes, tiny.model.image_token_count());
     EXPECT_GT(std::set<std::int32_t>(result.tokens.begin(), result.tokens.end()).size(), 5u)
@@ -83,7 +84,7 @@ TEST_P(DecodeLoopOn, EqualsDecodingByHand) {
   }
 }
 
-TEST(DecodeLoop, BatchOrderAndThreadsChangeNothing) {
+TEST(StreamLoop, BatchOrderAndThreadsChangeNothing) {
   std::vector<Tokens> alone;
   {
     const TinyRun tiny(1);
@@ -93,7 +94,7 @@ TEST(DecodeLoop, BatchOrderAndThreadsChangeNothing) {
   }
   for (const int threads : {1, 2, 3, 7}) {
     const TinyRun tiny(threads);
-    std::vector<DecodeItem> forward, backward;
+    std::vector<Stream> forward, backward;
     for (int number = 0; number < 5; ++number) {
       forward.push_back(tiny.item(number));
       backward.push_back(tiny.item(4 - number));
@@ -106,38 +107,41 @@ TEST(DecodeLoop, BatchOrderAndThreadsChangeNothing) {
   }
 }
 
-TEST(DecodeLoop, SeedItemAndSettingsMatter) {
+TEST(StreamLoop, SeedItemAndSettingsMatter) {
   const TinyRun tiny;
   const Tokens base = tiny.run({tiny.item(0)})[0].tokens;
-  DecodeItem other_seed = tiny.item(0), other_item = tiny.item(0), hotter = tiny.item(0);
+  Stream other_seed = tiny.item(0), other_item = tiny.item(0), hotter = tiny.item(0);
   other_seed.seed += 1;
   other_item.item += 1;
   hotter.law.temperature = 2;
-  for (const DecodeItem& item : {other_seed, other_item, hotter}) {
+  for (const Stream& item : {other_seed, other_item, hotter}) {
     EXPECT_NE(tiny.run({item})[0].tokens, base);
   }
 }
 
-TEST(DecodeLoop, UnguidedItemsRunBesideGuidedOnes) {
+TEST(StreamLoop, UnguidedItemsRunBesideGuidedOnes) {
   const TinyRun tiny;
-  DecodeItem free = tiny.item(2);
+  Stream free = tiny.item(2);
   free.law.guidance = 1;
-  free.unconditional.clear();
-  DecodeLoop narrow(tiny.model, {.items = 1, .prompt_tokens = 8, .guided = false});
-  const auto go_on = [](const PassEvent&) { return Flow::kContinue; };
-  const Tokens alone = narrow.run({&free, 1}, equality_parts(), go_on)[0].tokens;
+  free.unconditional.ids.clear();
+  StreamLoop narrow(tiny.model,
+                    image_limits(tiny.model, {.items = 1, .prompt_rows = 8, .guided = false}),
+                    equality_parts());
+  const auto go_on = [](const RunPass&) { return Flow::kContinue; };
+  const Tokens alone = run_streams(narrow, {&free, 1}, go_on)[0].tokens;
   const auto mixed = tiny.run({tiny.item(0), free, tiny.item(1)});
   EXPECT_EQ(mixed[1].tokens, alone);
   EXPECT_EQ(mixed[0].tokens, tiny.run({tiny.item(0)})[0].tokens);
 }
 
-TEST(DecodeLoop, OneLoopServesManyRuns) {
+TEST(StreamLoop, OneLoopServesManyRuns) {
   const TinyRun tiny;
-  DecodeLoop loop(tiny.model, {.items = 2, .prompt_tokens = 8});
-  const auto go_on = [](const PassEvent&) { return Flow::kContinue; };
+  StreamLoop loop(tiny.model, image_limits(tiny.model, {.items = 2, .prompt_rows = 8}),
+                  equality_parts());
+  const auto go_on = [](const RunPass&) { return Flow::kContinue; };
   for (const int number : {0, 3, 1, 0}) {
-    const DecodeItem item = tiny.item(number);
-    EXPECT_EQ(loop.run({&item, 1}, equality_parts(), go_on)[0].tokens, tiny.run({item})[0].tokens);
+    const Stream item = tiny.item(number);
+    EXPECT_EQ(run_streams(loop, {&item, 1}, go_on)[0].tokens, tiny.run({item})[0].tokens);
   }
 }
 
@@ -161,18 +165,18 @@ class Oracle : public SlotDrafter<float, KeyedRandom> {
   std::size_t period_;
 };
 
-TEST(DecodeLoop, GuessesChangePassesNeverTokens) {
+TEST(StreamLoop, GuessesChangePassesNeverTokens) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  const std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
   std::vector<Tokens> truth;
-  for (const DecodeResult& result : tiny.run(items)) truth.push_back(result.tokens);
+  for (const StreamResult& result : tiny.run(items)) truth.push_back(result.tokens);
   for (const std::int64_t window : {2, 3, 8, 64}) {
     for (const std::size_t period : {0u, 1u, 2u, 5u, 9u}) {
       Oracle oracle(truth, period);
       const auto results = tiny.run(items, &oracle, window);
       for (std::size_t i = 0; i < items.size(); ++i) {
         EXPECT_EQ(results[i].tokens, truth[i]) << "window " << window << " period " << period;
-        EXPECT_EQ(results[i].status, DecodeStatus::kDone);
+        EXPECT_EQ(results[i].status, StreamStatus::kDone);
         const auto total = static_cast<std::int64_t>(truth[i].size());
         std::int64_t right = 0;
         for (const std::int64_t count : results[i].meters.accepted) right += count;
@@ -187,14 +191,15 @@ TEST(DecodeLoop, GuessesChangePassesNeverTokens) {
   }
 }
 
-TEST(DecodeLoop, StoppingKeepsThePrefix) {
+TEST(StreamLoop, StoppingKeepsThePrefix) {
   const TinyRun tiny;
-  const std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1)};
+  const std::vector<Stream> items = {tiny.item(0), tiny.item(1)};
   const auto whole = tiny.run(items);
   for (const std::int64_t at : {1, 2, 17}) {
-    DecodeLoop loop(tiny.model, {.items = 2, .prompt_tokens = 8});
+    StreamLoop loop(tiny.model, image_limits(tiny.model, {.items = 2, .prompt_rows = 8}),
+                    equality_parts());
     std::int64_t calls = 0;
-    const auto results = loop.run(items, equality_parts(), [&](const PassEvent& event) {
+    const auto results = run_streams(loop, items, [&](const RunPass& event) {
       ++calls;
       EXPECT_EQ(event.pass, calls);
       EXPECT_EQ(event.items[1].tokens.size(), static_cast<std::size_t>(calls));
@@ -202,7 +207,7 @@ TEST(DecodeLoop, StoppingKeepsThePrefix) {
     });
     EXPECT_EQ(calls, at);
     for (std::size_t i = 0; i < 2; ++i) {
-      EXPECT_EQ(results[i].status, DecodeStatus::kStopped);
+      EXPECT_EQ(results[i].status, StreamStatus::kStopped);
       EXPECT_EQ(results[i].tokens, Tokens(whole[i].tokens.begin(), whole[i].tokens.begin() + at));
     }
   }
@@ -242,31 +247,31 @@ OpenedModel open_overflowing_model() {
   return opened;
 }
 
-TEST(DecodeLoop, BrokenLogitsFailOneItem) {
+TEST(StreamLoop, BrokenLogitsFailOneItem) {
   OpenedModel opened = open_overflowing_model();
   const auto backend = make_backend("cpu", {.threads = 2});
   const StreamModel model = load_stream_model(opened, *backend, DType::kF32);
   const TinyRun tiny;
-  std::vector<DecodeItem> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
-  const auto go_on = [](const PassEvent&) { return Flow::kContinue; };
-  DecodeLoop loop(model, {.items = 3, .prompt_tokens = 8});
-  const auto healthy = loop.run(items, equality_parts(), go_on);
-  EXPECT_EQ(healthy[1].status, DecodeStatus::kDone);
-  items[1].prompt[1] = 77;
-  const auto results = loop.run(items, equality_parts(), go_on);
-  EXPECT_EQ(results[1].status, DecodeStatus::kFailed);
+  std::vector<Stream> items = {tiny.item(0), tiny.item(1), tiny.item(2)};
+  const auto go_on = [](const RunPass&) { return Flow::kContinue; };
+  StreamLoop loop(model, image_limits(model, {.items = 3, .prompt_rows = 8}), equality_parts());
+  const auto healthy = run_streams(loop, items, go_on);
+  EXPECT_EQ(healthy[1].status, StreamStatus::kDone);
+  items[1].prompt.ids[1] = 77;
+  const auto results = run_streams(loop, items);
+  EXPECT_EQ(results[1].status, StreamStatus::kFailed);
   EXPECT_EQ(results[1].error.code, "E_LOGITS");
   EXPECT_NE(results[1].error.where.find("image token 0"), std::string::npos);
   EXPECT_NE(results[1].error.where.find("layer 0"), std::string::npos) << results[1].error.where;
   for (const std::size_t i : {std::size_t{0}, std::size_t{2}}) {
-    EXPECT_EQ(results[i].status, DecodeStatus::kDone);
+    EXPECT_EQ(results[i].status, StreamStatus::kDone);
     EXPECT_EQ(results[i].tokens, healthy[i].tokens);
   }
 }
 
-TEST(DecodeLoop, GreedyIgnoresTheSeed) {
+TEST(StreamLoop, GreedyIgnoresTheSeed) {
   const TinyRun tiny;
-  DecodeItem one = tiny.item(0), two = tiny.item(0);
+  Stream one = tiny.item(0), two = tiny.item(0);
   one.law.temperature = two.law.temperature = 0;
   two.seed = 999;
   EXPECT_EQ(tiny.run({one})[0].tokens, tiny.run({two})[0].tokens);

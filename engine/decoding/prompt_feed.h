@@ -1,0 +1,43 @@
+// What a stream begins with on its way into the cache, a part a pass: the prompts of its branches,
+// then the tokens that are given. The last rows of all branches run in one pass, since their logits
+// are read together.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/decoding/model_pass.h"
+#include "engine/decoding/stream.h"
+
+namespace tessera {
+
+class PromptFeed {
+ public:
+  PromptFeed() = default;
+  // Of a stream whose branches are cache sequences from `sequence` on. `slid`: all is cached but
+  // the last given token.
+  PromptFeed(const Stream& stream, std::int32_t sequence, bool slid);
+
+  // Whether tokens are next, which stand before prompts in a pass.
+  bool gives() const { return prompts_done_ && !done_; }
+  bool done() const { return done_; }
+  // Adds at most `room` rows to a pass and returns how many. Prompts with cuts run by themselves
+  // behind the pass in which all else is through; they are through only where `may_cut`.
+  std::int64_t add(const Stream& stream, ModelPass& pass, std::int64_t room, bool may_cut);
+
+  // Behind the part that made it done: the row of the pass that gives the branch's logits; -1 for a
+  // prompt with cuts.
+  std::int64_t last_row(int branch) const { return last_row_[static_cast<std::size_t>(branch)]; }
+
+ private:
+  std::int64_t left(const Stream& stream, int branch) const;
+  std::int64_t add_prompts(const Stream& stream, ModelPass& pass, std::int64_t room, bool may_cut);
+  std::int64_t add_given(const Stream& stream, ModelPass& pass, std::int64_t room);
+
+  std::int32_t sequence_ = 0;
+  std::array<std::int64_t, 2> fed_ = {}, last_row_ = {-1, -1};
+  std::int64_t given_fed_ = 0;
+  bool prompts_done_ = false, done_ = false;
+};
+
+}  // namespace tessera

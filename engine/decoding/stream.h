@@ -1,0 +1,84 @@
+// A stream of tokens under a grammar - an image, a video's window, a text - before it is written,
+// and what came of it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/core/tensor.h"
+#include "engine/decoding/meters.h"
+#include "engine/decoding/prompt_cuts.h"
+#include "engine/decoding/trace.h"
+#include "engine/model/cross_context.h"
+#include "engine/sampling/grammar.h"
+#include "engine/sampling/law.h"
+
+namespace tessera {
+
+// What one branch of a stream begins with: ids of the model's prompt table, or rows that are
+// embedded already.
+struct StreamPrompt {
+  std::vector<std::int32_t> ids;
+  std::shared_ptr<const Tensor> rows = {};  // [T, D] f32 on the model's device, instead of ids
+  std::vector<std::array<std::int64_t, 3>> positions = {};  // [T] in the rotary table, of rows
+  std::int64_t next_position = 0;  // of the first token, behind rows; behind ids it is their number
+  PromptCuts* cuts = nullptr;  // of rows; borrowed until the first token; null = all rows are kept
+
+  std::int64_t length() const {
+    return rows != nullptr ? rows->shape()[0] : static_cast<std::int64_t>(ids.size());
+  }
+  std::int64_t first_position() const { return rows != nullptr ? next_position : length(); }
+};
+
+// How the errors of a stream name its tokens, and whether they name the layer that broke.
+enum class StreamKind : std::uint8_t { kImage, kText };
+
+struct Stream {
+  StreamPrompt prompt;         // may be empty where first tokens are given
+  StreamPrompt unconditional;  // the second branch under guidance, else empty
+  LawSettings law;
+  std::uint64_t seed = 0;
+  std::uint64_t item = 0;           // second half of the noise key
+  std::vector<std::int32_t> given;  // first tokens of the stream, which nobody draws
+  StreamKind kind = StreamKind::kImage;
+  std::optional<VocabularyGrammar> grammar = {};  // empty = that of the limits
+  std::int64_t max_tokens = 0;            // of a grammar of one line; 0 = the grammar's length
+  std::vector<std::int32_t> stops = {};   // ids that end the stream; the stop is among its tokens
+  std::vector<std::int32_t> before = {};  // ids of the prompt's text, which drafters may copy from
+  bool traced = false;                    // its result gets a trace
+  // When it is done it keeps its slot and its cache, for StreamLoop::slide() or drop().
+  bool held = false;
+  // What both branches attend to besides themselves, where the model does so; borrowed.
+  const CrossContext* context = nullptr;
+
+  int branches() const { return law.guided() ? 2 : 1; }
+  const StreamPrompt& branch(int number) const { return number == 0 ? prompt : unconditional; }
+};
+
+enum class StreamStatus : std::uint8_t { kRunning, kDone, kStopped, kFailed };
+
+struct StreamResult {
+  StreamStatus status = StreamStatus::kRunning;
+  std::vector<std::int32_t> tokens;  // in order, given ones included; all of them when kDone
+  bool stopped = false;              // by one of its stops, which is the last token
+  std::int64_t passes = 0;     // that verified tokens of it: the one behind its prompt, and further
+  std::int64_t prefilled = 0;  // rows of all branches before that: prompts and given tokens
+  DecodeMeters meters;         // when it is over
+  DecodeTrace trace;           // of traced streams, after every pass
+  ErrorInfo error;             // kFailed: what was wrong, with the token's position
+};
+
+// Seconds of one pass: drafts, the model's forward pass, verification with all sampling. A device
+// that verifies does so within its forward pass.
+struct PassTimes {
+  double draft = 0, forward = 0, judge = 0;
+};
+
+enum class Flow : std::uint8_t { kContinue, kStop };
+
+}  // namespace tessera

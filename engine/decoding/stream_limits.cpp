@@ -1,0 +1,65 @@
+#include "engine/decoding/stream_limits.h"
+
+#include <algorithm>
+
+#include "engine/decoding/sequence_parts.h"
+#include "engine/sampling/randomness.h"
+
+namespace tessera {
+
+std::int64_t StreamLimits::least_prompt_rows() const { return std::max(branches(), budget / 4); }
+
+std::int64_t StreamLimits::pass_rows() const {
+  const std::int64_t of_slot = branches() * window, decode = items * of_slot;
+  // Prompts and given tokens of all slots together.
+  const std::int64_t waiting = items * branches() * std::max(prompt_rows, given_tokens);
+  const std::int64_t least = std::min(least_prompt_rows(), waiting);
+  return std::max(
+      {decode, std::min(std::max(budget, branches()), waiting), (items - 1) * of_slot + least});
+}
+
+std::int64_t StreamLimits::spare_cache_rows() const {
+  return shape == PassShape::kLine ? 0 : window;
+}
+
+ModelPass::Limits StreamLimits::pass_limits() const {
+  const std::int64_t rows = pass_rows(), decode = items * branches() * window;
+  const std::int64_t token_rows = given_tokens > 0 ? rows : decode;
+  return {.sequences = items * branches(),
+          .capacity = prompt_rows + tokens() - 1,
+          .logit_rows = decode,
+          .token_rows = token_rows,
+          .prompt_rows = std::max<std::int64_t>(1, rows - token_rows),
+          .mixed = true,
+          .guest_rows = prompt_rows,
+          .branch_rows = spare_cache_rows(),
+          .branch_seen = shape == PassShape::kRows ? tokens() : window,
+          .kv = kv};
+}
+
+std::size_t stream_activation_bytes(const StreamModelShape& model, const Backend& backend,
+                                    const StreamLimits& limits) {
+  const std::size_t vocabulary = limits.grammar.vocabulary();
+  const auto window = static_cast<std::size_t>(limits.window);
+  const std::size_t sequence =
+      limits.shape == PassShape::kTree
+          ? TreeSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window)
+          : ChainSequence<float, KeyedRandom>::buffer_bytes(vocabulary, window, limits.laws);
+  const ModelPass::Limits pass = limits.pass_limits();
+  const std::size_t scratch =
+      model.scratch_bytes(std::max(ModelPass::most_rows(pass), pass.guest_rows));
+  return ModelPass::buffer_bytes(model.transformer, model.logit_ids, scratch, backend, pass) +
+         static_cast<std::size_t>(limits.items) * sequence;
+}
+
+std::size_t stream_cache_bytes(const StreamModelShape& model, const Backend& backend,
+                               const StreamLimits& limits) {
+  return ModelPass::cache_bytes(model.transformer, backend, limits.pass_limits());
+}
+
+std::size_t stream_verifier_bytes(const StreamModelShape& model, const StreamLimits& limits) {
+  return JudgeLimits{model.logit_ids, limits.items * limits.window, limits.items}.bytes(
+      limits.laws);
+}
+
+}  // namespace tessera

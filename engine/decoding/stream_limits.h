@@ -1,0 +1,57 @@
+// What a loop of streams has room for, and what that takes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/core/dtype.h"
+#include "engine/core/function_ref.h"
+#include "engine/decoding/model_pass.h"
+#include "engine/decoding/pass_shape.h"
+#include "engine/sampling/grammar.h"
+
+namespace tessera {
+
+struct StreamLimits {
+  std::int64_t items = 1;        // slots: streams at once
+  std::int64_t prompt_rows = 1;  // longest prompt of a branch
+  VocabularyGrammar grammar;     // of a stream that brings none; no stream is longer
+  std::int64_t window = 1;       // rows of one branch in one pass: 1 + the longest draft
+  bool guided = false;           // room for the second branch
+  // Rows of one pass: those of running streams and parts of prompts. Running streams always run;
+  // prompts get what is left, and a quarter of it at least.
+  std::int64_t budget = 256;
+  DType kv = DType::kF32;
+  bool laws = false;  // room for the distributions of drafts, which all rules but equality need
+  PassShape shape = PassShape::kLine;  // kRows takes no given tokens
+  std::int64_t given_tokens = 0;       // most first tokens of a stream that are given
+
+  std::int64_t tokens() const { return static_cast<std::int64_t>(grammar.length()); }
+  std::int64_t branches() const { return guided ? 2 : 1; }
+  // Rows of a pass that prompts get at least.
+  std::int64_t least_prompt_rows() const;
+  // Rows of a pass at most.
+  std::int64_t pass_rows() const;
+  // Cache rows of a sequence besides its prompt and stream: what a pass runs off its line.
+  std::int64_t spare_cache_rows() const;
+  ModelPass::Limits pass_limits() const;
+};
+
+// A model's shape, before there is one.
+struct StreamModelShape {
+  const ModelConfig& transformer;
+  std::int64_t logit_ids;
+  // TokenModel::scratch_bytes of so many rows.
+  FunctionRef<std::size_t(std::int64_t rows)> scratch_bytes;
+};
+
+// What a loop holds besides the cache: rows, logits, scratch, sampling buffers.
+std::size_t stream_activation_bytes(const StreamModelShape& model, const Backend& backend,
+                                    const StreamLimits& limits);
+// The cache.
+std::size_t stream_cache_bytes(const StreamModelShape& model, const Backend& backend,
+                               const StreamLimits& limits);
+// What a device verifies by.
+std::size_t stream_verifier_bytes(const StreamModelShape& model, const StreamLimits& limits);
+
+}  // namespace tessera
