@@ -14,6 +14,8 @@
 #include "apps/jobs/image_task.h"
 #include "apps/jobs/item_files.h"
 #include "apps/jobs/job_check.h"
+#include "apps/jobs/job_folder.h"
+#include "apps/jobs/sheet.h"
 
 namespace tessera {
 
@@ -53,7 +55,8 @@ int dry_run(const Session& session, const BatchFlags& flags, const GeneratePipel
             const CaptionDescriber* describer, std::span<const SettledItem> items,
             const RunMemory& memory) {
   const MemoryPlan& plan = memory.plan;
-  const WantedItems wanted = wanted_items(flags, shard_of_call(flags), items);
+  const WantedItems wanted =
+      wanted_items(flags.output_dir, shard_of_call(flags), items, flags.retry_failed);
   DryRun run{.items = wanted.items,
              .wanted = wanted.wanted.size(),
              .memory_bytes = plan.total(),
@@ -82,7 +85,7 @@ struct OpenJob {
 };
 
 JobEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
-                      const MemoryPlan& plan) {
+                    const MemoryPlan& plan) {
   const BatchFlags& flags = job.flags;
   note(job.session, job.pipeline.spec().title + " as " +
                         std::string(dtype_name(job.pipeline.storage())) + " on " +
@@ -98,13 +101,13 @@ JobEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
                                        .wanted = wanted.size(),
                                        .total = job.store.totals().total,
                                        .endings = endings});
-  const JobEnd end =
-      generate_images(ImageTools(job.pipeline, job.describer), job.items, wanted, job.store,
-                  {.batch_size = flags.batch_size,
-                   .record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll,
-                   .sidecar = flags.sidecar,
-                   .max_retries = static_cast<int>(flags.max_retries)},
-                  reporter);
+  const JobEnd end = generate_images(
+      ImageTools(job.pipeline, job.describer), job.items, wanted, job.store,
+      {.batch_size = flags.batch_size,
+       .record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll,
+       .sidecar = flags.sidecar,
+       .max_retries = static_cast<int>(flags.max_retries)},
+      reporter);
   reporter.clear();
   if (const std::string why = job.pipeline.window_report(); !why.empty()) note(job.session, why);
   return end;
@@ -141,7 +144,7 @@ int paint_pictures(const Session& session, const BatchFlags& flags, const BatchJ
   options.recognise = recogniser(flags, pipeline, endings);
   Json identity = job_options(flags, job);
   if (describer != nullptr) identity["captions"] = describer->identity();
-  BatchStore store = open_store(flags, job, identity,
+  BatchStore store = open_store(flags.output_dir, job.items, identity,
                                 model_identity(check.worst.front().facts, pipeline.spec(),
                                                resolve_model(flags.model.value_or("")).open_name),
                                 options);

@@ -9,6 +9,7 @@
 #include "apps/cli/progress.h"
 #include "apps/jobs/clip_check.h"
 #include "apps/jobs/job_check.h"
+#include "apps/jobs/job_folder.h"
 #include "apps/jobs/video_task.h"
 
 namespace tessera {
@@ -111,7 +112,7 @@ class ClipJobReporter final : public VideoJobListener {
 
 int dry_run(const Session& session, const BatchFlags& flags, const BatchJob& job,
             const Shard& shard, const VideoPipeline& pipeline, const ClipCheck& check) {
-  const WantedItems wanted = wanted_items(flags, shard, job.items);
+  const WantedItems wanted = wanted_items(flags.output_dir, shard, job.items, flags.retry_failed);
   ClipDryRun run{.items = wanted.items,
                  .wanted = wanted.wanted.size(),
                  .memory_bytes = check.plan.total(),
@@ -133,8 +134,8 @@ StoreOptions clip_store_options(const BatchFlags& flags, const Shard& shard) {
 }
 
 JobEnd paint_wanted(const Session& session, const BatchFlags& flags, const BatchJob& job,
-                      VideoPipeline& pipeline, BatchStore& store,
-                      std::span<const std::size_t> wanted) {
+                    VideoPipeline& pipeline, BatchStore& store,
+                    std::span<const std::size_t> wanted) {
   VideoJobOptions options;
   options.folder = folder_of(job);
   options.max_retries = static_cast<int>(flags.max_retries);
@@ -165,7 +166,7 @@ int paint_clip_job(const Session& session, const BatchFlags& flags, BatchJob& jo
   Json identity = job_options(flags, job);
   identity["quality"] = flags.quality;
   BatchStore store =
-      open_store(flags, job, identity,
+      open_store(flags.output_dir, job.items, identity,
                  model_identity(check.facts, pipeline.spec(),
                                 resolve_clip_model(flags.model.value_or("")).open_name),
                  clip_store_options(flags, shard));

@@ -1,14 +1,13 @@
 // A job from its file to its store, and from its store to its exit code.
 #include "apps/cli/batch_job.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/batch_reports.h"
 #include "apps/cli/devices.h"
+#include "apps/jobs/job_folder.h"
 #include "apps/jobs/shard.h"
+#include "apps/jobs/sheet.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -46,18 +45,14 @@ void check_sheet(const BatchFlags& flags, const Shard& shard, std::span<const Se
   for (const SettledItem& item : items) refuse_sheet_name(item.name, sheet);
 }
 
-fs::path owner_file(const fs::path& folder, const Shard& shard) {
-  return folder / kStateFolder / (journal_name(shard.index, shard.of) + ".owner");
-}
-
 int exit_code_of(const BatchStore::Totals& totals) {
   if (totals.failed == 0) return 0;
   return totals.done == 0 ? 1 : 3;
 }
 
 // When every item is over, whoever painted the last one.
-void write_sheet(const Session& session, const BatchFlags& flags,
-                 std::span<const SettledItem> items, const BatchStore& store) {
+void write_job_sheet(const Session& session, const BatchFlags& flags,
+                     std::span<const SettledItem> items, const BatchStore& store) {
   const fs::path sheet = fs::path(flags.output_dir) / *flags.sheet;
   std::vector<std::string> pictures;
   for (const SettledItem& item : items) {
@@ -65,7 +60,7 @@ void write_sheet(const Session& session, const BatchFlags& flags,
     const bool done = record != nullptr && record->state == ItemState::kDone;
     if (done) pictures.push_back(record->files.back().name);
   }
-  write_batch_sheet(sheet, flags.overwrite, pictures);
+  write_sheet(sheet, flags.overwrite, pictures);
   if (!pictures.empty()) note(session, "sheet: " + sheet.string());
 }
 
@@ -124,20 +119,6 @@ Json job_options(const BatchFlags& flags, const BatchJob& job) {
       {"name", job.name}, {"sidecar", flags.sidecar}, {"disable_metadata", flags.disable_metadata}};
 }
 
-BatchStore open_store(const BatchFlags& flags, const BatchJob& job, const Json& options,
-                      const Json& model, const StoreOptions& store_options) {
-  try {
-    return BatchStore(flags.output_dir, job.items, options, model, store_options);
-  } catch (const Error& error) {
-    if (error.info().code != "E_IO_LOCKED") throw;
-    ErrorInfo info = error.info();
-    const fs::path owner = owner_file(flags.output_dir, store_options.shard);
-    if (file_exists(owner)) info.found = "one by " + read_file(owner, 400, ErrorKind::kStorage);
-    info.hint = "wait for it, take another --shard, or choose another --output-dir";
-    throw Error(std::move(info));
-  }
-}
-
 void tell_what_was_found(const Session& session, const BatchStore& store) {
   if (store.cut_bytes() > 0) {
     note(session, std::to_string(store.cut_bytes()) + " bytes of a torn record were cut off");
@@ -155,32 +136,6 @@ void tell_what_was_found(const Session& session, const BatchStore& store) {
   }
 }
 
-void write_owner(const fs::path& folder, const Shard& shard) {
-  char host[256] = "";
-  ::gethostname(host, sizeof host - 1);
-  write_file_atomic(owner_file(folder, shard),
-                    "process " + std::to_string(::getpid()) + " on " + host);
-}
-
-WantedItems wanted_items(const BatchFlags& flags, const Shard& shard,
-                         std::span<const SettledItem> items) {
-  WantedItems out;
-  ItemRecords known;
-  if (file_exists(fs::path(flags.output_dir) / kStateFolder / "job.json")) {
-    JobReport report = read_job_report(flags.output_dir);
-    known = std::move(report.records);
-    out.standing = std::move(report.standing);
-  }
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    if (shard_of(items[i].item.id, shard.of) != shard.index) continue;
-    ++out.items;
-    const ItemState state = known[items[i].item.id].state;
-    const bool again = state == ItemState::kFailed && flags.retry_failed;
-    if (state == ItemState::kPending || again) out.wanted.push_back(i);
-  }
-  return out;
-}
-
 int end_job(const Session& session, const BatchFlags& flags, std::span<const SettledItem> items,
             const BatchStore& store, JobEnd end) {
   const BatchStore::Totals totals = store.totals();
@@ -195,7 +150,7 @@ int end_job(const Session& session, const BatchFlags& flags, std::span<const Set
   if (totals.failed > 0) {
     warn(session, std::to_string(totals.failed) + " failed; --retry-failed tries them again");
   }
-  if (flags.sheet) write_sheet(session, flags, items, store);
+  if (flags.sheet) write_job_sheet(session, flags, items, store);
   return exit_code_of(totals);
 }
 

@@ -38,22 +38,7 @@ StoreOptions store_options(const BatchFlags& flags, const Shard& shard,
 // entry, so that older jobs stay the same ones.
 Json job_options(const BatchFlags& flags, const BatchJob& job);
 
-// Opens the store; who has the shard, when somebody has it.
-BatchStore open_store(const BatchFlags& flags, const BatchJob& job, const Json& options,
-                      const Json& model, const StoreOptions& store_options);
 void tell_what_was_found(const Session& session, const BatchStore& store);
-// For others that want the shard.
-void write_owner(const std::filesystem::path& folder, const Shard& shard);
-
-// The items of the shard, and those of them that a run would paint now. No store is opened.
-struct WantedItems {
-  std::size_t items = 0;
-  std::vector<std::size_t> wanted;               // indices
-  std::map<std::string, std::int64_t> standing;  // grids of clips in work, by id
-};
-WantedItems wanted_items(const BatchFlags& flags, const Shard& shard,
-                         std::span<const SettledItem> items);
-
 // What became of the job; writes the sheet. Returns the exit code.
 int end_job(const Session& session, const BatchFlags& flags, std::span<const SettledItem> items,
             const BatchStore& store, JobEnd end);
