@@ -6,6 +6,7 @@
 
 #include "apps/jobs/item_files.h"
 #include "apps/jobs/job_check.h"
+#include "apps/pipeline/in_order.h"
 #include "apps/pipeline/memory_attempt.h"
 
 namespace tessera {
@@ -28,6 +29,7 @@ class ImageTask final : public Task, public GenerateListener {
   void work(JobRun& run) override {
     run_ = &run;
     generated_.clear();
+    order_ = {};
     batch_ = run.take_batch();
     if (by_turns_) tools_.describer->give_back();
     std::vector<PreparedRequest> requests;
@@ -45,16 +47,14 @@ class ImageTask final : public Task, public GenerateListener {
   }
 
   void on_picture(GeneratedPicture&& picture) override {
-    // Failures wait with the others for their texts, so that items end in their order.
-    if (tools_.describer != nullptr) return generated_.push_back(std::move(picture));
-    const std::size_t item = batch_[picture.index];
-    if (picture.status != PictureStatus::kDone) return run_->fail(item, picture.error);
-    const Image image = std::move(picture.image);
-    put_down(item, image, picture, {});
+    const std::size_t index = picture.index;
+    order_.add(index, std::move(picture), [&](GeneratedPicture&& next) { end(std::move(next)); });
   }
 
-  // Describes the images of the batch that wait for it, then ends their items in their order.
+  // Ends the items of images that an error left without the ones before them. Then describes the
+  // images of the batch that wait for it, and ends their items in their order.
   void settle(JobRun& run) override {
+    order_.finish([&](GeneratedPicture&& next) { end(std::move(next)); });
     std::vector<ToDescribe> images;
     for (GeneratedPicture& picture : generated_) {
       if (picture.status != PictureStatus::kDone) continue;
@@ -83,6 +83,16 @@ class ImageTask final : public Task, public GenerateListener {
   bool hold_less() override { return take_turns(); }
 
  private:
+  // Items end in their order.
+  void end(GeneratedPicture picture) {
+    // Failures wait with the others for their texts.
+    if (tools_.describer != nullptr) return generated_.push_back(std::move(picture));
+    const std::size_t item = batch_[picture.index];
+    if (picture.status != PictureStatus::kDone) return run_->fail(item, picture.error);
+    const Image image = std::move(picture.image);
+    put_down(item, image, picture, {});
+  }
+
   // Texts where there was memory for them: by turns with the generator, then half as many at once,
   // down to one text, which then has failed.
   std::vector<Described> describe(std::span<const ToDescribe> images) {
@@ -148,6 +158,7 @@ class ImageTask final : public Task, public GenerateListener {
   ItemFiles files_;
   JobRun* run_ = nullptr;
   std::span<const std::size_t> batch_;       // items at work
+  InOrder<GeneratedPicture> order_;          // of the batch
   std::vector<GeneratedPicture> generated_;  // of the batch, where they are to be described
 };
 

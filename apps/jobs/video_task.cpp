@@ -66,7 +66,9 @@ class SegmentWriter final : public ClipListener {
                     .tokens_done = (grids_ - began_at_) * grid + within,
                     .tokens = (total_ - began_at_) * grid,
                     .passes = progress.passes,
-                    .seconds = progress.seconds};
+                    .seconds = progress.seconds,
+                    .run_tokens = (grids_ - began_at_) * grid + within,
+                    .picture_passes = progress.passes};
     job_.listener.on_progress(shown);
     return Flow::kContinue;
   }
