@@ -117,8 +117,7 @@ class Unrenewed final : public LoopDrafter {
  public:
   explicit Unrenewed(LoopDrafter& inner) : inner_(inner) {}
   std::string_view name() const override { return "unrenewed"; }
-  bool reads_rows() const override { return inner_.reads_rows(); }
-  bool reads_likeliest() const override { return inner_.reads_likeliest(); }
+  DraftSignals needs() const override { return inner_.needs(); }
   void start(std::size_t items) override { inner_.start(items); }
   void extend(std::span<DraftJob<float, KeyedRandom>> jobs) override { inner_.extend(jobs); }
   void commit(const Commitment<float>& done) override { inner_.commit(done); }
