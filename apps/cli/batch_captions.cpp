@@ -75,7 +75,7 @@ std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
   options.threads = static_cast<int>(device.threads);
   options.batch_size = batch_size;
   options.most_tokens = kMostTokens;
-  options.method = text_method("auto");
+  options.method = text_method(setting::kTextDecode.text_fallback);
   return std::make_unique<CaptionDescriber>(
       options, methods_of(flags), [&session](std::string_view text) { warn(session, text); });
 }

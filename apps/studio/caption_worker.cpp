@@ -3,6 +3,7 @@
 #include "apps/captions/text_forms.h"
 #include "apps/studio/boundary.h"
 #include "apps/studio/visual_tiles.h"
+#include "engine/decoding/decode_settings.h"
 
 namespace tessera {
 
@@ -145,8 +146,7 @@ void CaptionWorker::run(const Setup& setup) {
     options.threads = options_.threads;
     options.storage = options_.storage;
     options.most_tokens = kMostTokens;
-    options.method = decode_method("auto");
-    options.method.rule = "gumbel";  // texts keep their law whatever is guessed
+    options.method = text_method(setting::kTextDecode.text_fallback);
     options.prune.method = setup.prune_method;
     options.prune.budget.ratio = 1 - setup.prune_rate;
     options.helper = options_.helper;

@@ -74,7 +74,7 @@ std::int64_t count_speculative_allocations(const DecodeMethod& method,
   DecodeLoop loop(tiny.model,
                   {.items = 3,
                    .prompt_tokens = 8,
-                   .window = std::max<std::int64_t>(8, method.row_lead > 0 ? method.window : 0),
+                   .window = std::max<std::int64_t>(8, method.row_lead() > 0 ? method.window : 0),
                    .laws = true,
                    .shape = method.shape()});
   WindowController controller(8);
