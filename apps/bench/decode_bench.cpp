@@ -10,6 +10,7 @@
 #include "apps/pipeline/in_order.h"
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
+#include "engine/decoding/decode_settings.h"
 #include "vision/scene/caption.h"
 #include "vision/scene/render.h"
 
@@ -82,7 +83,7 @@ struct Duel {
   const DecodeBenchOptions& options;
   const Prompts& prompts;
   SceneReader& judge;
-  SamplingChoice sampling;
+  SettingValues sampling;
   std::int64_t batch = 1;
 
   std::vector<PreparedRequest> prepare(const GeneratePipeline& pipeline, std::size_t first,
@@ -145,11 +146,10 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
   }
   Json object = report.start("decode." + method.name);
   object["model"] = pipeline.model_name();
-  object["method"] = {{"drafter", method.drafter}, {"tail", method.tail},
-                      {"accept", method.rule},     {"tree", method.tree},
-                      {"window", method.window},   {"adaptive", method.adaptive}};
+  object["method"] = method_report(method);
   object["promise"] = promise_name(promise_of(method));
-  object["guidance"] = duel.sampling.guidance ? Json(*duel.sampling.guidance) : Json();
+  const SettingValue* guidance = duel.sampling.find(setting::kGuidance);
+  object["guidance"] = guidance != nullptr ? Json(guidance->number) : Json();
   object["batch"] = duel.batch;
   object["pictures"] = by_method.marks.size();
   object["same_tokens"] = same;
@@ -162,7 +162,7 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
   if (method.adaptive) object["why"] = pipeline.window_report();
   report.emit(object);
 
-  const std::string tree = method.tree == "none" ? "" : ", tree " + method.tree;
+  const std::string tree = !method.branches() ? "" : ", tree " + method.tree;
   const std::string name = method.name + ", " + method.drafter + tree + ", window " +
                            (method.adaptive ? "auto" : std::to_string(method.window));
   report.add_row(
@@ -201,13 +201,13 @@ void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
     for (const DecodeMethod& wanted : options.methods) {
       PipelineOptions method_options = plain_options;
       method_options.method = wanted;
-      if (wanted.drafter == kModelDrafter) {
+      if (needs_of(wanted).draft_model) {
         method_options.draft_model = options.pipeline.draft_model;
       }
       GeneratePipeline pipeline(method_options);
       for (const double scale : scales) {
         Duel duel{options, prompts, *judge, options.sampling, batch};
-        if (scale >= 0) duel.sampling.guidance = scale;
+        if (scale >= 0) duel.sampling.set(setting::kGuidance, scale);
         Collector by_plain, by_method;
         std::vector<double> ratios;
         PassTimes times;

@@ -18,7 +18,7 @@ struct DecodeBenchOptions {
   std::vector<DecodeMethod> methods;  // each with its window
   std::vector<double> guidance;       // empty: the model's own
   std::vector<std::int64_t> batch_sizes = {1};
-  SamplingChoice sampling;
+  SettingValues sampling;
   std::int64_t prompts = 20;
   std::uint64_t seed = 1, scene_seed = 1000;
   std::optional<std::filesystem::path> plot;  // SVG of passes and quality

@@ -95,12 +95,21 @@ class Studio {
 
   void add_ways() {
     add("plain", 1, false);
-    for (const char* name : {"sjd", "coupled", "gsd"}) {
-      // The widths that the papers took; the adaptive one may take less.
-      const bool wide = std::string_view(name) == "coupled";
-      if (wide && !quick_) add(name, 32, false);
-      add(name, quick_ ? 4 : (wide ? 64 : 16), false);
-      add(name, quick_ ? 4 : (wide ? 64 : 32), true);
+    // The widths that the papers took; the adaptive one may take less.
+    struct Paper {
+      const char* method;
+      std::vector<std::int64_t> fixed;
+      std::int64_t widest;
+    };
+    for (const Paper& paper :
+         {Paper{"sjd", {16}, 32}, {"coupled", {32, 64}, 64}, {"gsd", {16}, 32}}) {
+      if (quick_) {
+        add(paper.method, 4, false);
+        add(paper.method, 4, true);
+        continue;
+      }
+      for (const std::int64_t window : paper.fixed) add(paper.method, window, false);
+      add(paper.method, paper.widest, true);
     }
   }
 
@@ -110,11 +119,11 @@ class Studio {
     way.window = window;
     way.adaptive = adaptive;
     DecodeAids aids{.grammar = made_.config().grammar()};
-    if (name != "plain") {
-      way.method = decode_method(name);
+    way.method = decode_method(name);
+    if (way.method.speculative()) {
       way.method.window = window;
       way.method = settle_method(way.method, aids, made_.model->image_token_count());
-      if (rule_reads_neighbours(way.method)) aids.neighbours = neighbours(way.method);
+      if (needs_of(way.method).neighbours) aids.neighbours = neighbours(way.method);
       const auto recorded = traces_.find(name);
       way.trace = recorded == traces_.end() ? AcceptTrace::published(name)
                                             : AcceptTrace::of_hazards("recorded", recorded->second);
@@ -148,7 +157,7 @@ class Studio {
     const Tensor codebook = tokenizers_.front()->codebook();
     const auto numbers = static_cast<std::size_t>(codebook.shape().elements());
     neighbours_ = std::make_shared<CodeNeighbours>(std::span(codebook.f32(), numbers),
-                                                   made_.config().codes, neighbours_read(method));
+                                                   made_.config().codes, needs_of(method).nearest);
     return neighbours_;
   }
 

@@ -21,6 +21,9 @@ constexpr AcceptTrace::Tokens kCoupled[] = {{2, 1.35}, {3, 1.6},  {4, 1.85}, {6,
 // One published mean, 3.7 at 16 rows: the hazard that gives it if every depth has the same.
 constexpr double kGsdHazard = 0.7315481;
 
+// The methods that they are of, in the order of AcceptTrace::published().
+constexpr std::string_view kPublished[] = {"sjd", "coupled", "gsd"};
+
 }  // namespace
 
 AcceptTrace AcceptTrace::of_hazards(std::string name, std::span<const double> hazards) {
@@ -50,11 +53,16 @@ AcceptTrace AcceptTrace::of_tokens(std::string name, std::span<const Tokens> tok
 }
 
 AcceptTrace AcceptTrace::published(std::string_view method) {
-  if (method == "sjd") return of_tokens("published, SJD on Lumina-mGPT", kSjd);
-  if (method == "coupled") return of_tokens("published, coupled SJD on Lumina-mGPT", kCoupled);
-  expects(method == "gsd", "a method with a published trace");
-  return of_hazards("published, GSD: 3.7 at 16 rows", std::span(&kGsdHazard, 1));
+  const auto at = std::ranges::find(kPublished, method);
+  expects(at != std::end(kPublished), "a method with a published trace");
+  const AcceptTrace traces[] = {
+      of_tokens("published, SJD on Lumina-mGPT", kSjd),
+      of_tokens("published, coupled SJD on Lumina-mGPT", kCoupled),
+      of_hazards("published, GSD: 3.7 at 16 rows", std::span(&kGsdHazard, 1))};
+  return traces[at - std::begin(kPublished)];
 }
+
+std::span<const std::string_view> AcceptTrace::published_methods() { return kPublished; }
 
 double AcceptTrace::tokens(std::int64_t window) const {
   double out = 1;

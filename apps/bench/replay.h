@@ -33,8 +33,9 @@ struct AcceptTrace {
     double tokens = 1;
   };
   static AcceptTrace of_tokens(std::string name, std::span<const Tokens> tokens);
-  // What publications say of a method: "sjd", "coupled", "gsd".
+  // What publications say of a method, one of published_methods().
   static AcceptTrace published(std::string_view method);
+  static std::span<const std::string_view> published_methods();
 
   // Mean of a pass that wide.
   double tokens(std::int64_t window) const;

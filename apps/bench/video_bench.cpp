@@ -13,6 +13,7 @@
 #include "apps/pipeline/facts.h"
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
+#include "engine/decoding/decode_settings.h"
 #include "video/frame_writer.h"
 #include "vision/scene/clip_set.h"
 
@@ -97,9 +98,7 @@ void report_duel(const VideoPipeline& pipeline, const Collector& by_plain,
   const double fps = static_cast<double>(by_method.frames) / sum_of(by_method.seconds);
   Json object = report.start("video." + method.name);
   object["model"] = pipeline.model_name();
-  object["method"] = {{"drafter", method.drafter}, {"tail", method.tail},
-                      {"accept", method.rule},     {"tree", method.tree},
-                      {"window", method.window},   {"adaptive", method.adaptive}};
+  object["method"] = method_report(method);
   object["promise"] = promise_name(promise_of(method));
   object["clips"] = by_method.seconds.size();
   object["same_clips"] = same;

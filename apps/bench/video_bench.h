@@ -15,7 +15,7 @@ namespace tessera {
 struct VideoBenchOptions {
   PipelineOptions pipeline;           // model, device, threads, storage
   std::vector<DecodeMethod> methods;  // each with its window
-  SamplingChoice sampling;
+  SettingValues sampling;
   std::int64_t prompts = 20;
   std::int64_t frames = 0;  // of each clip; 0 = the model's own length
   std::uint64_t seed = 1, scene_seed = 1000;

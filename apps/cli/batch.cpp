@@ -11,6 +11,7 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/preview_flags.h"
 #include "apps/cli/sampling_flags.h"
+#include "apps/cli/setting_flags.h"
 #include "apps/jobs/image_task.h"
 #include "apps/jobs/item_files.h"
 #include "apps/jobs/job_check.h"
@@ -199,8 +200,7 @@ void add_output_flags(CLI::App& app, BatchFlags& flags) {
       ->group(group);
   app.add_flag("--overwrite", flags.overwrite, "replace files that are not of this job")
       ->group(group);
-  integer_flag(app, "--batch-size", flags.batch_size, 1, 256, "pictures painted at once")
-      ->group(group);
+  setting_flag(app, setting::kBatchSize, flags.batch_size, {.group = group});
   app.add_flag("--sidecar", flags.sidecar, "also a JSON file beside each picture")->group(group);
   text_flag(app, "--sheet", flags.sheet, "also one picture with all of them")->group(group);
   app.add_flag("--disable-metadata", flags.disable_metadata,
@@ -213,11 +213,11 @@ void add_clip_job_flags(CLI::App& app, BatchFlags& flags) {
   choice_flag(app, "--kind", flags.kind, {kPictureKind, kVideoKind},
               "what an item is that does not say it")
       ->group(group);
-  integer_flag(app, "--frames", flags.frames, 1, kMaxClipFrames,
-               "frames of a clip that does not say it; default the model's own length")
-      ->group(group);
-  integer_flag(app, "--fps", flags.fps, 1, kMaxClipRate, "frames a second, likewise")->group(group);
-  integer_flag(app, "--quality", flags.quality, 1, 100, "of lossy codecs")->group(group);
+  setting_flag(app, setting::kFrames, flags.frames,
+               {.group = group, .help = "frames of a video that does not say it"});
+  setting_flag(app, setting::kFps, flags.fps,
+               {.group = group, .help = "frames a second of a video that does not say it"});
+  setting_flag(app, setting::kQuality, flags.quality, {.group = group});
 }
 
 void add_job_flags(CLI::App& app, BatchFlags& flags) {
@@ -251,8 +251,8 @@ void add_batch(CLI::App& root, Session& session) {
   add_size_flags(*app, flags->size);
   integer_flag(*app, "-s,--seed", flags->seed, 0, kMaxJobSeed,
                "seeds of items without one follow from it and from their ids");
-  add_sampling_flags(*app, flags->sampling);
-  add_decode_flags(*app, flags->decode);
+  add_sampling_flags(*app, Door::kBatch, flags->sampling);
+  add_decode_flags(*app, Door::kBatch, flags->decode);
   add_output_flags(*app, *flags);
   add_batch_caption_flags(*app, flags->captions);
   add_clip_job_flags(*app, *flags);

@@ -10,12 +10,11 @@
 #include "apps/cli/devices.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/jobs/item_files.h"
+#include "apps/pipeline/caption_settings.h"
 
 namespace tessera {
 
 namespace {
-
-constexpr std::int64_t kMostTokens = 256;  // as `tessera caption` writes at most
 
 [[noreturn]] void refuse(const char* where, std::string expected, std::string found) {
   throw Error({.kind = ErrorKind::kUsage,
@@ -74,8 +73,8 @@ std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
   options.cuda = cuda_choice(device);
   options.threads = static_cast<int>(device.threads);
   options.batch_size = batch_size;
-  options.most_tokens = kMostTokens;
-  options.method = text_method("auto");
+  options.most_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+  options.method = text_method(setting::kTextDecode.text_fallback);
   return std::make_unique<CaptionDescriber>(
       options, methods_of(flags), [&session](std::string_view text) { warn(session, text); });
 }

@@ -23,8 +23,7 @@ struct BatchFlags {
   std::int64_t seed = 0, batch_size = 1, max_retries = 0, quality = 80;
   std::optional<std::int64_t> frames, fps;
   SizeFlags size;
-  SamplingChoice sampling;
-  DecodeFlags decode;
+  SettingValues sampling, decode;
   DeviceFlags device;
   BatchCaptionFlags captions;
   bool overwrite = false, sidecar = false, disable_metadata = false;

@@ -77,12 +77,7 @@ BatchJob read_batch_job(const Session& session, const BatchFlags& flags, const S
   JobDefaults defaults{.base_seed = flags.seed};
   JobItem& common = defaults.fields;
   common.negative_prompt = flags.negative_prompt;
-  common.temperature = flags.sampling.temperature;
-  common.top_k = flags.sampling.top_k;
-  common.top_p = flags.sampling.top_p;
-  common.min_p = flags.sampling.min_p;
-  common.typical = flags.sampling.typical;
-  common.guidance = flags.sampling.guidance;
+  common.settings = flags.sampling;
   common.kind = flags.kind;
   common.frames = flags.frames;
   common.fps = flags.fps;
@@ -94,8 +89,7 @@ BatchJob read_batch_job(const Session& session, const BatchFlags& flags, const S
 PipelineOptions pipeline_options(const BatchFlags& flags) {
   PipelineOptions options =
       painting_options(flags.model, flags.device, flags.size, flags.batch_size);
-  options.method = method_of(flags.decode);
-  options.draft_model = flags.decode.draft_model.value_or("");
+  choose_method(options, flags.decode);
   return options;
 }
 

@@ -16,6 +16,7 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
+#include "apps/cli/setting_flags.h"
 
 namespace tessera {
 
@@ -38,7 +39,7 @@ struct BenchFlags {
   std::vector<std::string> methods;  // empty: all that are measured by default
   std::vector<std::int64_t> windows = {16, 64, 128}, batch_sizes = {1};
   std::vector<double> guidance;
-  DecodeFlags parts;
+  SettingValues parts;
   std::int64_t prompts = 20;
   std::optional<double> temperature;
   std::string plot, accept_trace, overlay;
@@ -60,8 +61,8 @@ std::vector<DecodeMethod> methods_of(const BenchFlags& flags) {
     names = {"auto", "gumbel", "coupled", "coupled-gumbel", "sjd", "gsd", "lantern", "cool"};
   }
   for (const std::string& name : names) {
-    DecodeFlags given = flags.parts;
-    given.decode = name;
+    SettingValues given = flags.parts;
+    given.set(setting::kDecode, name);
     for (const std::int64_t window : flags.windows) {
       DecodeMethod method = method_of(given);
       if (!method.adaptive) method.window = window;
@@ -69,6 +70,15 @@ std::vector<DecodeMethod> methods_of(const BenchFlags& flags) {
       if (method.adaptive) break;
     }
   }
+  return out;
+}
+
+// Without cuts, which would hide what a method does to a distribution.
+SettingValues sampling_of(const BenchFlags& flags) {
+  SettingValues out;
+  out.set(setting::kTemperature, flags.temperature.value_or(1));
+  out.set(setting::kTopK, 0);
+  out.set(setting::kTopP, 1);
   return out;
 }
 
@@ -85,13 +95,11 @@ void bench_decode(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.device = flags.device;
   options.pipeline.cuda = flags.cuda();
   options.pipeline.threads = static_cast<int>(flags.threads);
-  options.pipeline.draft_model = flags.parts.draft_model.value_or("");
+  options.pipeline.draft_model = flags.parts.text(setting::kModelDraft);
   options.methods = methods_of(flags);
   options.guidance = flags.guidance;
   options.batch_sizes = flags.batch_sizes;
-  options.sampling.temperature = flags.temperature.value_or(1);
-  options.sampling.top_k = 0;
-  options.sampling.top_p = 1;
+  options.sampling = sampling_of(flags);
   options.prompts = flags.prompts;
   if (!flags.plot.empty()) options.plot = flags.plot;
   run_decode_bench(options, report);
@@ -156,10 +164,8 @@ void bench_video(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.cuda = flags.cuda();
   options.pipeline.threads = static_cast<int>(flags.threads);
   options.methods = methods_of(flags);
-  if (!flags.guidance.empty()) options.sampling.guidance = flags.guidance.front();
-  options.sampling.temperature = flags.temperature.value_or(1);
-  options.sampling.top_k = 0;
-  options.sampling.top_p = 1;
+  options.sampling = sampling_of(flags);
+  if (!flags.guidance.empty()) options.sampling.set(setting::kGuidance, flags.guidance.front());
   options.prompts = flags.prompts;
   options.frames = flags.frames;
   run_video_bench(options, report);
@@ -261,7 +267,8 @@ void add_bench(CLI::App& root, Session& session) {
   integer_flag(*app, "-t,--threads", flags.threads, 0, 1024, "threads; 0 = one per core");
   text_flag(*app, "--device", flags.device, "cpu, cuda[:i] or auto; ops and image: cpu alone");
   app->add_flag("--deterministic", flags.deterministic, "cuda: one order of sums");
-  app->add_flag("--tf32", flags.tf32, "cuda: products, convolutions and attention of f32 may round to tf32");
+  app->add_flag("--tf32", flags.tf32,
+                "cuda: products, convolutions and attention of f32 may round to tf32");
   choice_flag(*app, "--isa", flags.isa, {"auto", "reference", "avx2", "avx512"},
               "instruction set of the kernels");
   integer_flag(*app, "--reps", flags.reps, 1, 100000, "ops: repetitions at least")->group("Ops");
@@ -291,18 +298,17 @@ void add_bench(CLI::App& root, Session& session) {
       ->delimiter(',')
       ->check(CLI::Range(1, 256))
       ->group(group);
-  app->add_option("--cfg-scales", flags.guidance, "decode: guidance scales; default the model's")
-      ->delimiter(',')
-      ->check(CLI::Range(1.0, 100.0))
-      ->group(group);
+  setting_list_flag(*app, "--cfg-scales", setting::kGuidance, flags.guidance,
+                    {.group = group, .help = "decode: guidance scales; default the model's"});
   integer_flag(*app, "--prompts", flags.prompts, 1, 100000, "decode: held-out prompts")
       ->group(group);
-  number_flag(*app, "--temp", flags.temperature, 0, 100, "decode: temperature")->group(group);
+  setting_flag(*app, setting::kTemperature, flags.temperature,
+               {.group = group, .help = "decode: temperature"});
   text_flag(*app, "--plot", flags.plot, "decode: SVG of tokens a pass and quality")->group(group);
   text_flag(*app, "--accept-trace", flags.accept_trace,
             "decode: JSON with meters; verdicts follow it at the dimensions of --random")
       ->group(group);
-  add_decode_part_flags(*app, flags.parts);
+  add_decode_flags(*app, Door::kBench, flags.parts);
   app->add_option("--keep", flags.keep, "prune: fractions of visual tokens that stay")
       ->delimiter(',')
       ->check(CLI::Range(0.0, 1.0))

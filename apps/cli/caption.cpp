@@ -1,6 +1,7 @@
 // `tessera caption`: texts about pictures, one picture or a million; or an answer to a question
 // about one picture or several.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
@@ -13,18 +14,22 @@
 #include "apps/cli/caption_reports.h"
 #include "apps/cli/clip_flags.h"
 #include "apps/cli/commands.h"
-#include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
 #include "apps/cli/draft_flags.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/prune_flags.h"
+#include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
+#include "apps/cli/setting_flags.h"
 #include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/caption_pipeline.h"
+#include "apps/pipeline/caption_settings.h"
 #include "apps/pipeline/facts.h"
 #include "apps/pipeline/model_catalog.h"
 #include "apps/pipeline/model_digest.h"
 #include "engine/core/io.h"
+#include "engine/decoding/decode_settings.h"
+#include "engine/sampling/sampling_settings.h"
 #include "vision/image/picture_reader.h"
 
 namespace tessera {
@@ -43,10 +48,11 @@ struct CaptionFlags {
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
   std::string existing;  // empty = as the output is used to
   std::optional<std::string> extension;
-  std::string decode = "auto";
+  std::string decode{setting::kTextDecode.text_fallback};
   std::optional<std::int64_t> window;
-  std::int64_t batch_size = 8, most_tokens = 256, seed = 0;
-  SamplingChoice sampling;
+  std::int64_t batch_size = 8, seed = 0;
+  std::int64_t most_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+  SettingValues sampling;
   PruneFlags prune;
   TextDraftFlags draft;
   DeviceFlags device;
@@ -59,7 +65,8 @@ struct CaptionFlags {
 }
 
 bool draws(const CaptionFlags& flags) {
-  return flags.sampling.temperature.value_or(0) > 0 || flags.prune.method == "random";
+  return flags.sampling.number(setting::kTemperature) > 0 ||
+         (flags.prune.method && pruner_row(*flags.prune.method).drawn);
 }
 
 // Drawn once for -1.
@@ -83,7 +90,7 @@ CaptionOptions pipeline_options(const CaptionFlags& flags, std::int64_t batch, s
   options.method = text_method(flags.decode, options.draft.on(), flags.most_tokens);
   if (flags.window) {
     if (!options.method.speculative()) {
-      refuse("E_FLAG_CONFLICT", "--window", "a method that guesses", "--decode " + flags.decode);
+      refuse("E_FLAG_CONFLICT", "--window", "a method that drafts", "--decode " + flags.decode);
     }
     options.method.window = *flags.window;
   }
@@ -191,11 +198,13 @@ Json prune_of(const CaptionFlags& flags) {
 Json job_of(const CaptionFlags& flags, const CaptionPipeline& pipeline,
             const CaptionInputs& inputs) {
   Json sampling = Json::object();
-  const SamplingChoice& chosen = flags.sampling;
-  if (chosen.temperature) sampling["temperature"] = *chosen.temperature;
-  if (chosen.top_k) sampling["top_k"] = *chosen.top_k;
-  if (chosen.top_p) sampling["top_p"] = *chosen.top_p;
-  if (chosen.min_p) sampling["min_p"] = *chosen.min_p;
+  for (const Setting* row : sampling_group().rows) {
+    if (const SettingValue* value = flags.sampling.find(*row)) {
+      std::string word(row->shown_word());
+      std::replace(word.begin(), word.end(), '-', '_');
+      sampling[word] = setting_json(*row, *value);
+    }
+  }
   return {{"inputs", inputs.description()},
           {"model", pipeline.model_name()},
           {"model_files", model_digest(pipeline.model())},
@@ -429,24 +438,12 @@ void add_caption(CLI::App& root, Session& session) {
             "bundled name, folder or org/name; default " + std::string(kDefaultCaptioner));
   text_flag(*app, "-p,--prompt", flags->prompt,
             "what is asked; {name} and {directory} stand for the picture's");
-  integer_flag(*app, "--max-tokens", flags->most_tokens, 1, 4096, "longest text");
+  setting_flag(*app, setting::kMaxTokens, flags->most_tokens);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed,
                "of texts that are drawn; -1 = random, and recorded");
-  const std::string sampling = "Sampling (default: greedy)";
-  number_flag(*app, "--temp", flags->sampling.temperature, 0, 100, "temperature; 0 = greedy")
-      ->group(sampling);
-  integer_flag(*app, "--top-k", flags->sampling.top_k, 0, 1 << 20, "keep the k likeliest; 0 = all")
-      ->group(sampling);
-  number_flag(*app, "--top-p", flags->sampling.top_p, 1e-6, 1,
-              "keep the likeliest that hold this mass")
-      ->group(sampling);
-  number_flag(*app, "--min-p", flags->sampling.min_p, 0, 1, "keep what is this fraction as likely")
-      ->group(sampling);
-  choice_flag(*app, "--decode", flags->decode, {"plain", "auto", "lookup", "recycle", "draft"},
-              "who guesses, with --model-draft that model; the text is plain's")
-      ->group("Decoding");
-  integer_flag(*app, "--window", flags->window, 1, 128, "rows of a text in one pass")
-      ->group("Decoding");
+  add_sampling_flags(*app, Door::kCaption, flags->sampling);
+  setting_flag(*app, setting::kTextDecode, flags->decode, {.group = "Decoding"});
+  setting_flag(*app, setting::kTextWindow, flags->window, {.group = "Decoding"});
   add_text_draft_flags(*app, flags->draft);
   add_prune_flags(*app, flags->prune);
   add_job_flags(*app, *flags);

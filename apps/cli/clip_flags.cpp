@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/cli/flags.h"
+#include "apps/cli/setting_flags.h"
 #include "apps/pipeline/caption_memory.h"
+#include "apps/pipeline/caption_settings.h"
 
 namespace tessera {
 
@@ -29,16 +30,9 @@ void add_clip_flags(CLI::App& app, ClipFlags& flags) {
                  "a clip, whatever its ending; each scene of it gets a caption")
       ->allow_extra_args(false)
       ->group(group);
-  number_flag(app, "--fps", flags.fps, 0.001, 1000, "frames a second that the model is shown")
-      ->group(group);
-  integer_flag(app, "--video-frames", flags.frames, 1, 768,
-               "frames of a scene that the model is shown, at most; default 32, fewer where its "
-               "prompts are shorter")
-      ->group(group);
-  number_flag(app, "--scene-cut", flags.scene_cut, 0.01, 1,
-              "a new scene begins where the colours of two frames are so far apart, 0 to 1; "
-              "default 0.3, 1 = never")
-      ->group(group);
+  setting_flag(app, setting::kShownRate, flags.fps, {.group = group});
+  setting_flag(app, setting::kVideoFrames, flags.frames, {.group = group});
+  setting_flag(app, setting::kSceneCut, flags.scene_cut, {.group = group});
 }
 
 ClipSettings clip_settings(const ClipFlags& flags, const CaptionSpec& spec,

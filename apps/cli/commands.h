@@ -21,6 +21,7 @@ void add_doctor(CLI::App& root, Session& session);
 void add_bench(CLI::App& root, Session& session);
 void add_eval(CLI::App& root, Session& session);
 void add_scene(CLI::App& root, Session& session);
+void add_settings(CLI::App& root, Session& session);
 void add_view(CLI::App& root, Session& session);
 
 // Calls all of the above (written by apps/cli/CMakeLists.txt from its list of sub-commands).

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 
-#include "apps/cli/decode_flags.h"
 #include "apps/cli/flags.h"
 
 namespace tessera {
@@ -52,7 +51,7 @@ Budget budget_of(const std::string& text) {
 void add_text_draft_flags(CLI::App& app, TextDraftFlags& flags) {
   const std::string group = "Decoding";
   text_flag(app, "--model-draft", flags.model,
-            "a captioner of the same vocabulary that guesses; the text stays the model's own")
+            "a captioner of the same vocabulary that drafts; the text stays the model's own")
       ->group(group);
   text_flag(app, "--draft-prune", flags.prune,
             "drops visual tokens of the draft model alone, a method of --prune; default " +
@@ -84,18 +83,19 @@ DraftChoice draft_choice(const TextDraftFlags& flags) {
 }
 
 DecodeMethod text_method(const std::string& name, bool draft_model, std::int64_t most_tokens) {
+  DecodeMethod method = text_method(name);
+  const bool by_model = needs_of(method).draft_model;
   if (!draft_model) {
-    if (name == "draft") {
-      refuse("E_FLAG_MISSING", "--model-draft", "a draft model for --decode draft", "none");
+    if (by_model) {
+      refuse("E_FLAG_MISSING", "--model-draft", "a draft model for --decode " + name, "none");
     }
-    return text_method(name);
+    return method;
   }
-  if (name != "auto" && name != "draft") {
+  if (!method.adaptive && !by_model) {
     refuse("E_FLAG_CONFLICT", "--decode", "auto or draft with --model-draft", name);
   }
-  DecodeMethod method = decode_method("draft");
-  method.rule = "gumbel";
-  if (name == "auto") {
+  if (method.adaptive) {
+    method = text_method("draft");
     method.adaptive = true;
     method.window = kWidestDraft;
   }

@@ -15,7 +15,9 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
+#include "apps/cli/setting_flags.h"
 #include "apps/pipeline/eval_scenes.h"
+#include "apps/pipeline/output_settings.h"
 #include "engine/core/io.h"
 #include "vision/image/png.h"
 
@@ -37,8 +39,7 @@ struct EvalFlags {
   std::int64_t ceiling = 1000, reconstructions = 200, floor = 100;
   std::int64_t seed = 1, scene_seed = 1000;
   std::int64_t batch_size = 8;
-  SamplingChoice sampling;
-  DecodeFlags decode;
+  SettingValues sampling, decode;
   DeviceFlags device;
   std::optional<std::string> sheet;
   std::int64_t sheet_count = 32, columns = 8;
@@ -58,8 +59,7 @@ PipelineOptions pipeline_of(const EvalFlags& flags) {
   options.threads = static_cast<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = flags.batch_size;
-  options.draft_model = flags.decode.draft_model.value_or("");
-  options.method = method_of(flags.decode);
+  choose_method(options, flags.decode);
   return options;
 }
 
@@ -79,25 +79,15 @@ EvalScenesRequest request_of(const EvalFlags& flags) {
 }
 
 nlohmann::ordered_json settings_json(const EvalScenesReport& report, const EvalFlags& flags) {
-  return {{"model", report.model},
-          {"judge", report.judge},
-          {"prompts", flags.prompts()},
-          {"seed", flags.seed},
-          {"scene_seed", flags.scene_seed},
-          {"cfg_scale", report.law.guidance},
-          {"temp", report.law.temperature},
-          {"top_k", report.law.top_k},
-          {"top_p", report.law.top_p},
-          {"min_p", report.law.min_p},
-          {"typical", report.law.typical},
-          {"decode", report.method.name},
-          {"drafter", report.method.drafter},
-          {"tail", report.method.tail},
-          {"accept", report.method.rule},
-          {"tree", report.method.tree},
-          {"row_lead", report.method.row_lead},
-          {"promise", promise_name(promise_of(report.method))},
-          {"window", report.method.window}};
+  nlohmann::ordered_json out = {{"model", report.model},
+                                {"judge", report.judge},
+                                {"prompts", flags.prompts()},
+                                {"seed", flags.seed},
+                                {"scene_seed", flags.scene_seed}};
+  write_settings(out, report.law);
+  out.update(method_report(report.method));
+  write_setting(out, setting::kRowLead, report.method.settings.get(setting::kRowLead));
+  return out;
 }
 
 std::string figures_text(const EvalScenesReport& report) {
@@ -240,7 +230,7 @@ void add_eval(CLI::App& root, Session& session) {
                "renders through the tokenizer; 0 = none");
   integer_flag(*app, "--floor", flags->floor, 0, kMostPictures,
                "prompts for the untrained model; 0 = none");
-  integer_flag(*app, "--batch-size", flags->batch_size, 1, 256, "pictures painted at once");
+  setting_flag(*app, setting::kBatchSize, flags->batch_size);
   text_flag(*app, "--judge", flags->judge,
             "captioner that reads the pictures, or a judge network such as tabletop-judge");
   text_flag(*app, "--sheet", flags->sheet, "PNG with the first pictures on a grid");
@@ -252,8 +242,8 @@ void add_eval(CLI::App& root, Session& session) {
                "of the true clip that are given");
   text_flag(*app, "--save", flags->save, "folder for sheets of the clips, one a row");
   app->add_flag("--overwrite", flags->overwrite, "replace a sheet that is there");
-  add_sampling_flags(*app, flags->sampling);
-  add_decode_flags(*app, flags->decode);
+  add_sampling_flags(*app, Door::kEval, flags->sampling);
+  add_decode_flags(*app, Door::kEval, flags->decode);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);
   app->callback([&session, app, flags, what] {

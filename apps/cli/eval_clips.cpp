@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/eval_progress.h"
+#include "engine/decoding/decode_settings.h"
 #include "vision/image/png.h"
 
 namespace tessera {
@@ -55,26 +56,16 @@ void save_sheets(const EvalClipsRequest& request, const EvalClipsReport& report,
 
 nlohmann::ordered_json settings_json(const EvalClipsReport& report,
                                      const EvalClipsRequest& request) {
-  return {{"model", report.model},
-          {"judge", report.judge},
-          {"clips", request.clips},
-          {"frames", report.frames},
-          {"first_frames", report.first_frames},
-          {"seed", request.seed},
-          {"scene_seed", request.scene_seed},
-          {"cfg_scale", report.law.guidance},
-          {"temp", report.law.temperature},
-          {"top_k", report.law.top_k},
-          {"top_p", report.law.top_p},
-          {"min_p", report.law.min_p},
-          {"typical", report.law.typical},
-          {"decode", report.method.name},
-          {"drafter", report.method.drafter},
-          {"tail", report.method.tail},
-          {"accept", report.method.rule},
-          {"tree", report.method.tree},
-          {"promise", promise_name(promise_of(report.method))},
-          {"window", report.method.window}};
+  nlohmann::ordered_json out = {{"model", report.model},
+                                {"judge", report.judge},
+                                {"clips", request.clips},
+                                {"frames", report.frames},
+                                {"first_frames", report.first_frames},
+                                {"seed", request.seed},
+                                {"scene_seed", request.scene_seed}};
+  write_settings(out, report.law);
+  out.update(method_report(report.method));
+  return out;
 }
 
 nlohmann::ordered_json painting_json(const EvalClipsReport& report) {

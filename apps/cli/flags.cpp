@@ -9,6 +9,8 @@
 #include <sstream>
 
 #include "apps/cli/session.h"
+#include "apps/cli/setting_flags.h"
+#include "apps/pipeline/output_settings.h"
 #include "engine/core/error.h"
 #include "engine/core/io.h"
 
@@ -16,7 +18,7 @@ namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxSide = 16384;  // pixels
+constexpr auto kMaxSide = static_cast<std::int64_t>(setting::kWidth.high);
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
 
 std::string first_long_name(const std::string& names) {
@@ -304,8 +306,8 @@ void add_device_flags(CLI::App& app, DeviceFlags& flags) {
 }
 
 void add_size_flags(CLI::App& app, SizeFlags& flags) {
-  integer_flag(app, "-W,--width", flags.width, 1, kMaxSide, "pixels");
-  integer_flag(app, "-H,--height", flags.height, 1, kMaxSide, "pixels");
+  setting_flag(app, setting::kWidth, flags.width, {.short_name = "-W"});
+  setting_flag(app, setting::kHeight, flags.height, {.short_name = "-H"});
   text_flag(app, "--size", flags.size, "WIDTHxHEIGHT");
 }
 
@@ -342,11 +344,12 @@ std::string environment_name(const std::string& long_name) {
 void settle_flags(CLI::App& root, CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
     if (option->count() > 0 || option->get_lnames().empty()) continue;
-    const std::string& name = option->get_lnames().front();
-    if (preset_option(command, name) == nullptr) continue;
-    const std::string variable = environment_name(name);
-    const char* value = std::getenv(variable.c_str());
-    if (value != nullptr && *value != '\0') add_value(*option, {value}, variable);
+    for (const std::string& name : option->get_lnames()) {
+      if (preset_option(command, name) == nullptr || option->count() > 0) continue;
+      const std::string variable = environment_name(name);
+      const char* value = std::getenv(variable.c_str());
+      if (value != nullptr && *value != '\0') add_value(*option, {value}, variable);
+    }
   }
   if (const auto path = config_path(command)) apply_config(root, command, *path);
 }

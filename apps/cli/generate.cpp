@@ -12,10 +12,12 @@
 #include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
+#include "apps/cli/setting_flags.h"
 #include "apps/pipeline/generate_pipeline.h"
 #include "apps/pipeline/in_order.h"
 #include "apps/pipeline/metadata.h"
 #include "apps/pipeline/output_names.h"
+#include "apps/pipeline/output_settings.h"
 #include "apps/pipeline/sha256.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
@@ -28,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kMaxPictures = 100000;
+constexpr auto kMaxPictures = static_cast<std::int64_t>(setting::kBatchCount.high);
 constexpr std::int64_t kSheetGap = 4;  // pixels
 
 struct GenerateFlags {
@@ -40,8 +42,7 @@ struct GenerateFlags {
   std::string output_dir;
   bool overwrite = false;
   std::int64_t batch_count = 1, batch_size = 1;
-  SamplingChoice sampling;
-  DecodeFlags decode;
+  SettingValues sampling, decode;
   DecodeMethod recorded_method;  // of --from-image
   std::string recorded_draft;
   std::int64_t preview_interval = 1;
@@ -82,12 +83,7 @@ void take_from_image(GenerateFlags& flags) {
   fill(flags.seed, static_cast<std::int64_t>(recorded.seed));
   fill(flags.size.width, recorded.width);
   fill(flags.size.height, recorded.height);
-  fill(flags.sampling.guidance, *recorded.sampling.guidance);
-  fill(flags.sampling.temperature, *recorded.sampling.temperature);
-  fill(flags.sampling.top_k, *recorded.sampling.top_k);
-  fill(flags.sampling.top_p, *recorded.sampling.top_p);
-  fill(flags.sampling.min_p, *recorded.sampling.min_p);
-  fill(flags.sampling.typical, *recorded.sampling.typical);
+  flags.sampling.fill(recorded.sampling);
   flags.recorded_method = recorded.method;
   flags.recorded_draft = recorded.draft_model;
   if (flags.device.dtype == "auto") flags.device.dtype = metadata.facts->dtype;
@@ -107,10 +103,9 @@ std::vector<std::string> prompts_of(const GenerateFlags& flags) {
 PipelineOptions pipeline_options(const GenerateFlags& flags) {
   PipelineOptions options =
       painting_options(flags.model, flags.device, flags.size, flags.batch_size);
-  options.method = method_of(flags.decode, flags.recorded_method);
-  options.draft_model = flags.decode.draft_model.value_or("");
+  choose_method(options, flags.decode, flags.recorded_method);
   // What a picture records counts only as far as its method still stands.
-  if (options.draft_model.empty() && options.method.drafter == kModelDrafter) {
+  if (options.draft_model.empty() && needs_of(options.method).draft_model) {
     options.draft_model = flags.recorded_draft;
   }
   return options;
@@ -304,17 +299,12 @@ void add_output_flags(CLI::App& app, GenerateFlags& flags) {
   text_flag(app, "-o,--output", flags.output, "file name, %04d stands for a number")->group(group);
   text_flag(app, "--output-dir", flags.output_dir, "folder for pictures")->group(group);
   app.add_flag("--overwrite", flags.overwrite, "replace existing files")->group(group);
-  integer_flag(app, "-b,--batch-count", flags.batch_count, 1, kMaxPictures,
-               "pictures for each prompt; seeds count up")
-      ->group(group);
-  integer_flag(app, "--batch-size", flags.batch_size, 1, 256, "pictures painted at once")
-      ->group(group);
+  setting_flag(app, setting::kBatchCount, flags.batch_count, {.short_name = "-b", .group = group});
+  setting_flag(app, setting::kBatchSize, flags.batch_size, {.group = group});
   text_flag(app, "--sheet", flags.sheet, "also one picture with all of them")->group(group);
   text_flag(app, "--preview", flags.preview, "file that shows the picture as its rows are painted")
       ->group(group);
-  integer_flag(app, "--preview-interval", flags.preview_interval, 1, 4096,
-               "token rows between two previews")
-      ->group(group);
+  setting_flag(app, setting::kPreviewInterval, flags.preview_interval, {.group = group});
   add_preview_flag(app, flags.preview_to);
   app.add_flag("--disable-metadata", flags.disable_metadata,
                "record no prompt and no settings (the AI mark stays)")
@@ -335,8 +325,8 @@ void add_generate(CLI::App& root, Session& session) {
             "paint again what this picture records; other flags win");
   add_size_flags(*app, flags->size);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
-  add_sampling_flags(*app, flags->sampling);
-  add_decode_flags(*app, flags->decode);
+  add_sampling_flags(*app, Door::kGenerate, flags->sampling);
+  add_decode_flags(*app, Door::kGenerate, flags->decode);
   add_output_flags(*app, *flags);
   add_device_flags(*app, flags->device);
   app->add_flag("--list-devices", flags->list_devices, "list devices and end")->group("Device");

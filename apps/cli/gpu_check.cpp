@@ -2,6 +2,7 @@
 // appended to a file, and a table of what was found. gpu-check.sh runs the phases, each within its
 // time. Exit 3 where there is no device: nothing was measured.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -10,6 +11,7 @@
 #include "apps/bench/decode_bench.h"
 #include "apps/bench/device_bench.h"
 #include "apps/bench/device_table.h"
+#include "apps/bench/replay.h"
 #include "engine/core/io.h"
 
 namespace tessera {
@@ -71,7 +73,8 @@ AcceptTraces read_traces(const std::vector<std::string>& flags) {
   for (const std::string& flag : flags) {
     const std::size_t at = flag.find('=');
     const std::string method = flag.substr(0, at);
-    if (at == std::string::npos || (method != "sjd" && method != "coupled" && method != "gsd")) {
+    const auto methods = AcceptTrace::published_methods();
+    if (at == std::string::npos || std::ranges::find(methods, method) == methods.end()) {
       throw Error({.kind = ErrorKind::kUsage,
                    .code = "E_FLAG_VALUE",
                    .where = "--accept-trace",

@@ -8,9 +8,11 @@
 #include "apps/cli/flags.h"
 #include "apps/cli/inspect_captioner.h"
 #include "apps/cli/session.h"
+#include "apps/cli/setting_flags.h"
 #include "apps/pipeline/caption_spec.h"
 #include "apps/pipeline/generate_pipeline.h"
 #include "apps/pipeline/memory.h"
+#include "apps/pipeline/output_settings.h"
 
 namespace tessera {
 
@@ -22,7 +24,7 @@ struct InspectFlags {
   std::optional<std::string> model;
   bool memory = false, tensors = false;
   std::int64_t batch_size = 1;
-  std::optional<double> guidance;
+  SettingValues sampling;
   std::optional<std::string> prompt;
   SizeFlags size;
   DeviceFlags device;
@@ -96,12 +98,10 @@ MemoryPlan plan_of(const GeneratePipeline& pipeline, const InspectFlags& flags) 
   const bool classes = pipeline.spec().prompt.kind == PromptKind::kClass;
   PreparedRequest request;
   if (flags.prompt || classes) {
-    SamplingChoice sampling;
-    sampling.guidance = flags.guidance;
-    request = pipeline.prepare({flags.prompt.value_or("0"), std::nullopt, sampling, 0});
+    request = pipeline.prepare({flags.prompt.value_or("0"), std::nullopt, flags.sampling, 0});
   } else {
     constexpr std::int64_t kUsualPrompt = 32;
-    request.item.law.guidance = flags.guidance.value_or(pipeline.spec().sampling.guidance);
+    request.item.law = settle_sampling(flags.sampling, pipeline.spec().sampling);
     request.item.prompt.ids.resize(static_cast<std::size_t>(
         std::min<std::int64_t>(kUsualPrompt, pipeline.spec().model.max_prompt)));
   }
@@ -212,9 +212,9 @@ void add_inspect(CLI::App& root, Session& session) {
   app->add_flag("--memory", flags->memory,
                 "what painting or describing will hold in memory, in bytes");
   app->add_flag("--tensors", flags->tensors, "every tensor with its shape");
-  integer_flag(*app, "--batch-size", flags->batch_size, 1, 256,
-               "--memory: pictures or texts at once");
-  number_flag(*app, "--cfg-scale", flags->guidance, 1, kMaxGuidance, "--memory: 1 = one branch");
+  setting_flag(*app, setting::kBatchSize, flags->batch_size,
+               {.help = "--memory: images or texts at once"});
+  setting_flag(*app, setting::kGuidance, flags->sampling, {.help = "--memory: 1 = one branch"});
   text_flag(*app, "-p,--prompt", flags->prompt,
             "--memory: the prompt; default 32 tokens, or \"Describe the picture.\"");
   add_size_flags(*app, flags->size);

@@ -16,6 +16,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
+#include "apps/cli/setting_flags.h"
 #include "engine/core/error.h"
 
 namespace tessera {
@@ -114,6 +115,7 @@ int run_program(int argc, char** argv, Session& session) {
   root.set_version_flag("--version", "tessera " TESSERA_VERSION);
   root.require_subcommand(1);
   root.fallthrough(false);
+  hide_aliases(root);
   add_commands(root, session);
   check_command(root, argc, argv);
   try {

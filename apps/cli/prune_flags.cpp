@@ -4,6 +4,8 @@
 #include <charconv>
 
 #include "apps/cli/flags.h"
+#include "apps/cli/setting_flags.h"
+#include "apps/pipeline/caption_settings.h"
 
 namespace tessera {
 
@@ -59,8 +61,7 @@ void add_prune_flags(CLI::App& app, PruneFlags& flags) {
   const std::string group = "Pruning";
   const std::string names = names_of([](const PrunerRow&) { return true; });
   text_flag(app, "--prune", flags.method, "drops visual tokens: " + names)->group(group);
-  number_flag(app, "--prune-rate", flags.rate, 0, 0.999, "fraction that is dropped; default 0.67")
-      ->group(group);
+  setting_flag(app, setting::kPruneRate, flags.rate, {.group = group});
   app.add_option_function<std::string>(
          "--keep-tokens", [&flags](const std::string& text) { flags.keep = token_count(text); },
          "tokens of each picture that stay instead, row ends aside; auto = the method's own number "
@@ -104,7 +105,7 @@ PruneChoice prune_choice(const PruneFlags& flags) {
     out.budget.tokens = *flags.keep;
     out.budget.shared = true;
   } else {
-    out.budget.ratio = 1 - flags.rate.value_or(0.67);
+    out.budget.ratio = 1 - flags.rate.value_or(*setting::kPruneRate.fallback);
   }
   if (flags.scope == "all") out.budget.scope = Scope::kGlobal;
   if (flags.scope == "tile") out.budget.scope = Scope::kPerTile;

@@ -1,5 +1,8 @@
-// Flags that shape the law a picture is drawn from, for every sub-command that paints.
+// Flags that shape the distribution that tokens are sampled from; what stays open is the model's
+// preset, of texts greedy.
 #pragma once
+
+#include "engine/core/setting.h"
 
 namespace CLI {
 class App;
@@ -7,7 +10,6 @@ class App;
 
 namespace tessera {
 
-struct SamplingChoice;
-void add_sampling_flags(CLI::App& app, SamplingChoice& sampling);
+void add_sampling_flags(CLI::App& app, Door door, SettingValues& sampling);
 
 }  // namespace tessera

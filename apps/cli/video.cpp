@@ -12,8 +12,10 @@
 #include "apps/cli/progress.h"
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
+#include "apps/cli/setting_flags.h"
 #include "apps/pipeline/clip_facts.h"
 #include "apps/pipeline/first_frames.h"
+#include "apps/pipeline/output_settings.h"
 #include "apps/pipeline/sha256.h"
 #include "apps/pipeline/video_pipeline.h"
 #include "apps/studio/settings.h"
@@ -30,17 +32,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kMaxFrames = 1'000'000;
 constexpr const char* kAiMark = "trainedAlgorithmicMedia";  // IPTC digital source type
 
 struct VideoFlags {
   std::optional<std::string> model, prompt, negative_prompt, first_frames, text_features;
   std::optional<std::int64_t> seed, frames, fps;
-  std::int64_t quality = 80;
-  std::string output = "clip.mkv", continuation = "recompute";
+  std::int64_t quality = static_cast<std::int64_t>(*setting::kQuality.fallback);
+  std::string output = "clip.mkv";
+  std::string continuation{setting::kContinue.text_fallback};
   bool overwrite = false, endless = false, sidecar = false, disable_metadata = false;
-  SamplingChoice sampling;
-  DecodeFlags decode;
+  SettingValues sampling, decode;
   DeviceFlags device;
 };
 
@@ -221,8 +222,7 @@ void report_failure(const Session& session, const VideoFlags& flags, const Gener
 int run_video(const Session& session, const VideoFlags& flags) {
   check_output(flags);
   PipelineOptions options = painting_options(flags.model, flags.device, {}, 1);
-  options.method = method_of(flags.decode);
-  options.draft_model = flags.decode.draft_model.value_or("");
+  choose_method(options, flags.decode);
   VideoPipeline pipeline(options);
   const std::int64_t rate = flags.fps.value_or(pipeline.rate());
   check_rate(flags.output, rate);
@@ -272,13 +272,10 @@ void add_video(CLI::App& root, Session& session) {
             "clip or picture that the clip begins with: as many of its last frames as fit");
   text_flag(*app, "--text-features", flags->text_features,
             "file of a text encoder's rows, for models that read them (Cosmos 5B, 13B)");
-  integer_flag(*app, "--frames", flags->frames, 1, kMaxFrames,
-               "frames of the clip, first ones included; default the model's own length");
-  choice_flag(*app, "--continue", flags->continuation, {"recompute", "sinks"},
-              "what a window knows of the grids it begins with: recompute, what they show alone; "
-              "sinks, also what they saw of those that went, without computing them again");
+  setting_flag(*app, setting::kFrames, flags->frames);
+  setting_flag(*app, setting::kContinue, flags->continuation);
   app->add_flag("--endless", flags->endless, "go on until a signal; the clip is kept");
-  integer_flag(*app, "--fps", flags->fps, 1, 240, "frames a second; default the model's own");
+  setting_flag(*app, setting::kFps, flags->fps);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed, "-1 = random, and recorded");
   const std::string group = "Output";
   text_flag(*app, "-o,--output", flags->output,
@@ -286,14 +283,14 @@ void add_video(CLI::App& root, Session& session) {
             "PNG files")
       ->group(group);
   app->add_flag("--overwrite", flags->overwrite, "replace an existing file")->group(group);
-  integer_flag(*app, "--quality", flags->quality, 1, 100, "of lossy codecs")->group(group);
+  setting_flag(*app, setting::kQuality, flags->quality, {.group = group});
   app->add_flag("--sidecar", flags->sidecar, "also NAME.json with what was done, and NAME.xmp")
       ->group(group);
   app->add_flag("--disable-metadata", flags->disable_metadata,
                 "record no prompt and no settings (the AI mark stays)")
       ->group(group);
-  add_sampling_flags(*app, flags->sampling);
-  add_decode_flags(*app, flags->decode);
+  add_sampling_flags(*app, Door::kVideo, flags->sampling);
+  add_decode_flags(*app, Door::kVideo, flags->decode);
   add_device_flags(*app, flags->device);
   add_common_flags(*app, session);
   app->callback([&session, flags] {

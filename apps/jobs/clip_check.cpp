@@ -63,7 +63,7 @@ ClipRequest clip_request_of(const SettledItem& item, const VideoPipeline& pipeli
   const JobItem& own = item.item;
   ClipRequest request{.prompt = own.prompt,
                       .negative_prompt = own.negative_prompt,
-                      .sampling = sampling_of(own),
+                      .sampling = own.settings,
                       .seed = static_cast<std::uint64_t>(own.seed.value()),
                       .frames = own.frames.value_or(0),
                       .endless = false,

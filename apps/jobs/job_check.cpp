@@ -62,19 +62,10 @@ ErrorInfo error_at_item(ErrorInfo info, const JobItem& item, const std::string& 
   return info;
 }
 
-SamplingChoice sampling_of(const JobItem& item) {
-  return {.guidance = item.guidance,
-          .temperature = item.temperature,
-          .top_p = item.top_p,
-          .min_p = item.min_p,
-          .typical = item.typical,
-          .top_k = item.top_k};
-}
-
 GenerateRequest request_of(const SettledItem& item) {
   const JobItem& own = item.item;
   GenerateRequest request{.prompt = own.prompt, .negative_prompt = own.negative_prompt};
-  request.sampling = sampling_of(own);
+  request.sampling = own.settings;
   request.seed = static_cast<std::uint64_t>(own.seed.value());
   return request;
 }
@@ -116,15 +107,16 @@ JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledIt
 
 Json model_identity(const PictureFacts& any, const FamilySpec& spec, const std::string& open_name) {
   Json out = facts_json(any);
-  for (const char* key : {"prompt", "negative_prompt", "seed", "temp", "top_k", "top_p", "min_p",
-                          "typical", "cfg_scale", "tokens", "passes", "tokens_per_pass"}) {
+  for (const char* key :
+       {"prompt", "negative_prompt", "seed", "tokens", "passes", "tokens_per_pass"}) {
     out.erase(key);
   }
-  const LawSettings law = settle_sampling({}, spec.sampling);
-  out["preset"] = {{"temp", law.temperature},
-                   {"top_k", law.top_k},
-                   {"top_p", law.top_p},
-                   {"cfg_scale", law.guidance}};
+  for (const Setting* row : sampling_group().rows) out.erase(std::string(row->record));
+  const SettingValues own = values_of(settle_sampling({}, spec.sampling));
+  for (const Setting* row :
+       {&setting::kTemperature, &setting::kTopK, &setting::kTopP, &setting::kGuidance}) {
+    write_setting(out["preset"], *row, own.get(*row));
+  }
   out["files"] = file_sums(open_name);
   return out;
 }

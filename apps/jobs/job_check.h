@@ -16,7 +16,6 @@ namespace tessera {
 // An error of one item as an error of the job file: kUsage, at the item's line.
 ErrorInfo error_at_item(ErrorInfo info, const JobItem& item, const std::string& file);
 
-SamplingChoice sampling_of(const JobItem& item);
 // What the pipeline will be asked for this item.
 GenerateRequest request_of(const SettledItem& item);
 

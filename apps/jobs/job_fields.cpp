@@ -1,74 +1,67 @@
-// The table of fields. Ranges are those of the flags.
+// The table of fields. Settings are those of the tables that flags are made from.
 #include "apps/jobs/job_fields.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
 
 #include "apps/captions/line_reader.h"
-#include "apps/pipeline/facts.h"
 #include "engine/core/fault.h"
 #include "engine/core/utf8.h"
+#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr JobField number_field(std::string_view name, std::optional<double> JobItem::*member,
-                                double low, double high) {
-  return {.name = name, .type = FieldType::kNumber, .number = member, .low = low, .high = high};
+constexpr std::string_view kKinds[] = {kPictureKind, kVideoKind};
+
+inline constexpr Setting kSeedField{.name = "seed",
+                                    .kind = SettingKind::kInteger,
+                                    .low = 0,
+                                    .high = static_cast<double>(kMaxJobSeed)};
+
+constexpr JobField field_of(const Setting& row) {
+  const bool integer = row.kind == SettingKind::kInteger;
+  return {.name = row.name,
+          .type = row.is_text() ? FieldType::kText
+                                : (integer ? FieldType::kInteger : FieldType::kNumber),
+          .setting = &row,
+          .choices = row.choices != nullptr ? row.choices() : std::span<const std::string_view>()};
 }
 
-constexpr std::string_view kKinds[] = {kPictureKind, kVideoKind};
-constexpr std::string_view kContainers[] = {"mkv", "mp4", "webm", "webp", "gif"};
+JobField clip_field(const Setting& row, std::optional<std::int64_t> JobItem::*member) {
+  JobField out = field_of(row);
+  out.integer = member;
+  out.of_clips = true;
+  return out;
+}
 
-constexpr std::array<JobField, 16> kFields = {{
-    {.name = "id", .type = FieldType::kId},
-    {.name = "prompt", .type = FieldType::kText},
-    {.name = "negative-prompt", .type = FieldType::kText, .text = &JobItem::negative_prompt},
-    {.name = "seed",
-     .type = FieldType::kInteger,
-     .integer = &JobItem::seed,
-     .high = static_cast<double>(kMaxJobSeed)},
-    number_field("temp", &JobItem::temperature, 0, kMaxTemperature),
-    {.name = "top-k", .type = FieldType::kInteger, .integer = &JobItem::top_k, .high = kMaxTopK},
-    number_field("top-p", &JobItem::top_p, kMinMass, 1),
-    number_field("min-p", &JobItem::min_p, 0, 1),
-    number_field("typical", &JobItem::typical, kMinMass, 1),
-    number_field("cfg-scale", &JobItem::guidance, 1, kMaxGuidance),
-    {.name = "kind", .type = FieldType::kText, .text = &JobItem::kind, .choices = kKinds},
-    {.name = "frames",
-     .type = FieldType::kInteger,
-     .integer = &JobItem::frames,
-     .low = 1,
-     .high = static_cast<double>(kMaxClipFrames),
-     .of_clips = true},
-    {.name = "fps",
-     .type = FieldType::kInteger,
-     .integer = &JobItem::fps,
-     .low = 1,
-     .high = static_cast<double>(kMaxClipRate),
-     .of_clips = true},
-    {.name = "container",
-     .type = FieldType::kText,
-     .text = &JobItem::container,
-     .choices = kContainers,
-     .of_clips = true},
-    {.name = "first-frames",
-     .type = FieldType::kText,
-     .text = &JobItem::first_frames,
-     .of_clips = true},
-    {.name = "first-frames-sha256",
-     .type = FieldType::kText,
-     .text = &JobItem::first_frames_sha256,
-     .of_clips = true},
-}};
-
-std::string shortest(double value) {
-  char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value);
-  return {buffer, end.ptr};
+std::vector<JobField> all_fields() {
+  std::vector<JobField> out = {
+      {.name = "id", .type = FieldType::kId},
+      {.name = "prompt", .type = FieldType::kText},
+      {.name = "negative-prompt", .type = FieldType::kText, .text = &JobItem::negative_prompt}};
+  out.push_back(field_of(kSeedField));
+  out.back().integer = &JobItem::seed;
+  for (const Setting* row : sampling_group().rows) {
+    if (row->doors.has(Door::kField)) out.push_back(field_of(*row));
+  }
+  out.push_back(
+      {.name = "kind", .type = FieldType::kText, .text = &JobItem::kind, .choices = kKinds});
+  out.push_back(clip_field(setting::kFrames, &JobItem::frames));
+  out.push_back(clip_field(setting::kFps, &JobItem::fps));
+  out.push_back(clip_field(setting::kContainer, nullptr));
+  out.back().text = &JobItem::container;
+  out.push_back({.name = "first-frames",
+                 .type = FieldType::kText,
+                 .text = &JobItem::first_frames,
+                 .of_clips = true});
+  out.push_back({.name = "first-frames-sha256",
+                 .type = FieldType::kText,
+                 .text = &JobItem::first_frames_sha256,
+                 .of_clips = true});
+  return out;
 }
 
 std::string shown(std::string_view text) { return "\"" + std::string(text.substr(0, 130)) + "\""; }
@@ -97,31 +90,25 @@ FieldProblem check_text(const JobField& field, std::string_view text) {
   return {"E_JOB_FIELD", name + " as one of " + known, shown(text), 0};
 }
 
-template <typename Value>
-FieldProblem read_number(const JobField& field, std::string_view text, Value& value) {
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = status == std::errc{} && end == text.data() + text.size();
-  const auto real = static_cast<double>(value);
-  const double slack = plant("job_range") ? 1 : 0;
-  if (whole && std::isfinite(real) && real >= field.low - slack && real <= field.high) return {};
-  const bool integer = field.type == FieldType::kInteger;
-  const auto bound = [&](double limit) {
-    return integer ? std::to_string(static_cast<std::int64_t>(limit)) : shortest(limit);
-  };
-  return {"E_JOB_FIELD",
-          std::string(field.name) + (integer ? " as an integer from " : " as a number from ") +
-              bound(field.low) + " to " + bound(field.high),
-          shown(text), 0};
+// A number of the field's range; the fault takes some below it.
+std::optional<SettingValue> number_of(const Setting& row, std::string_view text) {
+  if (!plant("job_range")) return parse_setting(row, text);
+  Setting wider = row;
+  wider.low -= 1;
+  return parse_setting(wider, text);
 }
 
 }  // namespace
 
-std::span<const JobField> job_fields() { return kFields; }
+std::span<const JobField> job_fields() {
+  static const std::vector<JobField> fields = all_fields();
+  return fields;
+}
 
 const JobField* find_job_field(std::string_view name) {
   std::string flag(name.substr(0, 40));
   for (char& c : flag) c = c == '_' ? '-' : c;
-  for (const JobField& field : kFields) {
+  for (const JobField& field : job_fields()) {
     if (field.name == flag && name.size() == flag.size()) return &field;
   }
   return nullptr;
@@ -129,7 +116,7 @@ const JobField* find_job_field(std::string_view name) {
 
 std::string job_field_names() {
   std::string out;
-  for (const JobField& field : kFields) {
+  for (const JobField& field : job_fields()) {
     out += out.empty() ? "" : ", ";
     out += field.name;
   }
@@ -150,10 +137,49 @@ FieldProblem set_job_field(JobItem& item, const JobField& field, std::string_vie
     }
     return check_text(field, text);
   }
-  if (field.type == FieldType::kInteger) {
-    return read_number(field, text, (item.*field.integer).emplace(0));
+  const std::optional<SettingValue> value = number_of(*field.setting, text);
+  if (!value) {
+    const std::string name(field.name);
+    return {"E_JOB_FIELD", name + " as " + expected_of(*field.setting), shown(text), 0};
   }
-  return read_number(field, text, (item.*field.number).emplace(0));
+  if (field.integer != nullptr) {
+    item.*field.integer = static_cast<std::int64_t>(value->number);
+  } else {
+    item.settings.set(*field.setting, *value);
+  }
+  return {};
+}
+
+bool is_given(const JobItem& item, const JobField& field) {
+  if (field.text != nullptr) return (item.*field.text).has_value();
+  if (field.integer != nullptr) return (item.*field.integer).has_value();
+  return field.setting == nullptr || item.settings.has(*field.setting);
+}
+
+void fill_job_field(JobItem& item, const JobField& field, const JobItem& others) {
+  if (is_given(item, field) || !is_given(others, field)) return;
+  if (field.text != nullptr) {
+    item.*field.text = others.*field.text;
+  } else if (field.integer != nullptr) {
+    item.*field.integer = others.*field.integer;
+  } else {
+    item.settings.set(*field.setting, others.settings.get(*field.setting));
+  }
+}
+
+bool same_job_field(const JobItem& a, const JobItem& b, const JobField& field) {
+  if (field.text != nullptr) return a.*field.text == b.*field.text;
+  if (field.integer != nullptr) return a.*field.integer == b.*field.integer;
+  if (field.setting == nullptr) return true;
+  const SettingValue *in_a = a.settings.find(*field.setting),
+                     *in_b = b.settings.find(*field.setting);
+  return in_a == nullptr || in_b == nullptr ? in_a == in_b : *in_a == *in_b;
+}
+
+Json job_field_json(const JobItem& item, const JobField& field) {
+  if (field.text != nullptr) return (item.*field.text).value();
+  if (field.integer != nullptr) return (item.*field.integer).value();
+  return setting_json(*field.setting, item.settings.get(*field.setting));
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "apps/jobs/job_list.h"
+#include "engine/core/json.h"
 
 namespace tessera {
 
@@ -16,22 +17,30 @@ enum class FieldType : std::uint8_t { kId, kText, kInteger, kNumber };
 struct JobField {
   std::string_view name;  // the long flag
   FieldType type;
-  // The member; the one that belongs to the type.
+  // The member that belongs to the type, if it has one.
   std::optional<std::string> JobItem::*text = nullptr;
   std::optional<std::int64_t> JobItem::*integer = nullptr;
-  std::optional<double> JobItem::*number = nullptr;
-  double low = 0, high = 0;
+  // Its range; without a member the value stands in JobItem::settings.
+  const Setting* setting = nullptr;
   std::span<const std::string_view> choices = {};  // of a text; empty = any
   bool of_clips = false;                           // says nothing about a picture
 };
 
-// "id", "prompt", "negative-prompt", "seed", the settings of the law, then "kind" and what clips
+// "id", "prompt", "negative-prompt", "seed", the sampling settings, then "kind" and what clips
 // alone have.
 std::span<const JobField> job_fields();
 // nullptr for an unknown name. '_' stands for '-'.
 const JobField* find_job_field(std::string_view name);
 // What find_job_field() knows, for messages.
 std::string job_field_names();
+
+// Whether the item says something here; id and prompt it always does.
+bool is_given(const JobItem& item, const JobField& field);
+// Takes what the item does not say from another one.
+void fill_job_field(JobItem& item, const JobField& field, const JobItem& others);
+bool same_job_field(const JobItem& a, const JobItem& b, const JobField& field);
+// Of a field that is given and neither id nor prompt.
+Json job_field_json(const JobItem& item, const JobField& field);
 
 // What is wrong with a value of a field; empty `expected` = nothing.
 struct FieldProblem {

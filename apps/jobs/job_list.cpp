@@ -2,6 +2,7 @@
 // is in job_csv.cpp.
 #include "apps/jobs/job_list.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -174,10 +175,8 @@ Json item_fields(const JobItem& item) {
   Json out = Json::object();
   out["prompt"] = item.prompt;
   for (const JobField& field : job_fields()) {
-    const std::string name(field.name);
-    if (field.text != nullptr && item.*field.text) out[name] = *(item.*field.text);
-    if (field.integer != nullptr && item.*field.integer) out[name] = *(item.*field.integer);
-    if (field.number != nullptr && item.*field.number) out[name] = *(item.*field.number);
+    if (field.type == FieldType::kId || field.name == "prompt" || !is_given(item, field)) continue;
+    out[std::string(field.name)] = job_field_json(item, field);
   }
   return out;
 }
@@ -186,12 +185,8 @@ Json item_fields(const JobItem& item) {
 
 bool operator==(const JobItem& a, const JobItem& b) {
   if (a.id != b.id || a.prompt != b.prompt) return false;
-  for (const JobField& field : job_fields()) {
-    if (field.text != nullptr && a.*field.text != b.*field.text) return false;
-    if (field.integer != nullptr && a.*field.integer != b.*field.integer) return false;
-    if (field.number != nullptr && a.*field.number != b.*field.number) return false;
-  }
-  return true;
+  return std::ranges::all_of(
+      job_fields(), [&](const JobField& field) { return same_job_field(a, b, field); });
 }
 
 void fail_long_line(const TextLine& line) {

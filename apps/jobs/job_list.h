@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/pipeline/output_settings.h"
 #include "engine/core/error.h"
 #include "engine/core/file_stream.h"
 
@@ -28,9 +29,8 @@ struct JobItem {
   std::string prompt;
   std::optional<std::string> negative_prompt;
   std::optional<std::int64_t> seed;  // 0 to kMaxJobSeed
-  std::optional<double> temperature, top_p, min_p, typical, guidance;
-  std::optional<std::int64_t> top_k;
-  std::optional<std::string> kind;  // kPictureKind, which stands for none, or kVideoKind
+  SettingValues settings;            // rows with the door kField that have no member here
+  std::optional<std::string> kind;   // kPictureKind, which stands for none, or kVideoKind
   // Of clips alone.
   std::optional<std::int64_t> frames, fps;                       // of the whole clip; a second
   std::optional<std::string> container;                          // an ending without its dot
@@ -44,7 +44,7 @@ struct JobItem {
 inline constexpr std::int64_t kMaxJobSeed = (std::int64_t{1} << 53) - 1;
 inline constexpr std::size_t kMaxJobPromptBytes = std::size_t{64} << 10;
 inline constexpr std::size_t kMaxJobItems = 1000000;
-inline constexpr std::int64_t kMaxClipFrames = 1000000, kMaxClipRate = 240;
+inline constexpr std::int64_t kMaxClipFrames = static_cast<std::int64_t>(setting::kFrames.high);
 
 enum class JobForm : std::uint8_t { kText, kJsonLines, kCsv };
 // By the ending: .txt, .jsonl or .ndjson, .csv. Error kUsage, E_JOB_FORM.

@@ -49,9 +49,7 @@ void check_kind(const JobItem& item, const JobItem& first, const std::string& fi
   }
   if (item.is_clip()) return;
   for (const JobField& field : job_fields()) {
-    const bool given = (field.text != nullptr && item.*field.text) ||
-                       (field.integer != nullptr && item.*field.integer);
-    if (!field.of_clips || !given) continue;
+    if (!field.of_clips || !is_given(item, field)) continue;
     refuse_kind(file, item, "a picture without " + std::string(field.name), "one with it",
                 "\"kind\": \"video\" makes it a clip");
   }
@@ -62,7 +60,7 @@ void check_kind(const JobItem& item, const JobItem& first, const std::string& fi
 OutputTemplate::OutputTemplate(const std::string& text) {
   const std::size_t dot = std::min(text.rfind('.'), text.size());
   ending_ = text.substr(std::min(dot + 1, text.size()));
-  const auto& containers = find_job_field("container")->choices;
+  const auto containers = container_choices();
   const bool clip = std::find(containers.begin(), containers.end(), ending_) != containers.end();
   if (dot == text.size() || (ending_ != "png" && !clip)) refuse_template(text, "another ending");
   if (text.find('/') != std::string::npos) refuse_template(text, "a folder");
@@ -111,12 +109,7 @@ std::vector<SettledItem> settle_items(std::span<const JobItem> items, const JobD
     SettledItem settled{.item = item};
     JobItem& own = settled.item;
     for (const JobField& field : job_fields()) {
-      const auto fill = [&](auto member) {
-        if (member != nullptr && !(own.*member)) own.*member = defaults.fields.*member;
-      };
-      fill(field.text);
-      fill(field.number);
-      if (field.integer != &JobItem::seed) fill(field.integer);
+      if (field.integer != &JobItem::seed) fill_job_field(own, field, defaults.fields);
     }
     if (own.kind == kPictureKind) own.kind.reset();
     check_kind(own, out.empty() ? own : out.front().item, file);

@@ -35,15 +35,11 @@ double since(Clock::time_point start) {
 
 // What can draft a text: it has no rows above and no code table.
 DecodeMethod settle_text_method(DecodeMethod method, const DecodeAids& aids, std::int64_t tokens) {
-  if (method.drafter == kBestDrafter) method.drafter = "lookup";
-  constexpr std::string_view kDrafters[] = {"none",   "left",      "uniform",
-                                            "lookup", "recycling", kModelDrafter};
-  if (std::find(std::begin(kDrafters), std::end(kDrafters), method.drafter) ==
-      std::end(kDrafters)) {
+  if (!drafts_texts(method)) {
     refuse("E_DECODE_CAPTION", "--drafter", "none, lookup, recycling or model for texts",
            method.drafter);
   }
-  if (aids.draft_model && method.drafter != kModelDrafter) {
+  if (aids.draft_model && !needs_of(method).draft_model) {
     refuse("E_DECODE_CONFLICT", "--model-draft", "the drafter \"model\"",
            "drafter " + method.drafter);
   }
@@ -162,6 +158,7 @@ CaptionPipeline::State::State(const CaptionOptions& given, const ModelReference&
       storage(given.storage.value_or(model->stored())) {
   expects(options.batch_size >= 1 && options.most_tokens >= 1, "texts at once, tokens of a text");
   const auto vocab = static_cast<std::size_t>(model->spec().text.model.vocab);
+  aids.texts = true;
   aids.grammar = VocabularyGrammar::line(vocab, static_cast<std::size_t>(options.most_tokens));
   if (options.draft.on()) {
     draft = CaptionDraft::open(options.draft, *model, name, options.most_tokens);
@@ -173,14 +170,11 @@ CaptionPipeline::State::State(const CaptionOptions& given, const ModelReference&
     pruner = make_pruner(options.prune.method, options.prune.options);
   }
   check_settings();
-  SamplingChoice sampling = options.sampling;
-  if (sampling.guidance && *sampling.guidance != 1.0) {
+  law = settle_sampling(options.sampling, {.guidance = 1, .temperature = 0});
+  if (law.guided()) {
     refuse("E_FLAG_CONFLICT", "--cfg-scale", "1: texts are written without guidance",
-           std::to_string(*sampling.guidance));
+           std::to_string(law.guidance));
   }
-  sampling.guidance = 1.0;
-  if (!sampling.temperature) sampling.temperature = 0.0;
-  law = settle_sampling(sampling, {});
   parts = std::make_unique<OwnedParts<float, KeyedRandom>>(options.method, aids);
 }
 

@@ -33,7 +33,7 @@ struct CaptionOptions {
   DecodeMethod method;           // texts keep their law: rules that bend it are refused
   PruneChoice prune;
   DraftChoice draft;        // for methods of the drafter "model"
-  SamplingChoice sampling;  // greedy unless a temperature is given
+  SettingValues sampling;  // greedy unless a temperature is given
   std::uint64_t seed = 0;
   std::filesystem::path helper;  // the picture reader; empty = beside the program
 };

@@ -8,7 +8,6 @@ namespace tessera {
 
 ClipTexts clip_texts(const PictureFacts& facts, const nlohmann::ordered_json& more,
                      RecordFacts record) {
-  using Json = nlohmann::ordered_json;
   Json comment = {{"digital_source_type", "trainedAlgorithmicMedia"}};
   if (record == RecordFacts::kAll) {
     comment.update(facts_json(facts));

@@ -20,7 +20,7 @@ inline constexpr std::int64_t kMostEvalFrames = 16;  // of a sampled clip
 
 struct EvalClipsRequest {
   PipelineOptions options;
-  SamplingChoice sampling;
+  SettingValues sampling;
   std::string judge = "tabletop-judge";  // as SceneReader::open() takes it
   std::uint64_t seed = 1;                // of the painting; clip i is painted with seed + i
   std::uint64_t scene_seed = 1000;       // of the captions: clips 0, 1, ... of each split

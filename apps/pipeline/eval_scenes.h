@@ -16,7 +16,7 @@ namespace tessera {
 
 struct EvalScenesRequest {
   PipelineOptions options;
-  SamplingChoice sampling;
+  SettingValues sampling;
   std::string judge;                // as SceneReader::open() takes it
   std::uint64_t seed = 1;           // of the painting; picture i is painted with seed + i
   std::uint64_t scene_seed = 1000;  // of the prompts: scenes 0, 1, ... of each split

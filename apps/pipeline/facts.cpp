@@ -5,7 +5,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "apps/pipeline/output_settings.h"
 #include "engine/core/json.h"
+#include "engine/decoding/decode_settings.h"
+#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
@@ -31,50 +34,13 @@ std::string quoted_if_needed(const std::string& text) {
   return dump(Json(text));
 }
 
-// Names are checked when the method is used; a picture of another version may know more of them.
-void read_method(const JsonReader& reader, DecodeMethod& method) {
-  method.name = reader.string("decode");
-  method.rule = reader.string("accept");
-  for (const NamedMethod& named : named_methods()) {
-    if (named.name == method.name) method.adaptive = named.adaptive;
-  }
-  if (method.adaptive) {
-    method.window = decode_method(method.name).window;
-  } else {
-    method.window = reader.integer("window", 1, kMaxFactsTokens);
-  }
-  method.lenience = reader.number_or("lenience", method.lenience, 1e-6, 1e6);
-  if (reader.has("row_lead")) method.row_lead = reader.integer("row_lead", 1, kMaxFactsTokens);
-  method.tv_budget = reader.number_or("tv_budget", 0, 0, 1e6);
-  if (reader.has("drafter")) method.drafter = reader.string("drafter");
-  if (reader.has("tail")) method.tail = reader.string("tail");
-  if (reader.has("tree")) {
-    const JsonReader tree = reader.object("tree");
-    method.tree = tree.string("kind");
-    method.tree_width = tree.integer("width", 1, kMaxFactsTokens);
-    method.tree_depth = tree.integer("depth", 0, kMaxFactsTokens);
-  }
-  if (reader.has("grouped")) {
-    const JsonReader grouped = reader.object("grouped");
-    method.grouped.size = grouped.integer("size", 1, kMaxFactsTokens);
-    method.grouped.max_gap = grouped.number("max_gap", 0, 1);
-    method.grouped.max_distance = grouped.number("max_distance", 0, 4);
-    method.grouped.fixed_groups = grouped.boolean_or("fixed_groups", false);
-  }
-  if (reader.has("relaxed")) {
-    const JsonReader relaxed = reader.object("relaxed");
-    method.relaxed.neighbours = relaxed.integer("neighbours", 0, kMaxFactsTokens);
-    method.relaxed.delta = relaxed.number("delta", 0, 1);
-    method.relaxed.lambda = relaxed.number("lambda", 0, 1e6);
-  }
-  if (reader.has("cool")) {
-    const JsonReader cool = reader.object("cool");
-    method.cool.peak = cool.number("peak", 0, 1e6);
-    method.cool.decay = cool.number("decay", 0, 1e3);
-  }
-}
-
 }  // namespace
+
+std::span<const BoundSetting<PictureFacts>> PictureFacts::rows() {
+  static constexpr BoundSetting<PictureFacts> kRows[] = {
+      {&setting::kWidth, &PictureFacts::width}, {&setting::kHeight, &PictureFacts::height}};
+  return kRows;
+}
 
 std::string program_version() { return "tessera " TESSERA_VERSION; }
 
@@ -85,52 +51,15 @@ Json facts_json(const PictureFacts& facts) {
               {"family", facts.family},
               {"dtype", facts.dtype},
               {"backend", facts.backend},
-              {"seed", facts.seed},
-              {"width", facts.width},
-              {"height", facts.height},
-              {"temp", facts.law.temperature},
-              {"top_k", facts.law.top_k},
-              {"top_p", facts.law.top_p},
-              {"min_p", facts.law.min_p},
-              {"typical", facts.law.typical},
-              {"cfg_scale", facts.law.guidance},
-              {"decode", facts.method.name},
-              {"accept", facts.method.rule},
-              {"preserves_distribution", facts.preserves_distribution},
-              {"tokens", facts.tokens}});
-  // What an adaptive method did depends on the machine's mood; the record does not.
+              {"seed", facts.seed}});
+  write_settings(out, facts);
+  write_settings(out, facts.law);
+  write_method_names(out, facts.method);
+  out.update({{"preserves_distribution", facts.preserves_distribution}, {"tokens", facts.tokens}});
   if (!facts.method.adaptive) {
-    out.update({{"passes", facts.passes},
-                {"tokens_per_pass", facts.tokens_per_pass()},
-                {"window", facts.method.window}});
+    out.update({{"passes", facts.passes}, {"tokens_per_pass", facts.tokens_per_pass()}});
   }
-  if (facts.method.speculative()) {
-    out["drafter"] = facts.method.drafter;
-    out["tail"] = facts.method.tail;
-    if (!facts.draft_model.empty()) out["draft_model"] = facts.draft_model;
-    if (facts.method.tree != "none") {
-      out["tree"] = {{"kind", facts.method.tree},
-                     {"width", facts.method.tree_width},
-                     {"depth", facts.method.tree_depth}};
-    }
-  }
-  if (facts.method.rule == "grouped") {
-    const GroupedSettings& grouped = facts.method.grouped;
-    out["grouped"] = {{"size", grouped.size},
-                      {"max_gap", grouped.max_gap},
-                      {"max_distance", grouped.max_distance},
-                      {"fixed_groups", grouped.fixed_groups}};
-  } else if (facts.method.rule == "relaxed") {
-    const RelaxedSettings& relaxed = facts.method.relaxed;
-    out["relaxed"] = {
-        {"neighbours", relaxed.neighbours}, {"delta", relaxed.delta}, {"lambda", relaxed.lambda}};
-  } else if (facts.method.rule == "cool") {
-    out["cool"] = {{"peak", facts.method.cool.peak}, {"decay", facts.method.cool.decay}};
-  } else if (facts.method.rule == "lenient") {
-    out["lenience"] = facts.method.lenience;
-  }
-  if (facts.method.row_lead > 0) out["row_lead"] = facts.method.row_lead;
-  if (facts.method.tv_budget > 0) out["tv_budget"] = facts.method.tv_budget;
+  write_method(out, facts.method, facts.draft_model);
   return out;
 }
 
@@ -181,19 +110,15 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
   const Json json =
       parse_json(text, file, {.max_bytes = kMaxFactsBytes, .max_depth = 4, .kind = kind});
   const JsonReader reader(json, file, "", kind);
-  static constexpr std::string_view kKnown[] = {
-      "version",   "program",  "prompt",          "negative_prompt",
-      "model",     "family",   "dtype",           "backend",
-      "seed",      "width",    "height",          "temp",
-      "top_k",     "top_p",    "min_p",           "typical",
-      "cfg_scale", "decode",   "accept",          "preserves_distribution",
-      "tokens",    "passes",   "tokens_per_pass", "window",
-      "drafter",   "tail",     "grouped",         "relaxed",
-      "cool",      "lenience", "tv_budget",       "draft_model",
-      "tree",      "row_lead"};
-  reader.only(kKnown);
+  std::vector<std::string_view> known = {
+      "version",        "program", "prompt", "negative_prompt",        "model",  "family",
+      "dtype",          "backend", "seed",   "preserves_distribution", "tokens", "passes",
+      "tokens_per_pass"};
+  for (const auto& bound : PictureFacts::rows()) known.push_back(bound.row->record);
+  for (const auto& bound : LawSettings::rows()) known.push_back(bound.row->record);
+  for (const std::string_view key : method_record_keys()) known.push_back(key);
+  reader.only(known);
   reader.integer("version", kFactsVersion, kFactsVersion);
-  constexpr std::int64_t kMaxSide = 16384;
   PictureFacts facts;
   facts.program = reader.string("program");
   facts.prompt = reader.string("prompt");
@@ -204,16 +129,14 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
   facts.backend = reader.string("backend");
   facts.seed = static_cast<std::uint64_t>(
       reader.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
-  facts.width = reader.integer("width", 1, kMaxSide);
-  facts.height = reader.integer("height", 1, kMaxSide);
-  facts.law.temperature = reader.number("temp", 0, kMaxTemperature);
-  facts.law.top_k = reader.integer("top_k", 0, kMaxTopK);
-  facts.law.top_p = reader.number("top_p", kMinMass, 1);
-  facts.law.min_p = reader.number("min_p", 0, 1);
-  facts.law.typical = reader.number("typical", kMinMass, 1);
-  facts.law.guidance = reader.number("cfg_scale", 1, kMaxGuidance);
-  read_method(reader, facts.method);
-  facts.draft_model = reader.string_or("draft_model", "");
+  for (const auto& bound : PictureFacts::rows()) {
+    assign(facts, bound, read_setting(reader, *bound.row));
+  }
+  for (const auto& bound : LawSettings::rows()) {
+    assign(facts.law, bound, read_setting(reader, *bound.row));
+  }
+  facts.method = read_method(reader);
+  facts.draft_model = reader.string_or(setting::kModelDraft.record, "");
   facts.preserves_distribution = reader.boolean_or("preserves_distribution", false);
   facts.tokens = reader.integer("tokens", 1, kMaxFactsTokens);
   if (!facts.method.adaptive) facts.passes = reader.integer("passes", 1, kMaxFactsTokens);

@@ -20,12 +20,6 @@ namespace tessera {
 // "tessera 0.1.0".
 std::string program_version();
 
-// Ranges of the settings that a user or a file may give.
-inline constexpr double kMaxTemperature = 100;
-inline constexpr double kMaxGuidance = 100;
-inline constexpr double kMinMass = 1e-6;  // top-p, typical
-inline constexpr std::int64_t kMaxTopK = 1 << 20;
-
 struct PictureFacts {
   std::string program;  // "tessera 0.1.0"
   std::string prompt;   // the class number for class-conditional models
@@ -41,6 +35,8 @@ struct PictureFacts {
   std::string draft_model;  // a name, never a path; empty = none
   bool preserves_distribution = true;
   std::int64_t tokens = 0, passes = 0;
+  // The sizes.
+  static std::span<const BoundSetting<PictureFacts>> rows();
   double tokens_per_pass() const {
     return passes > 0 ? static_cast<double>(tokens) / static_cast<double>(passes) : 0;
   }

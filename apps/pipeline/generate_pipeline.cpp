@@ -58,15 +58,12 @@ FamilyOptions family_options(const PipelineOptions& options) {
 
 }  // namespace
 
-LawSettings settle_sampling(const SamplingChoice& choice, const SamplingDefaults& preset) {
-  LawSettings law;
-  law.guidance = choice.guidance.value_or(preset.guidance);
-  law.temperature = choice.temperature.value_or(preset.temperature);
-  law.top_k = choice.top_k.value_or(preset.top_k);
-  law.top_p = choice.top_p.value_or(preset.top_p);
-  law.min_p = choice.min_p.value_or(0);
-  law.typical = choice.typical.value_or(1);
-  return law;
+LawSettings settle_sampling(const SettingValues& chosen, const SamplingDefaults& preset) {
+  return settle_law({.guidance = preset.guidance,
+                     .temperature = preset.temperature,
+                     .top_k = preset.top_k,
+                     .top_p = preset.top_p},
+                    chosen);
 }
 
 struct GeneratePipeline::State {
@@ -86,12 +83,13 @@ struct GeneratePipeline::State {
     auto own = CodePatches::load(opened.spec.tokenizer.parent_path(), config.codes, factor);
     patches =
         std::make_unique<CodePatches>(own ? std::move(*own) : CodePatches(config.codes, factor));
-    if (options.method.drafter == kBestDrafter || options.method.drafter == "context") {
+    const PartNeeds needs = needs_of(options.method, aids.grammar);
+    if (needs.guesses != GuessUse::kNone) {
       aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
     }
     // The one that the model's folder names, also where a picture recorded its name.
     const std::string& own_draft = opened.spec.draft_model;
-    if (options.method.drafter == kModelDrafter && !own_draft.empty() &&
+    if (needs.draft_model && !own_draft.empty() &&
         (options.draft_model.empty() || options.draft_model == own_draft)) {
       const std::filesystem::path beside = opened.spec.folder / ".." / own_draft;
       options.draft_model = std::filesystem::absolute(beside).lexically_normal().string();
@@ -102,7 +100,7 @@ struct GeneratePipeline::State {
     }
     options.method = settle_method(options.method, aids, config.image_tokens());
     check_method(options.method, aids, config.image_tokens());
-    if (draft && options.method.drafter != kModelDrafter) {
+    if (draft && !needs.draft_model) {
       refuse_request("E_DECODE_CONFLICT", "--model-draft", "--drafter model or --decode draft",
                      "drafter " + options.method.drafter);
     }
@@ -228,7 +226,7 @@ PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const 
   facts.height = model.image_height();
   facts.law = item.law;
   facts.method = state_->options.method;
-  if (facts.method.drafter == kModelDrafter) facts.draft_model = state_->draft->name();
+  if (needs_of(facts.method).draft_model) facts.draft_model = state_->draft->name();
   facts.preserves_distribution = promise_of(facts.method) != Promise::kNone;
   return out;
 }
@@ -264,15 +262,10 @@ void GeneratePipeline::load() {
   }
   Backend& pixels = state.pixel_backend != nullptr ? *state.pixel_backend : *state.backend;
   state.vq = make_visual_tokenizer(pixels, opened, state.vq_storage, TokenizerHalves::kDecoder);
-  if (rule_reads_neighbours(state.options.method)) {
+  if (needs_of(state.options.method).neighbours) {
     const Tensor codebook = state.vq->codebook();
-    state.aids.neighbours = std::make_shared<CodeNeighbours>(
-        std::span(codebook.f32(), static_cast<std::size_t>(codebook.shape().elements())),
-        spec().model.codes, neighbours_read(state.options.method));
-    if (state.options.method.grouped.fixed_groups) {
-      state.aids.groups =
-          std::make_shared<CodeGroups>(*state.aids.neighbours, state.options.method.grouped.size);
-    }
+    add_code_tables(state.aids, state.options.method,
+                    {codebook.f32(), static_cast<std::size_t>(codebook.shape().elements())});
   }
   state.parts = std::make_unique<OwnedParts<float, KeyedRandom>>(state.options.method, state.aids);
   opened.vq_weights->verify_unchanged();

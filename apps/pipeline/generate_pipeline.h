@@ -21,6 +21,7 @@
 #include "engine/decoding/decode_method.h"
 #include "engine/decoding/stream.h"
 #include "engine/families/open_model.h"
+#include "engine/sampling/sampling_settings.h"
 #include "vision/image/image.h"
 
 namespace tessera {
@@ -29,13 +30,8 @@ class CodePatches;
 class TextTokenizer;
 class VisualTokenizer;
 
-// Settings that stay empty come from the model's own preset.
-struct SamplingChoice {
-  std::optional<double> guidance, temperature, top_p, min_p, typical;
-  std::optional<std::int64_t> top_k;
-  bool operator==(const SamplingChoice&) const = default;
-};
-LawSettings settle_sampling(const SamplingChoice& choice, const SamplingDefaults& preset);
+// Settings that are not given come from the model's own preset.
+LawSettings settle_sampling(const SettingValues& chosen, const SamplingDefaults& preset);
 
 struct PipelineOptions {
   std::string model;  // as resolve_model() takes it; empty = the bundled default
@@ -53,7 +49,7 @@ struct PipelineOptions {
 struct GenerateRequest {
   std::string prompt;  // text, or a class number for class-conditional models
   std::optional<std::string> negative_prompt;
-  SamplingChoice sampling;
+  SettingValues sampling;
   std::uint64_t seed = 0;
 };
 

@@ -108,11 +108,11 @@ struct VideoPipeline::State {
     check_clips(options, opened.spec, name);
     const StreamModelConfig& config = opened.spec.model;
     aids.grammar = config.grammar();
-    if (options.method.drafter == kBestDrafter || options.method.drafter == "context" ||
-        options.method.drafter == "previous-frame") {
+    const PartNeeds needs = needs_of(options.method, aids.grammar);
+    if (needs.guesses != GuessUse::kNone) {
       aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
     }
-    if (options.method.drafter == kModelDrafter || !options.draft_model.empty()) {
+    if (needs.draft_model || !options.draft_model.empty()) {
       refuse("E_DECODE_DRAFT", "--model-draft", "no draft model, which clips do without",
              options.draft_model.empty() ? "drafter model" : options.draft_model,
              "choose --decode frames");
@@ -203,14 +203,10 @@ void VideoPipeline::State::load_language() {
     blocks.emplace(load_block_model(opened, *backend, storage));
     return;
   }
-  if (rule_reads_neighbours(options.method)) {
+  if (needs_of(options.method).neighbours) {
     const Tensor codebook = tokenizer->codebook();
-    aids.neighbours = std::make_shared<CodeNeighbours>(
-        std::span(codebook.f32(), static_cast<std::size_t>(codebook.shape().elements())),
-        config().codes, neighbours_read(options.method));
-    if (options.method.grouped.fixed_groups) {
-      aids.groups = std::make_shared<CodeGroups>(*aids.neighbours, options.method.grouped.size);
-    }
+    add_code_tables(aids, options.method,
+                    {codebook.f32(), static_cast<std::size_t>(codebook.shape().elements())});
   }
   parts = std::make_unique<OwnedParts<float, KeyedRandom>>(options.method, aids);
   model.emplace(load_stream_model(opened, *backend, storage));

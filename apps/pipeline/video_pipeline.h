@@ -27,7 +27,7 @@ enum class Continuation : std::uint8_t {
 struct ClipRequest {
   std::string prompt;
   std::optional<std::string> negative_prompt;
-  SamplingChoice sampling;
+  SettingValues sampling;
   std::uint64_t seed = 0;
   std::int64_t frames = 0;  // of the whole clip, first frames included; 0 = the model's own length
   bool endless = false;     // goes on until the listener stops it; `frames` is not read

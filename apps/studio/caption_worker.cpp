@@ -1,15 +1,16 @@
 #include "apps/studio/caption_worker.h"
 
 #include "apps/captions/text_forms.h"
+#include "apps/pipeline/caption_settings.h"
 #include "apps/studio/boundary.h"
 #include "apps/studio/visual_tiles.h"
+#include "engine/decoding/decode_settings.h"
 
 namespace tessera {
 
 namespace {
 
 constexpr const char* kDefaultPrompt = "Describe the picture.";
-constexpr std::int64_t kMostTokens = 256;
 
 // Leaves the pipeline with a text at work, which an answer to it would have finished.
 struct Abandoned : std::exception {};
@@ -144,9 +145,8 @@ void CaptionWorker::run(const Setup& setup) {
     options.cuda = options_.cuda;
     options.threads = options_.threads;
     options.storage = options_.storage;
-    options.most_tokens = kMostTokens;
-    options.method = decode_method("auto");
-    options.method.rule = "gumbel";  // texts keep their law whatever is guessed
+    options.most_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+    options.method = text_method(setting::kTextDecode.text_fallback);
     options.prune.method = setup.prune_method;
     options.prune.budget.ratio = 1 - setup.prune_rate;
     options.helper = options_.helper;

@@ -21,7 +21,7 @@ struct PaintSettings {
   std::string model;  // as resolve_model() takes it; empty = the bundled default
   std::string prompt;
   std::optional<std::string> negative_prompt;
-  SamplingChoice sampling;
+  SettingValues sampling;
   DecodeMethod method;
   std::string draft_model;
   std::optional<DType> storage;

@@ -19,7 +19,7 @@ PipelineOptions pipeline_options(const PainterOptions& options, const PaintSetti
   out.height = settings.height;
   out.method = settings.method;
   // A recorded draft model counts only as far as the method still asks for one.
-  if (out.method.drafter == kModelDrafter) out.draft_model = settings.draft_model;
+  if (needs_of(out.method).draft_model) out.draft_model = settings.draft_model;
   return out;
 }
 

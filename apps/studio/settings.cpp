@@ -12,12 +12,7 @@ PaintSettings settings_of(const PictureFacts& facts) {
   settings.model = facts.model;
   settings.prompt = facts.prompt;
   settings.negative_prompt = facts.negative_prompt;
-  settings.sampling.guidance = facts.law.guidance;
-  settings.sampling.temperature = facts.law.temperature;
-  settings.sampling.top_k = facts.law.top_k;
-  settings.sampling.top_p = facts.law.top_p;
-  settings.sampling.min_p = facts.law.min_p;
-  settings.sampling.typical = facts.law.typical;
+  settings.sampling = values_of(facts.law);
   settings.method = facts.method;
   settings.draft_model = facts.draft_model;
   for (const DType storage : {DType::kF32, DType::kBF16}) {

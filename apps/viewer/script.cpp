@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
@@ -21,8 +22,6 @@ constexpr OrderRow kOrders[] = {
     {Order::kSeed, "seed", "n", "", "the seed"},
     {Order::kSeedMode, "seed_mode", "w", "locked|plus_one|random", "what the seed does"},
     {Order::kMethod, "method", "w", "", "the decoding method"},
-    {Order::kGuidance, "guidance", "x", "", "guidance scale"},
-    {Order::kTemperature, "temperature", "x", "", "temperature"},
     {Order::kCount, "count", "n", "", "pictures at once", 1000},
     {Order::kPaint, "paint", "", "", "presses Paint"},
     {Order::kStopAfterRows, "stop_after_rows", "n", "", "waits for rows, presses Stop, waits"},
@@ -130,6 +129,7 @@ class LineReader {
     ScriptLine out;
     out.line = number_;
     out.order = row.order;
+    if (row.order == Order::kSampling) out.words.emplace_back(row.name);
     if (row.arguments == "t") {
       out.text = rest(1);
       return out;
@@ -235,7 +235,16 @@ class LineReader {
 
 }  // namespace
 
-std::span<const OrderRow> script_orders() { return kOrders; }
+std::span<const OrderRow> script_orders() {
+  static const std::vector<OrderRow> orders = [] {
+    std::vector<OrderRow> out(std::begin(kOrders), std::end(kOrders));
+    for (const Setting* row : sampling_group().rows) {
+      out.push_back({Order::kSampling, row->shown_word(), "x", "", row->help, row->high});
+    }
+    return out;
+  }();
+  return orders;
+}
 std::span<const OrderRow> script_expectations() { return kExpectations; }
 
 std::vector<ScriptLine> parse_script(std::string_view text, const std::string& file) {

@@ -19,8 +19,7 @@ enum class Order : std::uint8_t {
   kSeed,
   kSeedMode,
   kMethod,
-  kGuidance,
-  kTemperature,
+  kSampling,  // a sampling setting, by its word
   kCount,
   kPaint,
   kStopAfterRows,

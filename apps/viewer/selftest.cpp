@@ -10,6 +10,7 @@
 #include "apps/viewer/screen_check.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
+#include "engine/sampling/sampling_settings.h"
 #include "vision/image/png.h"
 
 namespace tessera {
@@ -59,9 +60,23 @@ void print(const Json& line) {
   std::fflush(stdout);
 }
 
+// Words of scripts for the two sides of the usual comparison.
+constexpr std::pair<std::string_view, std::string_view> kWordsForMethods[] = {{"exact", "sjd"},
+                                                                              {"grouped", "gsd"}};
+
 std::string method_named(const std::string& word) {
-  if (word == "exact") return "sjd";
-  return word == "grouped" ? "gsd" : word;
+  for (const auto& [known, method] : kWordsForMethods) {
+    if (word == known) return std::string(method);
+  }
+  return word;
+}
+
+// One that drafts in another way.
+DecodeMethod another_method(const std::string& name) {
+  const auto other = std::ranges::find_if(named_methods(), [&](const NamedMethod& method) {
+    return method.texts && !method.adaptive && method.window > 4 && method.name != name;
+  });
+  return decode_method(other->name);
 }
 
 // Another value for every field.
@@ -70,8 +85,11 @@ PaintSettings changed(const PaintSettings& from) {
   out.model = from.model + "?";
   out.prompt = from.prompt + "?";
   out.negative_prompt = from.negative_prompt.value_or("") + "?";
-  out.sampling = {91.5, 92.5, 0.935, 0.945, 0.955, 96};
-  out.method = decode_method(from.method.name == "recycle" ? "lookup" : "recycle");
+  for (const Setting* row : sampling_group().rows) {
+    const double share = row->kind == SettingKind::kInteger ? 0.25 : 0.935;
+    out.sampling.set(*row, row->low + share * (row->high - row->low));
+  }
+  out.method = another_method(from.method.name);
   out.draft_model = from.draft_model + "?";
   out.storage = from.storage == DType::kF32 ? DType::kBF16 : DType::kF32;
   out.seed = from.seed + 1234567;
@@ -223,11 +241,10 @@ bool SelfTest::set_field(const ScriptLine& line) {
     case Order::kMethod:
       choose_method(settings, method_named(line.words.front()));
       break;
-    case Order::kGuidance:
-      settings.sampling.guidance = line.numbers.front();
-      break;
-    case Order::kTemperature:
-      settings.sampling.temperature = line.numbers.front();
+    case Order::kSampling:
+      for (const Setting* row : sampling_group().rows) {
+        if (row->shown_word() == line.words.front()) settings.sampling.set(*row, line.numbers[0]);
+      }
       break;
     case Order::kCount:
       state.count = static_cast<std::int64_t>(line.numbers.front());

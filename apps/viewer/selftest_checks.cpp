@@ -6,6 +6,7 @@
 #include "apps/viewer/screen_check.h"
 #include "apps/viewer/selftest.h"
 #include "engine/core/io.h"
+#include "engine/sampling/sampling_settings.h"
 #include "vision/image/png.h"
 
 namespace tessera {
@@ -43,18 +44,16 @@ const Painting* newest(const Snapshot& snapshot) {
 // What the picture recorded, as settings; apart from the code that recalls them.
 std::vector<std::string> unlike_record(const PaintSettings& settings, const PictureFacts& facts) {
   std::vector<std::string> out;
-  const auto check = [&out](bool same, const char* name) {
+  const auto check = [&out](bool same, std::string_view name) {
     if (!same) out.emplace_back(name);
   };
   check(settings.model == facts.model, "model");
   check(settings.prompt == facts.prompt, "prompt");
   check(settings.negative_prompt == facts.negative_prompt, "negative prompt");
-  check(settings.sampling.guidance == facts.law.guidance, "guidance");
-  check(settings.sampling.temperature == facts.law.temperature, "temperature");
-  check(settings.sampling.top_k == facts.law.top_k, "top-k");
-  check(settings.sampling.top_p == facts.law.top_p, "top-p");
-  check(settings.sampling.min_p == facts.law.min_p, "min-p");
-  check(settings.sampling.typical == facts.law.typical, "typical");
+  for (const auto& bound : LawSettings::rows()) {
+    const SettingValue* value = settings.sampling.find(*bound.row);
+    check(value != nullptr && *value == value_of(facts.law, bound), bound.row->shown_word());
+  }
   check(settings.method.name == facts.method.name, "method");
   check(settings.method.adaptive || settings.method.window == facts.method.window, "window");
   check(settings.method.rule == facts.method.rule, "rule");

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apps/studio/gallery.h"
+#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
@@ -87,18 +88,17 @@ void follow_snapshot(UiState& state, const Snapshot& snapshot) {
 
 std::vector<std::string> differing_fields(const PaintSettings& a, const PaintSettings& b) {
   std::vector<std::string> out;
-  const auto check = [&out](bool same, const char* name) {
+  const auto check = [&out](bool same, std::string_view name) {
     if (!same) out.emplace_back(name);
   };
   check(a.model == b.model, "model");
   check(a.prompt == b.prompt, "prompt");
   check(a.negative_prompt == b.negative_prompt, "negative prompt");
-  check(a.sampling.guidance == b.sampling.guidance, "guidance");
-  check(a.sampling.temperature == b.sampling.temperature, "temperature");
-  check(a.sampling.top_k == b.sampling.top_k, "top-k");
-  check(a.sampling.top_p == b.sampling.top_p, "top-p");
-  check(a.sampling.min_p == b.sampling.min_p, "min-p");
-  check(a.sampling.typical == b.sampling.typical, "typical");
+  for (const Setting* row : sampling_group().rows) {
+    const SettingValue *left = a.sampling.find(*row), *right = b.sampling.find(*row);
+    const bool same = left == nullptr || right == nullptr ? left == right : *left == *right;
+    check(same, row->shown_word());
+  }
   check(a.method == b.method, "method");
   check(a.draft_model == b.draft_model, "draft model");
   check(a.storage == b.storage, "storage");

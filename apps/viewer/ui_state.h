@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/pipeline/caption_settings.h"
 #include "apps/studio/command.h"
 #include "apps/studio/snapshot.h"
 #include "apps/viewer/overlay.h"
@@ -82,7 +83,7 @@ struct UiState {
   std::vector<std::string> recall_warnings;
 
   std::string caption_prompt, prune_method;
-  double prune_rate = 0.5;
+  double prune_rate = setting::kPruneRate.start;
   std::filesystem::path caption_chosen, caption_edited;  // the latter: whose text is edited
   // What stands in the field, what the field shows of it, and the text it came from.
   std::string caption_text, caption_edit, caption_base;

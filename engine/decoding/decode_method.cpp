@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "engine/core/error.h"
+#include "engine/decoding/decode_settings.h"
 #include "engine/decoding/method_parts.h"
 
 namespace tessera {
@@ -13,43 +13,83 @@ namespace {
 
 using Parts = MethodParts<float, KeyedRandom>;
 
-constexpr std::int64_t kCodeWidth = 16;  // of code vectors, generously
+constexpr NamedMethod identical(NamedMethod method) {
+  method.identical = true;
+  return method;
+}
+constexpr NamedMethod of_texts(NamedMethod method) {
+  method.texts = true;
+  return method;
+}
+
 constexpr NamedMethod kMethods[] = {
-    {"plain", "none", "drop", "exact", 1, "one token a pass"},
-    {"auto", kBestDrafter, "gumbel", "gumbel", 128,
-     "as gumbel, with the window that is fastest here and now", true},
-    {"gumbel", kBestDrafter, "gumbel", "gumbel", 64, "the same picture as plain in fewer passes"},
-    {"sjd", "uniform", "resample", "exact", 16, "speculative Jacobi decoding, same law"},
-    {"coupled", "uniform", "maximal", "exact", 64, "Jacobi with coupled redrafts, same law"},
+    of_texts({"plain", "none", "drop", "exact", 1, "one token a pass"}),
+    of_texts(identical({"auto", kBestDrafter, "gumbel", "gumbel", 128,
+                        "as gumbel, with the window that is fastest here and now", true})),
+    identical(
+        {"gumbel", kBestDrafter, "gumbel", "gumbel", 64, "identical to plain in fewer passes"}),
+    {"sjd", "uniform", "resample", "exact", 16, "speculative Jacobi decoding, lossless"},
+    {"coupled", "uniform", "maximal", "exact", 64, "Jacobi with coupled redrafts, lossless"},
     {"coupled-gumbel", "uniform", "gumbel", "exact", 64, "the same, coupled by shared noise"},
-    {"gsd", "uniform", "resample", "grouped", 16, "grouped acceptance, another law"},
-    {"lantern", "uniform", "maximal", "relaxed", 64,
-     "relaxed acceptance of similar codes, another law"},
-    {"cool", "uniform", "maximal", "cool", 64, "acceptance that cools with depth, another law"},
-    {"draft", kModelDrafter, "drop", "exact", 4,
-     "speculative sampling with a draft model, same law"},
-    {"tree", kBestDrafter, "maximal", "exact", 64, "candidates that branch, same law", false,
-     "pac"},
-    {"gumbel-tree", kBestDrafter, "gumbel", "gumbel", 64,
-     "the same picture as plain, several guesses a code", false, "gumbel"},
-    {"draft-tree", kModelDrafter, "drop", "exact", 16, "a draft model's tree of guesses, same law",
+    {"gsd", "uniform", "resample", "grouped", 16, "grouped acceptance, lossy"},
+    {"lantern", "uniform", "maximal", "relaxed", 64, "relaxed acceptance of similar codes, lossy"},
+    {"cool", "uniform", "maximal", "cool", 64, "acceptance that cools with depth, lossy"},
+    of_texts({"draft", kModelDrafter, "drop", "exact", 4,
+              "speculative sampling with a draft model, lossless"}),
+    {"tree", kBestDrafter, "maximal", "exact", 64, "drafts that branch, lossless", false, "pac"},
+    identical({"gumbel-tree", kBestDrafter, "gumbel", "gumbel", 64,
+               "identical to plain, several drafts a position", false, "gumbel"}),
+    {"draft-tree", kModelDrafter, "drop", "exact", 16, "a draft model's tree of drafts, lossless",
      false, "rsd"},
-    {"rows", "none", "drop", "exact", 1, "rows of codes side by side (ZipAR), another law", false,
-     "none", 4},
-    {"frames", "previous-frame", "gumbel", "gumbel", 64,
-     "the same clip as plain, guessed from the grid before"},
+    {"rows", "none", "drop", "exact", 1, "grid rows side by side (ZipAR), lossy", false, kNoTree,
+     4},
+    identical({"frames", "previous-frame", "gumbel", "gumbel", 64,
+               "identical to plain, drafted from the frame before"}),
     {"frames-coupled", "previous-frame", "maximal", "exact", 64,
-     "the same guesses, coupled redrafts, same law"},
-    {"lookup", "lookup", "drop", "exact", 8,
-     "copies what followed the same tokens before, same law"},
-    {"recycle", "recycling", "drop", "exact", 8, "guesses from past successors, same law"},
+     "the same drafts, coupled redrafts, lossless"},
+    of_texts({"lookup", "lookup", "drop", "exact", 8,
+              "copies what followed the same tokens before, lossless"}),
+    of_texts({"recycle", "recycling", "drop", "exact", 8, "drafts from past successors, lossless"}),
 };
 
 template <typename Rows>
-auto names_of(const Rows& rows) {
-  std::array<std::string_view, std::tuple_size_v<Rows>> out;
-  std::transform(rows.begin(), rows.end(), out.begin(), [](const auto& row) { return row.name; });
+auto find_row(const Rows& rows, std::string_view name) {
+  const auto at = std::ranges::find(rows, name, [](const auto& row) { return row.name; });
+  return at == std::end(rows) ? nullptr : &*at;
+}
+
+template <typename Rows>
+const MethodPart* find_part(const Rows& rows, std::string_view name) {
+  const auto* row = find_row(rows, name);
+  return row != nullptr ? row->part : nullptr;
+}
+
+// Names of the rows that `which` takes.
+template <typename Rows, typename Which>
+std::vector<std::string_view> names_of(const Rows& rows, Which which) {
+  std::vector<std::string_view> out;
+  for (const auto& row : rows) {
+    if (which(row)) out.push_back(row.name);
+  }
   return out;
+}
+constexpr auto kEveryRow = [](const auto&) { return true; };
+
+// Those of them that there are; a name that no table knows is nobody.
+std::array<const MethodPart*, 4> parts_of(const DecodeMethod& method) {
+  return {find_part(Parts::kRules, method.rule), find_part(Parts::kDrafters, method.drafter),
+          find_part(Parts::kTails, method.tail), find_part(Parts::kTrees, method.tree)};
+}
+
+template <typename Rows>
+bool is_idle(const Rows& rows, std::string_view name) {
+  const MethodPart* part = find_part(rows, name);
+  return part != nullptr && part->idle;
+}
+
+bool equality_of_rule(const DecodeMethod& method) {
+  const auto* row = find_row(Parts::kRules, method.rule);
+  return row != nullptr && row->make(method.settings, {})->promise() == Promise::kSameTokens;
 }
 
 [[noreturn]] void refuse(std::string code, std::string where, std::string expected,
@@ -62,6 +102,10 @@ auto names_of(const Rows& rows) {
                .hint = std::move(hint)});
 }
 
+std::string flag(const Setting& row, std::string_view value = "") {
+  return "--" + std::string(row.name) + (value.empty() ? "" : " ") + std::string(value);
+}
+
 std::string joined(std::span<const std::string_view> names) {
   std::string out;
   for (const std::string_view name : names) {
@@ -71,239 +115,354 @@ std::string joined(std::span<const std::string_view> names) {
   return out;
 }
 
-void check_part(const char* flag, std::string_view name, std::span<const std::string_view> known) {
+void check_part(const Setting& row, std::string_view name,
+                std::span<const std::string_view> known) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  refuse("E_DECODE_PART", flag, "one of " + joined(known), std::string(name));
+  refuse("E_DECODE_PART", flag(row), "one of " + joined(known), std::string(name));
 }
 
-std::string plain_number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.12g", value);
-  return text;
-}
-
-void check_range(const char* where, double value, double low, double high) {
-  if (value >= low && value <= high) return;
-  refuse("E_DECODE_RANGE", where, plain_number(low) + " to " + plain_number(high),
-         plain_number(value));
-}
-
-// A name stands for a promise that parts must not break.
+// A name stands for a guarantee that parts must not break.
 void check_name(const DecodeMethod& method) {
-  const bool same = method.name == "gumbel" || method.name == "auto" ||
-                    method.name == "gumbel-tree" || method.name == "frames";
-  if (same && method.rule != "gumbel") {
-    const bool by_tree = method.tree != "none" && rule_of_tree(method.tree) == method.rule;
-    refuse("E_DECODE_CONFLICT", by_tree ? "--tree " + method.tree : "--accept",
+  const auto* named = find_row(kMethods, method.name);
+  if (named != nullptr && named->identical && !equality_of_rule(method)) {
+    const bool by_tree = method.branches() && rule_of_tree(method.tree) == method.rule;
+    refuse("E_DECODE_CONFLICT",
+           by_tree ? flag(setting::kTree, method.tree) : flag(setting::kAccept),
            "equality, which --decode " + method.name + " stands for", method.rule,
            by_tree ? "choose --decode tree --tree " + method.tree
                    : "choose --decode coupled-gumbel or sjd for another rule");
   }
-  if ((method.row_lead > 0) != (method.name == "rows")) {
-    refuse("E_DECODE_CONFLICT", "--row-lead",
-           method.name == "rows" ? "at least 1" : "0 with --decode " + method.name,
-           std::to_string(method.row_lead), "choose --decode rows, or another method alone");
+  const bool rows = named != nullptr && named->row_lead > 0;
+  if ((method.row_lead() > 0) != rows) {
+    refuse("E_DECODE_CONFLICT", flag(setting::kRowLead),
+           rows ? "at least 1" : "0 with --decode " + method.name,
+           std::to_string(method.row_lead()), "choose --decode rows, or another method alone");
   }
-  if (method.name == "plain" && (method.speculative() || method.tree != "none")) {
-    refuse("E_DECODE_CONFLICT", "--decode plain", "no drafter, no tail and no tree",
+  const bool alone = named != nullptr && !rows && !decode_method(named->name).speculative();
+  if (alone && (method.speculative() || method.branches())) {
+    refuse("E_DECODE_CONFLICT", flag(setting::kDecode, method.name),
+           "no drafter, no redraft policy and no tree",
            method.drafter + ", " + method.tail + ", " + method.tree,
-           method.tree == "none" ? "choose a method that guesses, for instance --decode gumbel"
-                                 : "choose --decode tree --tree " + method.tree);
+           method.branches() ? "choose --decode tree --tree " + method.tree
+                             : "choose a method that drafts, for instance --decode gumbel");
   }
 }
 
 void check_tree(const DecodeMethod& method) {
-  check_part("--tree", method.tree, tree_names());
+  check_part(setting::kTree, method.tree, tree_names());
   const std::string_view rule = rule_of_tree(method.tree);
   if (method.rule != rule) {
-    refuse("E_DECODE_CONFLICT", "--accept",
-           std::string(rule) + ", by which --tree " + method.tree + " judges", method.rule,
+    refuse("E_DECODE_CONFLICT", flag(setting::kAccept),
+           std::string(rule) + ", by which --tree " + method.tree + " verifies", method.rule,
            "choose another --tree, or --tree none");
   }
-  const bool from_model = method.drafter == kModelDrafter;
-  const auto* row = Parts::find_tree(method.tree);
-  if (from_model && row->laws == TreeLaws::kWindow) {
-    refuse("E_DECODE_CONFLICT", "--tree " + method.tree, "a drafter that is no model",
+  const bool from_model = needs_of(method).draft_model;
+  const TreeLaws laws = find_row(Parts::kTrees, method.tree)->laws;
+  if (from_model && laws == TreeLaws::kWindow) {
+    refuse("E_DECODE_CONFLICT", flag(setting::kTree, method.tree), "a drafter that is no model",
            method.drafter, "choose --tree rsd");
   }
-  if (!from_model && row->laws == TreeLaws::kModel) {
-    refuse("E_DECODE_CONFLICT", "--tree " + method.tree, "a draft model's laws",
+  if (!from_model && laws == TreeLaws::kModel) {
+    refuse("E_DECODE_CONFLICT", flag(setting::kTree, method.tree), "a draft model's distributions",
            "drafter " + method.drafter, "choose --decode draft-tree, or --tree rsd");
   }
-  if (from_model != (method.tail == "drop")) {
-    refuse("E_DECODE_CONFLICT", "--tail",
-           from_model ? "drop, as a draft model gives a tree its laws"
-                      : "a tail that keeps drafts, which a tree branches from",
+  if (from_model != is_idle(Parts::kTails, method.tail)) {
+    refuse("E_DECODE_CONFLICT", flag(setting::kRedraft),
+           from_model ? "drop, as a draft model gives a tree its distributions"
+                      : "a policy that keeps drafts, which a tree branches from",
            method.tail,
            from_model ? "choose --decode draft-tree --tree " + method.tree
                       : "choose --decode tree --tree " + method.tree);
   }
-  if (method.tv_budget > 0) {
-    refuse("E_DECODE_CONFLICT", "--tv-budget", "0, as --tree " + method.tree + " keeps the law",
-           plain_number(method.tv_budget));
+  if (method.tv_budget() > 0) {
+    refuse("E_DECODE_CONFLICT", flag(setting::kTvBudget),
+           "0, as --tree " + method.tree + " is lossless", plain_number(method.tv_budget()));
   }
-  check_range("--tree-width", static_cast<double>(method.tree_width), 1, 64);
-  check_range("--tree-depth", static_cast<double>(method.tree_depth), 0, 64);
 }
 
 void check_rows(const DecodeMethod& method, const DecodeAids& aids) {
-  if (method.speculative() || method.tree != "none" || method.rule != "exact") {
-    refuse("E_DECODE_CONFLICT", "--decode rows", "no drafter, tail, tree nor rule",
+  const std::string where = flag(setting::kDecode, method.name);
+  if (method.speculative() || method.branches() || rule_with(Promise::kSameLaw) != method.rule) {
+    refuse("E_DECODE_CONFLICT", where, "no drafter, redraft policy, tree nor rule",
            method.drafter + ", " + method.tail + ", " + method.tree + ", " + method.rule,
-           "rows side by side guess nothing");
+           "grid rows side by side draft nothing");
   }
-  if (method.tv_budget > 0) {
-    refuse("E_DECODE_CONFLICT", "--tv-budget", "0, as nothing bounds what --decode rows changes",
-           plain_number(method.tv_budget));
+  if (method.tv_budget() > 0) {
+    refuse("E_DECODE_CONFLICT", flag(setting::kTvBudget),
+           "0, as nothing bounds what " + where + " changes", plain_number(method.tv_budget()));
   }
   if (aids.grammar.grids > 1) {
-    refuse("E_DECODE_CONFLICT", "--decode rows", "a picture, which is one grid of codes",
-           "a clip of " + std::to_string(aids.grammar.grids) + " grids");
+    refuse("E_DECODE_CONFLICT", where, "an image, which is one grid of codes",
+           "a video of " + std::to_string(aids.grammar.grids) + " grids");
   }
-  check_range("--row-lead", static_cast<double>(method.row_lead), 1,
-              static_cast<double>(aids.grammar.stride()));
+}
+
+void check_range(const DecodeMethod& method, const Setting& row, const VocabularyGrammar& grammar) {
+  std::optional<double> high;
+  if (row.limit == ModelLimit::kCodes) high = static_cast<double>(grammar.codes);
+  if (row.limit == ModelLimit::kRowTokens) high = static_cast<double>(grammar.stride());
+  const SettingValue value = method.settings.get(row);
+  if (row.is_text() || in_range(row, value.number, high)) return;
+  refuse("E_DECODE_RANGE", flag(row), range_text(row, high), plain_number(value.number));
 }
 
 }  // namespace
 
+std::span<const BoundSetting<DecodeMethod>> DecodeMethod::rows() {
+  static constexpr BoundSetting<DecodeMethod> kRows[] = {
+      {&setting::kDecode, &DecodeMethod::name},  {&setting::kDrafter, &DecodeMethod::drafter},
+      {&setting::kRedraft, &DecodeMethod::tail}, {&setting::kAccept, &DecodeMethod::rule},
+      {&setting::kTree, &DecodeMethod::tree},    {&setting::kWindow, &DecodeMethod::window}};
+  return kRows;
+}
+
+void DecodeMethod::set(const Setting& row, SettingValue value) {
+  for (const BoundSetting<DecodeMethod>& bound : rows()) {
+    if (bound.row == &row) return assign(*this, bound, value);
+  }
+  settings.settle(row, std::move(value));
+}
+
+SettingValue DecodeMethod::value(const Setting& row) const {
+  for (const BoundSetting<DecodeMethod>& bound : rows()) {
+    if (bound.row == &row) return value_of(*this, bound);
+  }
+  return settings.get(row);
+}
+
+PassShape DecodeMethod::shape() const {
+  if (row_lead() > 0) return PassShape::kRows;
+  return branches() ? PassShape::kTree : PassShape::kLine;
+}
+
+bool DecodeMethod::speculative() const {
+  return !is_idle(Parts::kDrafters, drafter) || !is_idle(Parts::kTails, tail);
+}
+
+std::int64_t DecodeMethod::row_lead() const { return settings.integer(setting::kRowLead); }
+
+double DecodeMethod::tv_budget() const { return settings.number(setting::kTvBudget); }
+
 std::span<const NamedMethod> named_methods() { return kMethods; }
 
+std::span<const std::string_view> method_names() {
+  static const auto names = names_of(kMethods, kEveryRow);
+  return names;
+}
+std::span<const std::string_view> text_method_names() {
+  static const auto names = names_of(kMethods, [](const NamedMethod& row) { return row.texts; });
+  return names;
+}
 std::span<const std::string_view> drafter_names() {
-  static const auto names = names_of(Parts::kDrafters);
+  static const auto names =
+      names_of(Parts::kDrafters, [](const auto& row) { return row.make != nullptr; });
+  return names;
+}
+std::span<const std::string_view> drafter_choices() {
+  static const auto names =
+      names_of(Parts::kDrafters, [](const auto& row) { return row.part->stands_for == nullptr; });
   return names;
 }
 std::span<const std::string_view> tail_names() {
-  static const auto names = names_of(Parts::kTails);
+  static const auto names = names_of(Parts::kTails, kEveryRow);
   return names;
 }
 std::span<const std::string_view> rule_names() {
-  static const auto names = names_of(Parts::kRules);
+  static const auto names = names_of(Parts::kRules, kEveryRow);
+  return names;
+}
+std::span<const std::string_view> tree_names() {
+  static const auto names = names_of(Parts::kTrees, kEveryRow);
+  return names;
+}
+std::span<const std::string_view> tree_choices() {
+  static const auto names = [] {
+    auto out = names_of(Parts::kTrees, kEveryRow);
+    out.insert(out.begin(), kNoTree);
+    return out;
+  }();
   return names;
 }
 
-std::span<const std::string_view> tree_names() {
-  static const auto names = names_of(Parts::kTrees);
-  return names;
+std::string_view rule_with(Promise promise) {
+  for (const auto& row : Parts::kRules) {
+    if (row.make({}, {})->promise() == promise) return row.name;
+  }
+  expects(false, "a rule with each guarantee");
+  return "";
 }
 
 std::string_view rule_of_tree(std::string_view tree) {
-  const auto* row = Parts::find_tree(tree);
-  const bool equality = row != nullptr && row->make()->promise() == Promise::kSameTokens;
-  return equality ? "gumbel" : "exact";
+  const auto* row = find_row(Parts::kTrees, tree);
+  return rule_with(row != nullptr ? row->make()->promise() : Promise::kSameLaw);
+}
+
+const NamedMethod& named_method(std::string_view name) {
+  if (const NamedMethod* row = find_row(kMethods, name)) return *row;
+  refuse("E_DECODE", flag(setting::kDecode), "one of " + joined(method_names()), std::string(name));
 }
 
 DecodeMethod decode_method(std::string_view name) {
-  std::vector<std::string_view> known;
-  for (const NamedMethod& row : kMethods) {
-    known.push_back(row.name);
-    if (row.name != name) continue;
-    DecodeMethod out;
-    out.name = row.name;
-    out.drafter = row.drafter;
-    out.tail = row.tail;
-    out.rule = row.rule;
-    out.window = row.window;
-    out.adaptive = row.adaptive;
-    out.tree = row.tree;
-    out.row_lead = row.row_lead;
-    return out;
-  }
-  refuse("E_DECODE", "--decode", "one of " + joined(known), std::string(name));
+  const NamedMethod& row = named_method(name);
+  DecodeMethod out;
+  out.name = row.name;
+  out.drafter = row.drafter;
+  out.tail = row.tail;
+  out.rule = row.rule;
+  out.window = row.window;
+  out.adaptive = row.adaptive;
+  out.tree = row.tree;
+  out.set(setting::kRowLead, static_cast<double>(row.row_lead));
+  return out;
+}
+
+DecodeMethod text_method(std::string_view name) {
+  DecodeMethod method = decode_method(name);
+  if (method.speculative()) method.rule = rule_with(Promise::kSameTokens);
+  return method;
 }
 
 DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int64_t image_tokens) {
-  if (method.drafter == kBestDrafter && aids.grammar.grids > 1) {
-    method.drafter = "previous-frame";
-  } else if (method.drafter == kBestDrafter) {
-    method.drafter = aids.guesses != nullptr ? "context" : "uniform";
+  const MethodPart* drafter = find_part(Parts::kDrafters, method.drafter);
+  if (drafter != nullptr && drafter->stands_for != nullptr) {
+    method.drafter = drafter->stands_for(aids);
+    drafter = find_part(Parts::kDrafters, method.drafter);
   }
-  // A guess cannot change a picture under equality: another drafter serves as well.
-  if (method.rule == "gumbel" && method.drafter == "context" && aids.guesses == nullptr) {
-    method.drafter = "uniform";
+  const bool lacks =
+      aids.guesses == nullptr && needs_of(method, aids.grammar).guesses == GuessUse::kNeeded;
+  // A draft cannot change a token under equality: another drafter serves as well.
+  if (lacks && !drafter->instead.empty() && equality_of_rule(method)) {
+    method.drafter = drafter->instead;
   }
   if (!method.speculative()) method.window = 1;
-  if (method.row_lead > 0) {
+  if (method.row_lead() > 0) {
     const auto lines = RowSequence<float, KeyedRandom>::most_rows(aids.grammar);
     method.window = static_cast<std::int64_t>(lines);
   }
-  // The window that comes with a name fits itself to the picture; one that was asked for does not.
-  for (const NamedMethod& row : kMethods) {
-    if (row.name == method.name && row.window == method.window) {
-      method.window = std::min(method.window, image_tokens);
-    }
+  // The window that comes with a name fits itself to the image; one that was asked for does not.
+  const auto* named = find_row(kMethods, method.name);
+  if (named != nullptr && named->window == method.window) {
+    method.window = std::min(method.window, image_tokens);
   }
   return method;
 }
 
 void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64_t image_tokens) {
-  if (method.drafter == kModelDrafter && !aids.draft_model) {
-    refuse("E_DECODE_DRAFT", "--drafter model", "a draft model by --model-draft", "none");
+  const PartNeeds needs = needs_of(method, aids.grammar);
+  if (needs.draft_model && !aids.draft_model) {
+    refuse("E_DECODE_DRAFT", flag(setting::kDrafter, method.drafter),
+           "a draft model by " + flag(setting::kModelDraft), "none");
   }
-  if (method.drafter != kModelDrafter) {
-    std::vector<std::string_view> known(drafter_names().begin(), drafter_names().end());
-    known.push_back(kModelDrafter);
-    check_part("--drafter", method.drafter, known);
-  }
-  check_part("--tail", method.tail, tail_names());
-  check_part("--accept", method.rule, rule_names());
+  check_part(setting::kDrafter, method.drafter, drafter_choices());
+  check_part(setting::kRedraft, method.tail, tail_names());
+  check_part(setting::kAccept, method.rule, rule_names());
   if (method.window < 1 || method.window > image_tokens) {
-    refuse("E_DECODE_WINDOW", "--window",
-           "1 to " + std::to_string(image_tokens) + ", the tokens of a picture",
+    refuse("E_DECODE_WINDOW", flag(setting::kWindow),
+           "1 to " + std::to_string(image_tokens) + ", the tokens of an image",
            std::to_string(method.window));
   }
   check_name(method);
-  if (method.row_lead > 0) check_rows(method, aids);
-  if (method.tree != "none") check_tree(method);
-  if (method.drafter == "none" && method.tail != "drop") {
-    refuse("E_DECODE_CONFLICT", "--drafter none",
-           "a drafter, as --tail " + method.tail + " keeps drafts", "none",
-           "choose a drafter, or --tail drop");
+  if (method.row_lead() > 0) check_rows(method, aids);
+  if (method.branches()) check_tree(method);
+  if (is_idle(Parts::kDrafters, method.drafter) && !is_idle(Parts::kTails, method.tail)) {
+    refuse("E_DECODE_CONFLICT", flag(setting::kDrafter, method.drafter),
+           "a drafter, as " + flag(setting::kRedraft, method.tail) + " keeps drafts",
+           method.drafter, "choose a drafter, or " + flag(setting::kRedraft, "drop"));
   }
-  if (method.drafter == "context" && aids.guesses == nullptr) {
-    refuse("E_DECODE_GUESSES", "--drafter context", "a model with guesses.safetensors", "none",
-           "choose another drafter");
+  if (needs.guesses == GuessUse::kNeeded && aids.guesses == nullptr) {
+    refuse("E_DECODE_GUESSES", flag(setting::kDrafter, method.drafter),
+           "a model with guesses.safetensors", "none", "choose another drafter");
   }
-  check_range("--group-size", static_cast<double>(method.grouped.size), 1,
-              static_cast<double>(aids.grammar.codes));
-  check_range("--neighbours", static_cast<double>(method.relaxed.neighbours), 0, 1 << 20);
-  check_range("--delta", method.relaxed.delta, 0, 1);
-  check_range("--lenience", method.lenience, 1e-6, 1e6);
-  check_range("--tv-budget", method.tv_budget, 0, 1e6);
-  if (method.relaxed.lambda != 0) check_range("--lambda", method.relaxed.lambda, 1, 1e6);
-  check_range("--cool-peak", method.cool.peak, 0, 1e6);
-  check_range("--cool-decay", method.cool.decay, 0, 1e3);
+  for (const Setting* row : settings_of(method)) check_range(method, *row, aids.grammar);
+  for (const auto& [row, value] : method.settings.entries()) {
+    check_range(method, *row, aids.grammar);
+  }
 }
 
 Promise promise_of(const DecodeMethod& method) {
-  if (method.row_lead > 0) return Promise::kNone;
-  if (method.drafter == "none") return Promise::kSameTokens;
-  if (const auto* tree = Parts::find_tree(method.tree)) return tree->make()->promise();
-  return Parts::find(Parts::kRules, method.rule)->make(method, {})->promise();
+  if (method.row_lead() > 0) return Promise::kNone;
+  if (is_idle(Parts::kDrafters, method.drafter)) return Promise::kSameTokens;
+  if (const auto* tree = find_row(Parts::kTrees, method.tree)) return tree->make()->promise();
+  return find_row(Parts::kRules, method.rule)->make(method.settings, {})->promise();
 }
 
 bool keeps_laws(const DecodeMethod& method) {
   return method.window > 1 && OwnedParts<float, KeyedRandom>(method, {}).parts().needs_laws();
 }
 
-bool rule_reads_neighbours(const DecodeMethod& method) {
-  return method.rule == "grouped" || method.rule == "relaxed";
+PartNeeds needs_of(const DecodeMethod& method, const VocabularyGrammar& grammar) {
+  PartNeeds out;
+  for (const MethodPart* part : parts_of(method)) {
+    if (part == nullptr || part->needs == nullptr) continue;
+    const PartNeeds own = part->needs(method.settings, grammar);
+    out.neighbours = out.neighbours || own.neighbours;
+    out.nearest = std::max(out.nearest, own.nearest);
+    out.group_size = std::max(out.group_size, own.group_size);
+    out.guesses = std::max(out.guesses, own.guesses);
+    out.draft_model = out.draft_model || own.draft_model;
+  }
+  return out;
 }
 
-std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::int64_t items) {
-  const auto codes = static_cast<std::int64_t>(aids.grammar.codes);
-  const auto vocabulary = static_cast<std::int64_t>(aids.grammar.vocabulary());
-  const auto columns = static_cast<std::int64_t>(aids.grammar.columns);
+bool drafts_texts(const DecodeMethod& method) {
+  const MethodPart* part = find_part(Parts::kDrafters, method.drafter);
+  return part != nullptr && part->for_texts;
+}
+
+void add_code_tables(DecodeAids& aids, const DecodeMethod& method,
+                     std::span<const float> codebook) {
+  const PartNeeds needs = needs_of(method, aids.grammar);
+  if (!needs.neighbours) return;
+  aids.neighbours = std::make_shared<CodeNeighbours>(
+      codebook, static_cast<std::int64_t>(aids.grammar.codes), needs.nearest);
+  if (needs.group_size > 0) {
+    aids.groups = std::make_shared<CodeGroups>(*aids.neighbours, needs.group_size);
+  }
+}
+
+std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::int64_t streams) {
   std::int64_t bytes = 0;
-  const bool table = method.drafter == "previous-frame" && aids.guesses != nullptr;
-  if (method.drafter == "context" || table) bytes += 2 * codes * (codes + 2);
-  if (method.drafter == "neighbour-law") bytes += 4 * vocabulary * items * (columns + 2);
-  if (method.drafter == "recycling") bytes += 4 * codes * items;
-  if (rule_reads_neighbours(method)) bytes += 4 * codes * (kCodeWidth + neighbours_read(method));
+  for (const MethodPart* part : parts_of(method)) {
+    if (part != nullptr && part->bytes != nullptr) {
+      bytes += part->bytes(method.settings, aids, streams);
+    }
+  }
   return static_cast<std::size_t>(bytes);
 }
 
-std::int64_t neighbours_read(const DecodeMethod& method) {
-  return method.rule == "relaxed" ? method.relaxed.neighbours : 0;
+std::vector<const Setting*> settings_of(const DecodeMethod& method) {
+  std::vector<const Setting*> out;
+  for (const MethodPart* part : parts_of(method)) {
+    if (part == nullptr) continue;
+    out.insert(out.end(), part->rows().begin(), part->rows().end());
+  }
+  return out;
+}
+
+std::span<const SettingGroup> part_groups() {
+  static const auto groups = [] {
+    std::vector<SettingGroup> out;
+    const auto add = [&](std::string_view title, const Setting& chosen_by, const auto& rows) {
+      std::vector<std::span<const Setting* const> (*)()> seen;
+      for (const auto& row : rows) {
+        const auto own = row.part->settings;
+        if (own == nullptr || std::ranges::find(seen, own) != seen.end()) continue;
+        seen.push_back(own);
+        const auto sharing =
+            std::ranges::count_if(rows, [&](const auto& r) { return r.part->settings == own; });
+        out.push_back({.title = title,
+                       .of = sharing > 1 ? std::string_view() : row.name,
+                       .chosen_by = &chosen_by,
+                       .rows = own()});
+      }
+    };
+    add("Trees", setting::kTree, Parts::kTrees);
+    add("Rules", setting::kAccept, Parts::kRules);
+    add("Drafters", setting::kDrafter, Parts::kDrafters);
+    add("Redraft policies", setting::kRedraft, Parts::kTails);
+    return out;
+  }();
+  return groups;
 }
 
 }  // namespace tessera

@@ -1,51 +1,57 @@
-// Decoding methods as data: which drafter, tail, rule and tree, how wide a window. The tables of
-// parts are in method_parts.h; the methods with names of their own are combinations of them.
+// Decoding methods as data: which drafter, redraft policy, rule and tree, how wide a window, and
+// their settings. The tables of parts are in method_parts.h; the methods with names of their own
+// are combinations of them.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "engine/core/setting.h"
 #include "engine/decoding/acceptance.h"
-#include "engine/decoding/guess_table.h"
+#include "engine/decoding/method_part.h"
 #include "engine/decoding/pass_shape.h"
-#include "engine/decoding/rules/cool_rule.h"
-#include "engine/decoding/rules/grouped_rule.h"
-#include "engine/decoding/rules/relaxed_rule.h"
 
 namespace tessera {
+
+inline constexpr std::string_view kNoTree = "none";
 
 struct DecodeMethod {
   std::string name = "plain";
   std::string drafter = "none", tail = "drop", rule = "exact";
-  std::int64_t window = 1;  // rows of a pass, the last committed token included
-  bool adaptive = false;  // the window is the widest one; passes take what pays (WindowController)
-  GroupedSettings grouped;
-  RelaxedSettings relaxed;
-  CoolSettings cool;
-  double lenience = 0.5;      // lenient: drafts count this fraction of their probability
-  std::string tree = "none";  // drafts branch: whose rule judges siblings
-  std::int64_t tree_width = 3, tree_depth = 3;  // most siblings; levels that branch
-  std::int64_t row_lead = 0;  // rows side by side: codes by which one leads the next; 0 = off
-  double tv_budget = 0;  // most total variation of a picture's law from the target's; 0 = no bound
+  std::string tree = std::string(kNoTree);  // drafts branch: whose rule accepts siblings
+  std::int64_t window = 1;                  // rows of a pass, the last committed token included
+  bool adaptive = false;   // the window is the widest one; passes take what pays (WindowController)
+  SettingValues settings;  // of the parts and of the method, where they are not the rows' own
 
   bool operator==(const DecodeMethod&) const = default;
-  PassShape shape() const {
-    if (row_lead > 0) return PassShape::kRows;
-    return tree == "none" ? PassShape::kLine : PassShape::kTree;
-  }
-  bool speculative() const { return drafter != "none" || tail != "drop"; }
-};
+  bool branches() const { return tree != kNoTree; }
+  PassShape shape() const;
+  bool speculative() const;
+  // Tokens by which a grid row leads the next one, side by side; 0 = off.
+  std::int64_t row_lead() const;
+  // Most total variation of an image's distribution from the target's; 0 = no bound.
+  double tv_budget() const;
 
-// What parts may need besides settings.
-struct DecodeAids {
-  VocabularyGrammar grammar;                         // of the picture's stream
-  std::shared_ptr<const CodeNeighbours> neighbours;  // grouped, relaxed
-  std::shared_ptr<const CodeGroups> groups;          // grouped by a fixed partition
-  std::shared_ptr<const GuessTable> guesses;  // context; the first grid of previous-frame
-  bool draft_model = false;                          // there is one for "model"
+  // A member by its row, or a setting.
+  void set(const Setting& row, SettingValue value);
+  void set(const Setting& row, double value) { set(row, SettingValue{value}); }
+  SettingValue value(const Setting& row) const;
+  // All settings of a part at once.
+  template <typename Struct>
+  void put(const Struct& from) {
+    for (const BoundSetting<Struct>& bound : Struct::rows()) {
+      settings.settle(*bound.row, value_of(from, bound));
+    }
+  }
+  template <typename Struct>
+  Struct get() const {
+    return settings_from<Struct>(settings);
+  }
+  // The members above that have a flag.
+  static constexpr bool kTextSettings = true;
+  static std::span<const BoundSetting<DecodeMethod>> rows();
 };
 
 // plain, gumbel, sjd, coupled, ...: one line each in decode_method.cpp.
@@ -54,41 +60,53 @@ struct NamedMethod {
   std::int64_t window;
   std::string_view does;  // for --help
   bool adaptive = false;
-  std::string_view tree = "none";
+  std::string_view tree = kNoTree;
   std::int64_t row_lead = 0;
+  bool identical = false;  // stands for plain decoding's tokens: parts must not break that
+  bool texts = false;      // `caption` offers it
 };
 
-// The drafter that stands for the best one there is: "previous-frame" for clips, else "context" with
-// a guess table, else "uniform".
-inline constexpr std::string_view kBestDrafter = "best";
-// A draft model, which the caller makes and hands to the parts.
-inline constexpr std::string_view kModelDrafter = "model";
-// The method with kBestDrafter replaced and the window cut to the picture.
+// The method with drafters that are there, and the window cut to the image.
 DecodeMethod settle_method(DecodeMethod method, const DecodeAids& aids, std::int64_t image_tokens);
 
 std::span<const NamedMethod> named_methods();
 
 // Error kUsage naming the choices for an unknown name.
 DecodeMethod decode_method(std::string_view name);
-std::span<const std::string_view> drafter_names();  // of the table; kModelDrafter beside them
+const NamedMethod& named_method(std::string_view name);
+std::span<const std::string_view> method_names();
+std::span<const std::string_view> text_method_names();  // of `caption`
+std::span<const std::string_view> drafter_names();      // that the table makes
 std::span<const std::string_view> tail_names();
 std::span<const std::string_view> rule_names();
 std::span<const std::string_view> tree_names();
+// The first rule of single drafts with this guarantee.
+std::string_view rule_with(Promise promise);
 // The rule of single drafts that makes a tree's promise.
 std::string_view rule_of_tree(std::string_view tree);
+// A method by name as texts take it: their tokens are plain decoding's whatever is drafted.
+DecodeMethod text_method(std::string_view name);
 
 // For a settled method. Error kUsage: unknown parts, parts that contradict each other, settings out
-// of range, a window beyond the picture.
+// of range, a window beyond the image.
 void check_method(const DecodeMethod& method, const DecodeAids& aids, std::int64_t image_tokens);
 
-// What the combination promises about pictures.
+// What the combination promises about images.
 Promise promise_of(const DecodeMethod& method);
 // Whether windows keep the laws of drafts.
 bool keeps_laws(const DecodeMethod& method);
-// Whether the rule asks for DecodeAids::neighbours, and how many of a code it reads at most.
-bool rule_reads_neighbours(const DecodeMethod& method);
-std::int64_t neighbours_read(const DecodeMethod& method);
-// What drafter and rule hold beside the loop, for the memory plan.
-std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::int64_t items);
+// What its parts ask for; unknown names ask for nothing.
+PartNeeds needs_of(const DecodeMethod& method, const VocabularyGrammar& grammar = {});
+// Whether its drafter asks nothing of a grid.
+bool drafts_texts(const DecodeMethod& method);
+// Neighbours and groups of codes, as needs_of() asks for them. codebook [codes, width].
+void add_code_tables(DecodeAids& aids, const DecodeMethod& method, std::span<const float> codebook);
+// What its parts hold besides the loop, for the memory plan.
+std::size_t aids_bytes(const DecodeMethod& method, const DecodeAids& aids, std::int64_t streams);
+
+// The settings of the parts that the method has: those of its rule, of its tree.
+std::vector<const Setting*> settings_of(const DecodeMethod& method);
+// Every part with settings of its own, as groups.
+std::span<const SettingGroup> part_groups();
 
 }  // namespace tessera

@@ -4,15 +4,16 @@
 #include <array>
 #include <memory>
 #include <string_view>
+#include <type_traits>
 
 #include "engine/decoding/decode_method.h"
-#include "engine/decoding/drafters/context_drafter.h"
+#include "engine/decoding/drafters/named_drafters.h"
 #include "engine/decoding/drafters/neighbour_law_drafter.h"
-#include "engine/decoding/drafters/previous_frame_drafter.h"
-#include "engine/decoding/drafters/simple_drafters.h"
-#include "engine/decoding/drafters/table_drafters.h"
 #include "engine/decoding/rules/exact_rule.h"
+#include "engine/decoding/rules/grouped_rule.h"
 #include "engine/decoding/rules/gumbel_rule.h"
+#include "engine/decoding/rules/lenient_rule.h"
+#include "engine/decoding/rules/relaxed_rule.h"
 #include "engine/decoding/sequence_parts.h"
 #include "engine/decoding/tails/tails.h"
 #include "engine/decoding/trees/sibling_rules.h"
@@ -31,127 +32,84 @@ struct MethodParts {
   template <typename Part>
   struct Row {
     std::string_view name;
-    std::unique_ptr<Part> (*make)(const DecodeMethod&, const DecodeAids&);
+    const MethodPart* part;
+    // Null where something else makes it, or another part stands for it.
+    std::unique_ptr<Part> (*make)(const SettingValues&, const DecodeAids&);
   };
+  // By Made::make() where there is one, else from the grammar or from nothing.
+  template <typename Part, template <typename, typename> class Made>
+  static constexpr Row<Part> row(const MethodPart& part) {
+    return {part.name, &part,
+            [](const SettingValues& values, const DecodeAids& aids) -> std::unique_ptr<Part> {
+              using Type = Made<Real, Random>;
+              if constexpr (requires { Type::make(values, aids); }) {
+                return Type::make(values, aids);
+              } else if constexpr (std::is_constructible_v<Type, const VocabularyGrammar&>) {
+                return std::make_unique<Type>(aids.grammar);
+              } else {
+                return std::make_unique<Type>();
+              }
+            }};
+  }
+  template <typename Part>
+  static constexpr Row<Part> made_elsewhere(const MethodPart& part) {
+    return {part.name, &part, nullptr};
+  }
 
   static constexpr std::array<Row<Rule>, 6> kRules{{
-      {"exact",
-       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Rule> {
-         return std::make_unique<ExactRule<Real, Random>>();
-       }},
-      {"gumbel",
-       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Rule> {
-         return std::make_unique<GumbelRule<Real, Random>>();
-       }},
-      {"grouped",
-       [](const DecodeMethod& method, const DecodeAids& aids) -> std::unique_ptr<Rule> {
-         return std::make_unique<GroupedRule<Real, Random>>(method.grouped, aids.neighbours,
-                                                            aids.groups);
-       }},
-      {"relaxed",
-       [](const DecodeMethod& method, const DecodeAids& aids) -> std::unique_ptr<Rule> {
-         return std::make_unique<RelaxedRule<Real, Random>>(method.relaxed, aids.neighbours);
-       }},
-      {"cool",
-       [](const DecodeMethod& method, const DecodeAids&) -> std::unique_ptr<Rule> {
-         return std::make_unique<CoolRule<Real, Random>>(method.cool);
-       }},
-      {"lenient",
-       [](const DecodeMethod& method, const DecodeAids&) -> std::unique_ptr<Rule> {
-         return std::make_unique<CoolRule<Real, Random>>(CoolSettings{1 / method.lenience, 0});
-       }},
+      row<Rule, ExactRule>(kExactPart),
+      row<Rule, GumbelRule>(kGumbelPart),
+      row<Rule, GroupedRule>(kGroupedPart),
+      row<Rule, RelaxedRule>(kRelaxedPart),
+      row<Rule, CoolRule>(kCoolPart),
+      row<Rule, LenientRule>(kLenientPart),
   }};
 
   static constexpr std::array<Row<Tail>, 4> kTails{{
-      {"drop",
-       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
-         return std::make_unique<DropTail<Real, Random>>();
-       }},
-      {"resample",
-       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
-         return std::make_unique<ResampleTail<Real, Random>>();
-       }},
-      {"maximal",
-       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
-         return std::make_unique<MaximalTail<Real, Random>>();
-       }},
-      {"gumbel",
-       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Tail> {
-         return std::make_unique<GumbelTail<Real, Random>>();
-       }},
+      row<Tail, DropTail>(kDropPart),
+      row<Tail, ResampleTail>(kResamplePart),
+      row<Tail, MaximalTail>(kMaximalPart),
+      row<Tail, GumbelTail>(kGumbelTailPart),
   }};
 
-  static constexpr std::array<Row<Guesser>, 9> kDrafters{{
-      {"none",
-       [](const DecodeMethod&, const DecodeAids&) -> std::unique_ptr<Guesser> { return nullptr; }},
-      {"uniform",
-       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<UniformDrafter<Real, Random>>(aids.grammar);
-       }},
-      {"left",
-       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<LeftDrafter<Real, Random>>(aids.grammar);
-       }},
-      {"above",
-       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<AboveDrafter<Real, Random>>(aids.grammar);
-       }},
-      {"neighbour-law",
-       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<NeighbourLawDrafter<Real, Random>>(aids.grammar);
-       }},
-      {"context",
-       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<ContextDrafter<Real, Random>>(aids.grammar, aids.guesses);
-       }},
-      {"lookup",
-       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<LookupDrafter<Real, Random>>(aids.grammar);
-       }},
-      {"recycling",
-       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         return std::make_unique<RecyclingDrafter<Real, Random>>(aids.grammar);
-       }},
-      {"previous-frame",
-       [](const DecodeMethod&, const DecodeAids& aids) -> std::unique_ptr<Guesser> {
-         std::unique_ptr<Guesser> first;
-         if (aids.guesses != nullptr) {
-           first = std::make_unique<ContextDrafter<Real, Random>>(aids.grammar, aids.guesses);
-         } else {
-           first = std::make_unique<UniformDrafter<Real, Random>>(aids.grammar);
-         }
-         return std::make_unique<PreviousFrameDrafter<Real, Random>>(aids.grammar,
-                                                                     std::move(first));
-       }},
+  static constexpr std::array<Row<Guesser>, 11> kDrafters{{
+      row<Guesser, NoDrafter>(kNoDrafterPart),
+      row<Guesser, UniformDrafter>(kUniformPart),
+      row<Guesser, LeftDrafter>(kLeftPart),
+      row<Guesser, AboveDrafter>(kAbovePart),
+      row<Guesser, NeighbourLawDrafter>(kNeighbourLawPart),
+      row<Guesser, ContextDrafter>(kContextPart),
+      row<Guesser, LookupDrafter>(kLookupPart),
+      row<Guesser, RecyclingDrafter>(kRecyclingPart),
+      row<Guesser, PreviousFrameDrafter>(kPreviousFramePart),
+      made_elsewhere<Guesser>(kModelPart),
+      made_elsewhere<Guesser>(kBestPart),
   }};
 
-  // Trees: who judges siblings, and how the tree grows.
+  // Trees: whose rule accepts siblings, and how the tree grows.
   struct TreeRow {
     std::string_view name;
+    const MethodPart* part;
     bool by_value;  // growth: likeliest slot first, or level by level
     TreeLaws laws;  // where candidates come from
     std::unique_ptr<SiblingRule<Real, Random>> (*make)();
   };
-  static std::unique_ptr<SiblingRule<Real, Random>> recursive(bool distinct) {
-    return std::make_unique<RecursiveRule<Real, Random>>(distinct);
+  template <template <typename, typename> class Made>
+  static std::unique_ptr<SiblingRule<Real, Random>> siblings() {
+    return std::make_unique<Made<Real, Random>>();
+  }
+  template <bool kDistinct>
+  static std::unique_ptr<SiblingRule<Real, Random>> recursive() {
+    return std::make_unique<RecursiveRule<Real, Random>>(kDistinct);
   }
   static constexpr std::array<TreeRow, 7> kTrees{{
-      {"rrs", false, TreeLaws::kEither, [] { return recursive(false); }},
-      {"rsd", false, TreeLaws::kEither, [] { return recursive(true); }},
-      {"kseq", false, TreeLaws::kEither,
-       []() -> std::unique_ptr<SiblingRule<Real, Random>> {
-         return std::make_unique<KSeqRule<Real, Random>>();
-       }},
-      {"points", false, TreeLaws::kEither,
-       []() -> std::unique_ptr<SiblingRule<Real, Random>> {
-         return std::make_unique<PointsRule<Real, Random>>();
-       }},
-      {"dyspec", true, TreeLaws::kModel, [] { return recursive(true); }},
-      {"pac", false, TreeLaws::kWindow, [] { return recursive(true); }},
-      {"gumbel", true, TreeLaws::kEither,
-       []() -> std::unique_ptr<SiblingRule<Real, Random>> {
-         return std::make_unique<EqualityRule<Real, Random>>();
-       }},
+      {kRrsPart.name, &kRrsPart, false, TreeLaws::kEither, recursive<false>},
+      {kRsdPart.name, &kRsdPart, false, TreeLaws::kEither, recursive<true>},
+      {kKSeqPart.name, &kKSeqPart, false, TreeLaws::kEither, siblings<KSeqRule>},
+      {kPointsPart.name, &kPointsPart, false, TreeLaws::kEither, siblings<PointsRule>},
+      {kDySpecPart.name, &kDySpecPart, true, TreeLaws::kModel, recursive<true>},
+      {kPacPart.name, &kPacPart, false, TreeLaws::kWindow, recursive<true>},
+      {kGumbelTreePart.name, &kGumbelTreePart, true, TreeLaws::kEither, siblings<EqualityRule>},
   }};
   static const TreeRow* find_tree(std::string_view name) {
     for (const TreeRow& row : kTrees) {
@@ -177,22 +135,22 @@ class OwnedParts {
   // The method was checked.
   OwnedParts(const DecodeMethod& method, const DecodeAids& aids) {
     using Parts = MethodParts<Real, Random>;
-    rule_ = Parts::find(Parts::kRules, method.rule)->make(method, aids);
-    tail_ = Parts::find(Parts::kTails, method.tail)->make(method, aids);
-    if (method.drafter != kModelDrafter) {
-      drafter_ = Parts::find(Parts::kDrafters, method.drafter)->make(method, aids);
-    }
+    rule_ = Parts::find(Parts::kRules, method.rule)->make(method.settings, aids);
+    tail_ = Parts::find(Parts::kTails, method.tail)->make(method.settings, aids);
+    const auto* drafter = Parts::find(Parts::kDrafters, method.drafter);
+    if (drafter->make != nullptr) drafter_ = drafter->make(method.settings, aids);
     if (const auto* tree = Parts::find_tree(method.tree)) {
       siblings_ = tree->make();
       // Shapes that follow laws need laws that nothing of outlives the pass, or a rule without
       // laws.
-      const bool free = tree->laws != TreeLaws::kModel || method.drafter == kModelDrafter;
-      tree_ = {method.tree_width, method.tree_depth, tree->by_value && free};
+      const bool free = tree->laws != TreeLaws::kModel || drafter->make == nullptr;
+      tree_ = method.get<TreeSettings>();
+      tree_.by_value = tree->by_value && free;
     }
-    row_lead_ = static_cast<std::size_t>(method.row_lead);
-    tv_budget_ = method.tv_budget;
+    row_lead_ = static_cast<std::size_t>(method.row_lead());
+    tv_budget_ = method.tv_budget();
   }
-  // The drafter of a method that asks for kModelDrafter; `source` is the same one as trees ask it.
+  // The drafter of a method that asks for a draft model; `source` is the same one as trees ask it.
   void set_drafter(std::unique_ptr<Drafter<Real, Random>> drafter,
                    TreeLawSource<Real>* source = nullptr) {
     drafter_ = std::move(drafter);

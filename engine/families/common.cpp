@@ -6,6 +6,7 @@
 
 #include "engine/core/io.h"
 #include "engine/families/family.h"
+#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
@@ -103,10 +104,14 @@ void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, 
   const Json json = parse_json(read_file(path, std::size_t{1} << 20), path.string());
   const JsonReader reader(json, path.string());
   SamplingDefaults& out = spec.sampling;
-  out.guidance = reader.number_or("guidance_scale", out.guidance, 0.0, 1000.0);
-  out.temperature = reader.number_or("temperature", out.temperature, 0.0, 1000.0);
-  out.top_k = reader.integer_or("top_k", out.top_k, 0, kMaxCodes);
-  out.top_p = reader.number_or("top_p", out.top_p, 0.0, 1.0);
+  const auto number = [&](std::string_view key, const Setting& row, double fallback) {
+    return reader.number_or(key, fallback, row.low, row.high);
+  };
+  out.guidance = number("guidance_scale", setting::kGuidance, out.guidance);
+  out.temperature = number("temperature", setting::kTemperature, out.temperature);
+  out.top_p = number("top_p", setting::kTopP, out.top_p);
+  out.top_k = reader.integer_or("top_k", out.top_k, 0,
+                                static_cast<std::int64_t>(setting::kTopK.high));
   spec.draft_model = folder_name(reader, "draft_model");
 }
 

@@ -15,6 +15,9 @@
 
 namespace tessera {
 
+template <typename Struct>
+struct BoundSetting;
+
 struct LawSettings {
   double guidance = 1.0;     // l = u + guidance (c - u); 1 = the conditional branch alone
   double temperature = 1.0;  // 0 = greedy: all mass on the largest guided logit, lowest id on a tie
@@ -24,6 +27,8 @@ struct LawSettings {
   double typical = 1.0;      // keep the most typical ids that hold this mass; 1 = off
 
   bool guided() const { return guidance != 1.0; }
+  // Names, ranges and help of the members (sampling_settings.h).
+  static std::span<const BoundSetting<LawSettings>> rows();
 };
 
 // Index of the first NaN, infinity or number beyond 2^100, which guidance could carry to infinity.

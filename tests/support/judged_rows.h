@@ -192,9 +192,9 @@ class HostJudge {
   explicit HostJudge(const JudgedCase& drawn)
       : codes_(static_cast<std::size_t>(drawn.codes)), aids_(aids_of(codes_)) {
     DecodeMethod method = combine("none", drawn.tail, drawn.rule, 2);
-    method.grouped = drawn.grouped;
-    method.relaxed = drawn.relaxed;
-    method.cool = drawn.cool;
+    method.put(drawn.grouped);
+    method.put(drawn.relaxed);
+    method.put(drawn.cool);
     owned_ = std::make_unique<OwnedParts<float, KeyedRandom>>(method, aids_);
     method_.laws = needs_laws();
     method_.budget = drawn.budget;

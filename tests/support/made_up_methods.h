@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/decoding/decode_settings.h"
 #include "engine/decoding/method_parts.h"
 
 namespace tessera {
@@ -43,6 +44,14 @@ inline DecodeAids aids_for(const VocabularyGrammar& grammar) {
 // Rows without end tokens; drafters do not ask how many.
 inline DecodeAids aids_for(std::size_t vocabulary, std::size_t columns = 2) {
   return aids_for(VocabularyGrammar{.codes = vocabulary, .columns = columns});
+}
+
+// Rules that bend a distribution, at the point where they do not.
+inline void set_lossless(DecodeMethod& method, double decay = 0.7) {
+  method.set(setting::kGroupSize, 1);
+  method.set(setting::kDelta, 0);
+  method.put(CoolSettings{1.0, decay});
+  method.set(setting::kLenience, 1);
 }
 
 inline DecodeMethod combine(std::string_view drafter, std::string_view tail, std::string_view rule,

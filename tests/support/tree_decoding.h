@@ -204,8 +204,8 @@ inline DecodeMethod combine_tree(std::string_view tree, std::string_view drafter
                                  std::string_view tail, const TreeShape& shape) {
   DecodeMethod method = combine(drafter, tail, rule_of_tree(tree), shape.rows);
   method.tree = tree;
-  method.tree_width = shape.width;
-  method.tree_depth = shape.depth;
+  method.set(setting::kTreeWidth, static_cast<double>(shape.width));
+  method.set(setting::kTreeDepth, static_cast<double>(shape.depth));
   return method;
 }
 

@@ -150,7 +150,7 @@ constexpr PositionPolicy kO = PositionPolicy::kOriginal;
 
 constexpr auto kTable = std::to_array<PrunerRow>({
     {"random", "behind the projector", ClsNeed::kNone, false, kR, KeptCount::kExact, false,
-     "by lot: the baseline", plain<RandomPruner>},
+     "by lot: the baseline", plain<RandomPruner>, {}, true},
     {"uniform", "behind the projector", ClsNeed::kNone, false, kR, KeptCount::kExact, false,
      "at even distances: the other baseline", plain<UniformPruner>},
     {"divprune",

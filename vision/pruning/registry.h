@@ -71,6 +71,7 @@ struct PrunerRow {
   std::string_view does;  // for --help
   std::unique_ptr<Pruner> (*make)(OptionReader& options);
   PublishedCode code = {};
+  bool drawn = false;  // plans depend on a seed
 };
 
 std::span<const PrunerRow> pruner_table();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "apps/studio/event.h"
+#include "apps/pipeline/caption_settings.h"
 #include "apps/viewer/panels/panels.h"
 #include "vision/pruning/registry.h"
 
@@ -49,8 +50,11 @@ void prune_fields(Ui& ui) {
   ImGui::SameLine();
   ImGui::SetNextItemWidth(-1);
   auto percent = static_cast<float>(state.prune_rate * 100);
-  if (ImGui::SliderFloat("##rate", &percent, 0, 95, "%.0f %% fewer"))
-    state.prune_rate = percent / 100;
+  const auto bound = [](double rate) { return static_cast<float>(100 * rate); };
+  if (ImGui::SliderFloat("##rate", &percent, bound(setting::kPruneRate.low),
+                         bound(setting::kPruneRate.high), "%.0f %% fewer")) {
+    state.prune_rate = clamped(setting::kPruneRate, percent / 100);
+  }
 }
 
 void describe_folder(Ui& ui) {

@@ -3,20 +3,22 @@
 #include <algorithm>
 
 #include "apps/viewer/panels/panels.h"
+#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
 namespace {
 
-// A line each: a number would be broken at its point.
+// A line each: a number would be broken at its point. What cuts nothing is left out.
 void sampling_fact(const LawSettings& law) {
-  std::string text = "guidance " + number_text(law.guidance, 2) + "\ntemperature " +
-                     number_text(law.temperature, 2);
-  if (law.top_k > 0) text += "\ntop-k " + std::to_string(law.top_k);
-  if (law.top_p < 1) text += "\ntop-p " + number_text(law.top_p, 3);
-  if (law.min_p > 0) text += "\nmin-p " + number_text(law.min_p, 3);
-  if (law.typical < 1) text += "\ntypical " + number_text(law.typical, 3);
-  fact("Sampling", text);
+  std::string text;
+  for (const auto& bound : LawSettings::rows()) {
+    const SettingValue value = value_of(law, bound);
+    if (value == value_of(LawSettings{}, bound)) continue;
+    text += (text.empty() ? "" : "\n") + std::string(bound.row->shown_word()) + " " +
+            setting_text(*bound.row, value);
+  }
+  fact("Sampling", text.empty() ? "as the model has it" : text);
 }
 
 // On one line; the whole name shows under the mouse.

@@ -2,15 +2,18 @@
 #include <imgui.h>
 
 #include <algorithm>
+#include <cctype>
 
-#include "apps/pipeline/facts.h"
+#include "apps/pipeline/output_settings.h"
 #include "apps/viewer/panels/panels.h"
+#include "engine/decoding/decode_settings.h"
+#include "engine/sampling/sampling_settings.h"
 
 namespace tessera {
 
 namespace {
 
-constexpr std::int64_t kMaxCount = 999, kMaxSide = 4096;
+constexpr std::int64_t kMaxCount = 999;
 
 // Label to the left, the field fills the rest.
 void label(std::string_view text) {
@@ -95,6 +98,39 @@ std::string promise_text(const DecodeMethod& method) {
   return "changes the law of pictures";
 }
 
+std::string label_of(const Setting& row) {
+  std::string out(row.shown_word());
+  out.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(out.front())));
+  return out;
+}
+
+// A number within the row's range; true when the user changed it.
+bool number_field(const Setting& row, double& value) {
+  const std::string id = "##" + std::string(row.name);
+  if (row.kind == SettingKind::kInteger) {
+    int whole = static_cast<int>(value);
+    if (!ImGui::InputInt(id.c_str(), &whole)) return false;
+    value = clamped(row, whole);
+    return true;
+  }
+  if (!ImGui::InputDouble(id.c_str(), &value, row.step, row.step * 10, "%.6g")) return false;
+  value = clamped(row, value);
+  return true;
+}
+
+// A setting of the method that is chosen.
+void method_field(const Setting& row, DecodeMethod& method) {
+  label(label_of(row));
+  double value = method.value(row).number;
+  bool on = value != 0;
+  const bool changed = row.kind == SettingKind::kSwitch
+                           ? ImGui::Checkbox(("##" + std::string(row.name)).c_str(), &on)
+                           : number_field(row, value);
+  hint(row.help);
+  if (!changed) return;
+  method.set(row, {row.kind == SettingKind::kSwitch ? static_cast<double>(on) : value});
+}
+
 void method_field(Ui& ui) {
   PaintSettings& settings = ui.state.settings;
   label("Method");
@@ -110,38 +146,37 @@ void method_field(Ui& ui) {
     ImGui::EndCombo();
   }
   if (settings.method.speculative() && !settings.method.adaptive) {
-    label("Window");
-    int window = static_cast<int>(settings.method.window);
-    if (ImGui::InputInt("##window", &window)) settings.method.window = std::clamp(window, 1, 4096);
+    method_field(setting::kWindow, settings.method);
   }
-  if (settings.method.rule == "grouped") {
-    label("Group size");
-    int size = static_cast<int>(settings.method.grouped.size);
-    if (ImGui::InputInt("##group", &size)) settings.method.grouped.size = std::clamp(size, 1, 4096);
+  for (const Setting* row : settings_of(settings.method)) {
+    if (row->doors.has(Door::kViewer)) method_field(*row, settings.method);
   }
   const bool changes = promise_of(settings.method) == Promise::kNone;
   ImGui::SetCursorPosX(ImGui::GetCursorPosX());
   text_coloured(changes ? ui.colours().warning : ui.colours().dim, promise_text(settings.method));
 }
 
-struct Range {
-  double low, high, first, step;
-};
-
 // A setting that the model's preset decides until it is switched on.
-void preset_field(const char* name, std::optional<double>& value, const Range& range) {
-  ImGui::PushID(name);
-  bool on = value.has_value();
-  if (ImGui::Checkbox("##on", &on)) value = on ? std::optional<double>(range.first) : std::nullopt;
+void preset_field(const Setting& row, SettingValues& values) {
+  const std::string name = label_of(row);
+  ImGui::PushID(name.c_str());
+  bool on = values.has(row);
+  if (ImGui::Checkbox("##on", &on)) {
+    if (on) {
+      values.set(row, row.start);
+    } else {
+      values.clear(row);
+    }
+  }
   ImGui::SameLine();
   ImGui::AlignTextToFramePadding();
   text_dim(name);
+  hint(row.help);
   ImGui::SameLine(em() * 8.2f);
   ImGui::SetNextItemWidth(-1);
-  if (value) {
-    if (ImGui::InputDouble("##value", &*value, range.step, range.step * 10, "%.6g")) {
-      *value = std::clamp(*value, range.low, range.high);
-    }
+  if (on) {
+    double value = values.number(row);
+    if (number_field(row, value)) values.set(row, value);
   } else {
     ImGui::AlignTextToFramePadding();
     text_dim("as the model's preset");
@@ -151,17 +186,9 @@ void preset_field(const char* name, std::optional<double>& value, const Range& r
 
 void sampling_fields(Ui& ui) {
   if (!ImGui::CollapsingHeader("Sampling")) return;
-  SamplingChoice& choice = ui.state.settings.sampling;
-  preset_field("Guidance", choice.guidance, {0, kMaxGuidance, 3, 0.5});
-  preset_field("Temperature", choice.temperature, {0, kMaxTemperature, 1, 0.05});
-  preset_field("Top-p", choice.top_p, {kMinMass, 1, 1, 0.01});
-  preset_field("Min-p", choice.min_p, {0, 1, 0, 0.01});
-  preset_field("Typical", choice.typical, {kMinMass, 1, 1, 0.01});
-  std::optional<double> top_k;
-  if (choice.top_k) top_k = static_cast<double>(*choice.top_k);
-  preset_field("Top-k", top_k, {0, static_cast<double>(kMaxTopK), 100, 1});
-  choice.top_k.reset();
-  if (top_k) choice.top_k = static_cast<std::int64_t>(*top_k);
+  for (const Setting* row : sampling_group().rows) {
+    if (row->doors.has(Door::kViewer)) preset_field(*row, ui.state.settings.sampling);
+  }
 }
 
 void size_fields(Ui& ui) {
@@ -177,8 +204,8 @@ void size_fields(Ui& ui) {
     label("Pixels");
     int sides[2] = {static_cast<int>(settings.width), static_cast<int>(settings.height)};
     if (ImGui::InputInt2("##size", sides)) {
-      settings.width = std::clamp<std::int64_t>(sides[0], 8, kMaxSide);
-      settings.height = std::clamp<std::int64_t>(sides[1], 8, kMaxSide);
+      settings.width = static_cast<std::int64_t>(clamped(setting::kWidth, sides[0]));
+      settings.height = static_cast<std::int64_t>(clamped(setting::kHeight, sides[1]));
     }
   }
   label("Weights");

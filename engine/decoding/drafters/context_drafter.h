@@ -4,17 +4,33 @@
 
 #include <memory>
 
-#include "engine/decoding/drafter.h"
+#include "engine/decoding/drafters/simple_drafters.h"
 #include "engine/decoding/guess_table.h"
 
 namespace tessera {
+
+inline std::int64_t guess_table_bytes(const DecodeAids& aids) {
+  const auto codes = static_cast<std::int64_t>(aids.grammar.codes);
+  return 2 * codes * (codes + 2);
+}
+
+inline constexpr MethodPart kContextPart{
+    .name = "context",
+    .needs = [](const SettingValues&,
+                const VocabularyGrammar&) { return PartNeeds{.guesses = GuessUse::kNeeded}; },
+    .bytes = [](const SettingValues&, const DecodeAids& aids,
+                std::int64_t) { return guess_table_bytes(aids); },
+    .instead = kUniformPart.name};
 
 template <typename Real, typename Random>
 class ContextDrafter final : public SlotDrafter<Real, Random> {
  public:
   ContextDrafter(const VocabularyGrammar& grammar, std::shared_ptr<const GuessTable> table)
       : SlotDrafter<Real, Random>(grammar), table_(std::move(table)) {}
-  std::string_view name() const override { return "context"; }
+  static std::unique_ptr<Drafter<Real, Random>> make(const SettingValues&, const DecodeAids& aids) {
+    return std::make_unique<ContextDrafter>(aids.grammar, aids.guesses);
+  }
+  std::string_view name() const override { return kContextPart.name; }
   DraftSignals needs() const override { return {}; }
 
  private:

@@ -8,8 +8,16 @@
 #include <vector>
 
 #include "engine/decoding/drafter.h"
+#include "engine/decoding/method_part.h"
 
 namespace tessera {
+
+inline constexpr MethodPart kNeighbourLawPart{
+    .name = "neighbour-law",
+    .bytes = [](const SettingValues&, const DecodeAids& aids, std::int64_t streams) {
+      return static_cast<std::int64_t>(4 * aids.grammar.vocabulary() * (aids.grammar.columns + 2)) *
+             streams;
+    }};
 
 template <typename Real, typename Random>
 class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
@@ -18,7 +26,7 @@ class NeighbourLawDrafter final : public SlotDrafter<Real, Random> {
       : SlotDrafter<Real, Random>(grammar),
         columns_(grammar.columns),
         vocabulary_(grammar.vocabulary()) {}
-  std::string_view name() const override { return "neighbour-law"; }
+  std::string_view name() const override { return kNeighbourLawPart.name; }
   DraftSignals needs() const override { return {.rows = true, .kept_laws = columns_}; }
 
   void start(std::size_t items) override {

@@ -5,9 +5,20 @@
 
 #include <memory>
 
-#include "engine/decoding/drafter.h"
+#include "engine/decoding/drafters/context_drafter.h"
 
 namespace tessera {
+
+inline constexpr MethodPart kPreviousFramePart{
+    .name = "previous-frame",
+    .needs =
+        [](const SettingValues&, const VocabularyGrammar& grammar) {
+          return PartNeeds{.guesses = grammar.grids > 1 ? GuessUse::kIfThere : GuessUse::kNone};
+        },
+    .bytes =
+        [](const SettingValues&, const DecodeAids& aids, std::int64_t) {
+          return aids.guesses != nullptr ? guess_table_bytes(aids) : std::int64_t{0};
+        }};
 
 template <typename Real, typename Random>
 class PreviousFrameDrafter final : public SlotDrafter<Real, Random> {
@@ -15,7 +26,18 @@ class PreviousFrameDrafter final : public SlotDrafter<Real, Random> {
   PreviousFrameDrafter(const VocabularyGrammar& grammar,
                        std::unique_ptr<Drafter<Real, Random>> first)
       : SlotDrafter<Real, Random>(grammar), first_(std::move(first)) {}
-  std::string_view name() const override { return "previous-frame"; }
+  // In the first grid there is no frame before: there the guess table helps, if there is one.
+  static std::unique_ptr<Drafter<Real, Random>> make(const SettingValues& values,
+                                                     const DecodeAids& aids) {
+    std::unique_ptr<Drafter<Real, Random>> first;
+    if (aids.guesses != nullptr) {
+      first = ContextDrafter<Real, Random>::make(values, aids);
+    } else {
+      first = std::make_unique<UniformDrafter<Real, Random>>(aids.grammar);
+    }
+    return std::make_unique<PreviousFrameDrafter>(aids.grammar, std::move(first));
+  }
+  std::string_view name() const override { return kPreviousFramePart.name; }
   DraftSignals needs() const override { return first_->needs(); }
   void start(std::size_t items) override { first_->start(items); }
   void renew(std::size_t item) override { first_->renew(item); }

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "engine/decoding/drafter.h"
+#include "engine/decoding/method_part.h"
 
 namespace tessera {
+
+inline constexpr MethodPart kUniformPart{.name = "uniform", .for_texts = true};
 
 // Uniform over all codes, drawn with the position's own noise and recorded as uniform.
 template <typename Real, typename Random>
@@ -18,7 +21,7 @@ class UniformDrafter final : public SlotDrafter<Real, Random> {
       : SlotDrafter<Real, Random>(grammar), ids_(grammar.codes), zeros_(grammar.codes) {
     std::iota(ids_.begin(), ids_.end(), 0);
   }
-  std::string_view name() const override { return "uniform"; }
+  std::string_view name() const override { return kUniformPart.name; }
   DraftSignals needs() const override { return {}; }
 
  private:
@@ -32,12 +35,14 @@ class UniformDrafter final : public SlotDrafter<Real, Random> {
   std::vector<Real> zeros_;
 };
 
+inline constexpr MethodPart kLeftPart{.name = "left", .for_texts = true};
+
 // The code before.
 template <typename Real, typename Random>
 class LeftDrafter final : public SlotDrafter<Real, Random> {
  public:
   using SlotDrafter<Real, Random>::SlotDrafter;
-  std::string_view name() const override { return "left"; }
+  std::string_view name() const override { return kLeftPart.name; }
   DraftSignals needs() const override { return {}; }
 
  private:
@@ -47,12 +52,14 @@ class LeftDrafter final : public SlotDrafter<Real, Random> {
   }
 };
 
+inline constexpr MethodPart kAbovePart{.name = "above"};
+
 // The code one row above; in the first row the one before.
 template <typename Real, typename Random>
 class AboveDrafter final : public SlotDrafter<Real, Random> {
  public:
   using SlotDrafter<Real, Random>::SlotDrafter;
-  std::string_view name() const override { return "above"; }
+  std::string_view name() const override { return kAbovePart.name; }
   DraftSignals needs() const override { return {}; }
 
  private:

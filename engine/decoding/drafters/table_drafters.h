@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "engine/decoding/drafter.h"
+#include "engine/decoding/method_part.h"
 
 namespace tessera {
+
+inline constexpr MethodPart kLookupPart{.name = "lookup", .for_texts = true};
 
 template <typename Real, typename Random>
 class LookupDrafter final : public SlotDrafter<Real, Random> {
@@ -17,7 +20,7 @@ class LookupDrafter final : public SlotDrafter<Real, Random> {
   // Matches at most `longest` tokens, at least one.
   explicit LookupDrafter(const VocabularyGrammar& grammar, std::size_t longest = 3)
       : SlotDrafter<Real, Random>(grammar), longest_(longest) {}
-  std::string_view name() const override { return "lookup"; }
+  std::string_view name() const override { return kLookupPart.name; }
   DraftSignals needs() const override { return {}; }
 
  private:
@@ -44,12 +47,20 @@ class LookupDrafter final : public SlotDrafter<Real, Random> {
   std::size_t longest_;
 };
 
+inline constexpr MethodPart kRecyclingPart{
+    .name = "recycling",
+    .bytes =
+        [](const SettingValues&, const DecodeAids& aids, std::int64_t streams) {
+          return static_cast<std::int64_t>(4 * aids.grammar.codes) * streams;
+        },
+    .for_texts = true};
+
 template <typename Real, typename Random>
 class RecyclingDrafter final : public SlotDrafter<Real, Random> {
  public:
   explicit RecyclingDrafter(const VocabularyGrammar& grammar)
       : SlotDrafter<Real, Random>(grammar), codes_(grammar.codes) {}
-  std::string_view name() const override { return "recycling"; }
+  std::string_view name() const override { return kRecyclingPart.name; }
   DraftSignals needs() const override { return {.likeliest = true}; }
   void start(std::size_t items) override { next_.assign(items * codes_, -1); }
   void renew(std::size_t item) override {

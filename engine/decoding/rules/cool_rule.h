@@ -4,7 +4,10 @@
 // lenience 1/peak of Leviathan et al. 2023, A.5. Where omega_i <= 1 the law is kept.
 #pragma once
 
+#include <memory>
+
 #include "engine/decoding/acceptance.h"
+#include "engine/decoding/method_part.h"
 
 namespace tessera {
 
@@ -12,13 +15,49 @@ struct CoolSettings {
   double peak = 1.1;   // omega at depth 0, the paper's delta
   double decay = 0.7;  // the paper's nu, per draft
   bool operator==(const CoolSettings&) const = default;
+  static std::span<const BoundSetting<CoolSettings>> rows();
 };
+
+namespace setting {
+
+inline constexpr Setting kCoolPeak{.name = "cool-peak",
+                                   .help = "factor of the first draft",
+                                   .low = 0,
+                                   .high = 1e6,
+                                   .fallback = CoolSettings{}.peak,
+                                   .doors = kWhereDecoded,
+                                   .record = "cool.peak",
+                                   .word = "peak",
+                                   .step = 0.1};
+inline constexpr Setting kCoolDecay{.name = "cool-decay",
+                                    .help = "decay of it by depth",
+                                    .low = 0,
+                                    .high = 1e3,
+                                    .fallback = CoolSettings{}.decay,
+                                    .doors = kWhereDecoded,
+                                    .record = "cool.decay",
+                                    .word = "decay",
+                                    .step = 0.1};
+
+}  // namespace setting
+
+inline std::span<const BoundSetting<CoolSettings>> CoolSettings::rows() {
+  static constexpr BoundSetting<CoolSettings> kRows[] = {
+      {&setting::kCoolPeak, &CoolSettings::peak}, {&setting::kCoolDecay, &CoolSettings::decay}};
+  return kRows;
+}
+
+inline constexpr MethodPart kCoolPart{.name = "cool", .settings = rows_of<CoolSettings>};
 
 template <typename Real, typename Random>
 class CoolRule final : public AcceptanceRule<Real, Random> {
  public:
   explicit CoolRule(const CoolSettings& settings) : settings_(settings) {}
-  std::string_view name() const override { return settings_.decay > 0 ? "cool" : "lenient"; }
+  static std::unique_ptr<AcceptanceRule<Real, Random>> make(const SettingValues& values,
+                                                            const DecodeAids&) {
+    return std::make_unique<CoolRule>(settings_from<CoolSettings>(values));
+  }
+  std::string_view name() const override { return kCoolPart.name; }
   Promise promise() const override {
     return settings_.peak > 1 ? Promise::kNone : Promise::kSameLaw;
   }

@@ -3,13 +3,16 @@
 #pragma once
 
 #include "engine/decoding/acceptance.h"
+#include "engine/decoding/method_part.h"
 
 namespace tessera {
+
+inline constexpr MethodPart kExactPart{.name = "exact"};
 
 template <typename Real, typename Random>
 class ExactRule final : public AcceptanceRule<Real, Random> {
  public:
-  std::string_view name() const override { return "exact"; }
+  std::string_view name() const override { return kExactPart.name; }
   Promise promise() const override { return Promise::kSameLaw; }
   bool describe(JudgeMethod& out) const override {
     out.rule = JudgeRule::kExact;

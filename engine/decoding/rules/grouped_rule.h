@@ -11,6 +11,7 @@
 #include "engine/decoding/acceptance.h"
 #include "engine/decoding/code_groups.h"
 #include "engine/decoding/code_neighbours.h"
+#include "engine/decoding/method_part.h"
 
 namespace tessera {
 
@@ -20,7 +21,69 @@ struct GroupedSettings {
   double max_distance = 0.5;  // squared, between unit code vectors (0 … 4)
   bool fixed_groups = false;  // a partition by likeness instead of neighbours by rank
   bool operator==(const GroupedSettings&) const = default;
+  static std::span<const BoundSetting<GroupedSettings>> rows();
 };
+
+namespace setting {
+
+inline constexpr Setting kGroupSize{.name = "group-size",
+                                    .kind = SettingKind::kInteger,
+                                    .help = "codes that count as one",
+                                    .low = 1,
+                                    .high = 1 << 20,
+                                    .limit = ModelLimit::kCodes,
+                                    .unit = "codes",
+                                    .fallback = GroupedSettings{}.size,
+                                    .doors = kWhereDecoded,
+                                    .record = "grouped.size",
+                                    .word = "group size",
+                                    .step = 1};
+inline constexpr Setting kGroupGap{.name = "group-gap",
+                                   .help = "difference in probability within a group, below",
+                                   .low = 0,
+                                   .high = 1,
+                                   .fallback = GroupedSettings{}.max_gap,
+                                   .doors = Door::kRecord,
+                                   .record = "grouped.max_gap"};
+inline constexpr Setting kGroupDistance{
+    .name = "group-distance",
+    .help = "squared distance of unit code vectors within a group, below",
+    .low = 0,
+    .high = 4,
+    .fallback = GroupedSettings{}.max_distance,
+    .doors = Door::kRecord,
+    .record = "grouped.max_distance"};
+inline constexpr Setting kStaticGroups{.name = "static-groups",
+                                       .kind = SettingKind::kSwitch,
+                                       .help = "a fixed partition of the codes by likeness",
+                                       .fallback = GroupedSettings{}.fixed_groups,
+                                       .doors = kWhereDecoded,
+                                       .record = "grouped.fixed_groups",
+                                       .late = true,
+                                       .refused_unused = true,
+                                       .word = "fixed groups"};
+
+}  // namespace setting
+
+inline std::span<const BoundSetting<GroupedSettings>> GroupedSettings::rows() {
+  static constexpr BoundSetting<GroupedSettings> kRows[] = {
+      {&setting::kGroupSize, &GroupedSettings::size},
+      {&setting::kGroupGap, &GroupedSettings::max_gap},
+      {&setting::kGroupDistance, &GroupedSettings::max_distance},
+      {&setting::kStaticGroups, &GroupedSettings::fixed_groups}};
+  return kRows;
+}
+
+inline constexpr MethodPart kGroupedPart{
+    .name = "grouped",
+    .settings = rows_of<GroupedSettings>,
+    .needs =
+        [](const SettingValues& values, const VocabularyGrammar&) {
+          const auto own = settings_from<GroupedSettings>(values);
+          return PartNeeds{.neighbours = true, .group_size = own.fixed_groups ? own.size : 0};
+        },
+    .bytes = [](const SettingValues&, const DecodeAids& aids,
+                std::int64_t) { return neighbour_bytes({}, aids); }};
 
 template <typename Real, typename Random>
 class GroupedRule final : public AcceptanceRule<Real, Random> {
@@ -28,7 +91,12 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
   GroupedRule(const GroupedSettings& settings, std::shared_ptr<const CodeNeighbours> neighbours,
               std::shared_ptr<const CodeGroups> groups)
       : settings_(settings), neighbours_(std::move(neighbours)), groups_(std::move(groups)) {}
-  std::string_view name() const override { return "grouped"; }
+  static std::unique_ptr<AcceptanceRule<Real, Random>> make(const SettingValues& values,
+                                                            const DecodeAids& aids) {
+    return std::make_unique<GroupedRule>(settings_from<GroupedSettings>(values), aids.neighbours,
+                                         aids.groups);
+  }
+  std::string_view name() const override { return kGroupedPart.name; }
   Promise promise() const override {
     const bool alone = settings_.size == 1 && !settings_.fixed_groups;
     return alone ? Promise::kSameLaw : Promise::kNone;

@@ -4,13 +4,16 @@
 #pragma once
 
 #include "engine/decoding/acceptance.h"
+#include "engine/decoding/method_part.h"
 
 namespace tessera {
+
+inline constexpr MethodPart kGumbelPart{.name = "gumbel"};
 
 template <typename Real, typename Random>
 class GumbelRule final : public AcceptanceRule<Real, Random> {
  public:
-  std::string_view name() const override { return "gumbel"; }
+  std::string_view name() const override { return kGumbelPart.name; }
   Promise promise() const override { return Promise::kSameTokens; }
   bool needs_laws() const override { return false; }
   bool describe(JudgeMethod& out) const override {

@@ -10,6 +10,7 @@
 
 #include "engine/decoding/acceptance.h"
 #include "engine/decoding/code_neighbours.h"
+#include "engine/decoding/method_part.h"
 
 namespace tessera {
 
@@ -18,14 +19,71 @@ struct RelaxedSettings {
   double delta = 0.1;             // most mass borrowed; 0 = exact
   double lambda = 0;              // most of (p(x) + borrowed) / p(x); 0 = no such bound
   bool operator==(const RelaxedSettings&) const = default;
+  static std::span<const BoundSetting<RelaxedSettings>> rows();
 };
+
+namespace setting {
+
+inline constexpr Setting kNeighbours{.name = "neighbours",
+                                     .kind = SettingKind::kInteger,
+                                     .help = "similar codes that lend their mass",
+                                     .low = 0,
+                                     .high = 1 << 20,
+                                     .unit = "codes",
+                                     .fallback = RelaxedSettings{}.neighbours,
+                                     .doors = kWhereDecoded,
+                                     .record = "relaxed.neighbours",
+                                     .step = 1};
+inline constexpr Setting kDelta{.name = "delta",
+                                .help = "most mass that is lent",
+                                .low = 0,
+                                .high = 1,
+                                .fallback = RelaxedSettings{}.delta,
+                                .doors = kWhereDecoded,
+                                .record = "relaxed.delta",
+                                .step = 0.01};
+inline constexpr Setting kLambda{.name = "lambda",
+                                 .help = "most factor of the draft's own mass; 0 = no bound",
+                                 .low = 1,
+                                 .high = 1e6,
+                                 .zero_is_off = true,
+                                 .fallback = RelaxedSettings{}.lambda,
+                                 .doors = kWhereDecoded,
+                                 .record = "relaxed.lambda",
+                                 .step = 0.5};
+
+}  // namespace setting
+
+inline std::span<const BoundSetting<RelaxedSettings>> RelaxedSettings::rows() {
+  static constexpr BoundSetting<RelaxedSettings> kRows[] = {
+      {&setting::kNeighbours, &RelaxedSettings::neighbours},
+      {&setting::kDelta, &RelaxedSettings::delta},
+      {&setting::kLambda, &RelaxedSettings::lambda}};
+  return kRows;
+}
+
+inline PartNeeds relaxed_needs(const SettingValues& values, const VocabularyGrammar& = {}) {
+  return {.neighbours = true, .nearest = values.integer(setting::kNeighbours)};
+}
+
+inline constexpr MethodPart kRelaxedPart{
+    .name = "relaxed",
+    .settings = rows_of<RelaxedSettings>,
+    .needs = relaxed_needs,
+    .bytes = [](const SettingValues& values, const DecodeAids& aids, std::int64_t) {
+      return neighbour_bytes(relaxed_needs(values), aids);
+    }};
 
 template <typename Real, typename Random>
 class RelaxedRule final : public AcceptanceRule<Real, Random> {
  public:
   RelaxedRule(const RelaxedSettings& settings, std::shared_ptr<const CodeNeighbours> neighbours)
       : settings_(settings), neighbours_(std::move(neighbours)) {}
-  std::string_view name() const override { return "relaxed"; }
+  static std::unique_ptr<AcceptanceRule<Real, Random>> make(const SettingValues& values,
+                                                            const DecodeAids& aids) {
+    return std::make_unique<RelaxedRule>(settings_from<RelaxedSettings>(values), aids.neighbours);
+  }
+  std::string_view name() const override { return kRelaxedPart.name; }
   Promise promise() const override {
     return settings_.neighbours > 0 && settings_.delta > 0 ? Promise::kNone : Promise::kSameLaw;
   }

@@ -4,14 +4,20 @@
 // always the row itself. Keeping the older record of a draft that stayed biases the output.
 #pragma once
 
+#include "engine/decoding/method_part.h"
 #include "engine/decoding/tail_policy.h"
 
 namespace tessera {
 
+inline constexpr MethodPart kDropPart{.name = "drop", .idle = true};
+inline constexpr MethodPart kResamplePart{.name = "resample"};
+inline constexpr MethodPart kMaximalPart{.name = "maximal"};
+inline constexpr MethodPart kGumbelTailPart{.name = "gumbel"};
+
 template <typename Real, typename Random>
 class DropTail final : public TailPolicy<Real, Random> {
  public:
-  std::string_view name() const override { return "drop"; }
+  std::string_view name() const override { return kDropPart.name; }
   bool keeps() const override { return false; }
   bool describe(JudgeMethod& out) const override {
     out.tail = JudgeTail::kDrop;
@@ -26,7 +32,7 @@ class DropTail final : public TailPolicy<Real, Random> {
 template <typename Real, typename Random>
 class ResampleTail final : public TailPolicy<Real, Random> {
  public:
-  std::string_view name() const override { return "resample"; }
+  std::string_view name() const override { return kResamplePart.name; }
   bool describe(JudgeMethod& out) const override {
     out.tail = JudgeTail::kResample;
     return true;
@@ -43,7 +49,7 @@ class ResampleTail final : public TailPolicy<Real, Random> {
 template <typename Real, typename Random>
 class MaximalTail final : public TailPolicy<Real, Random> {
  public:
-  std::string_view name() const override { return "maximal"; }
+  std::string_view name() const override { return kMaximalPart.name; }
   bool needs_laws() const override { return true; }
   bool describe(JudgeMethod& out) const override {
     out.tail = JudgeTail::kMaximal;
@@ -69,7 +75,7 @@ class MaximalTail final : public TailPolicy<Real, Random> {
 template <typename Real, typename Random>
 class GumbelTail final : public TailPolicy<Real, Random> {
  public:
-  std::string_view name() const override { return "gumbel"; }
+  std::string_view name() const override { return kGumbelTailPart.name; }
   bool needs_probs() const override { return false; }
   bool describe(JudgeMethod& out) const override {
     out.tail = JudgeTail::kGumbel;

@@ -18,14 +18,25 @@
 #include "engine/core/acceptance_math.h"
 #include "engine/core/row_tree.h"
 #include "engine/decoding/trees/sibling_rule.h"
+#include "engine/decoding/trees/tree_growth.h"
 
 namespace tessera {
+
+// Trees of recursive rejection: candidates with repeats, without, grown by value, and with the laws
+// of the last pass's window.
+inline constexpr MethodPart kRrsPart{.name = "rrs", .settings = rows_of<TreeSettings>};
+inline constexpr MethodPart kRsdPart{.name = "rsd", .settings = rows_of<TreeSettings>};
+inline constexpr MethodPart kDySpecPart{.name = "dyspec", .settings = rows_of<TreeSettings>};
+inline constexpr MethodPart kPacPart{.name = "pac", .settings = rows_of<TreeSettings>};
+inline constexpr MethodPart kKSeqPart{.name = "kseq", .settings = rows_of<TreeSettings>};
+inline constexpr MethodPart kPointsPart{.name = "points", .settings = rows_of<TreeSettings>};
+inline constexpr MethodPart kGumbelTreePart{.name = "gumbel", .settings = rows_of<TreeSettings>};
 
 template <typename Real, typename Random>
 class RecursiveRule final : public SiblingRule<Real, Random> {
  public:
   explicit RecursiveRule(bool distinct) : distinct_(distinct) {}
-  std::string_view name() const override { return distinct_ ? "rsd" : "rrs"; }
+  std::string_view name() const override { return distinct_ ? kRsdPart.name : kRrsPart.name; }
   Promise promise() const override { return Promise::kSameLaw; }
   Candidates candidates() const override {
     return distinct_ ? Candidates::kDistinct : Candidates::kIndependent;
@@ -83,7 +94,7 @@ class RecursiveRule final : public SiblingRule<Real, Random> {
 template <typename Real, typename Random>
 class KSeqRule final : public SiblingRule<Real, Random> {
  public:
-  std::string_view name() const override { return "kseq"; }
+  std::string_view name() const override { return kKSeqPart.name; }
   Promise promise() const override { return Promise::kSameLaw; }
   Candidates candidates() const override { return Candidates::kIndependent; }
   bool describe(JudgeMethod& out) const override {
@@ -138,7 +149,7 @@ class KSeqRule final : public SiblingRule<Real, Random> {
 template <typename Real, typename Random>
 class PointsRule final : public SiblingRule<Real, Random> {
  public:
-  std::string_view name() const override { return "points"; }
+  std::string_view name() const override { return kPointsPart.name; }
   Promise promise() const override { return Promise::kSameLaw; }
   Candidates candidates() const override { return Candidates::kLikeliest; }
   bool describe(JudgeMethod& out) const override {
@@ -171,7 +182,7 @@ class PointsRule final : public SiblingRule<Real, Random> {
 template <typename Real, typename Random>
 class EqualityRule final : public SiblingRule<Real, Random> {
  public:
-  std::string_view name() const override { return "gumbel"; }
+  std::string_view name() const override { return kGumbelTreePart.name; }
   Promise promise() const override { return Promise::kSameTokens; }
   Candidates candidates() const override { return Candidates::kRace; }
   bool describe(JudgeMethod& out) const override {

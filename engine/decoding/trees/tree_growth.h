@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/decoding/method_part.h"
 #include "engine/decoding/trees/candidates.h"
 
 namespace tessera {
@@ -25,7 +26,42 @@ struct TreeSettings {
   std::int64_t width = 3;  // most candidates behind a node
   std::int64_t depth = 3;  // fixed growth: levels that branch
   bool by_value = false;
+  static std::span<const BoundSetting<TreeSettings>> rows();
 };
+
+namespace setting {
+
+inline constexpr Setting kTreeWidth{.name = "tree-width",
+                                    .kind = SettingKind::kInteger,
+                                    .help = "drafts of one position at most",
+                                    .low = 1,
+                                    .high = 64,
+                                    .fallback = TreeSettings{}.width,
+                                    .doors = kWhereDecoded,
+                                    .record = "tree.width",
+                                    .refused_unused = true,
+                                    .word = "tree width",
+                                    .step = 1};
+inline constexpr Setting kTreeDepth{
+    .name = "tree-depth",
+    .kind = SettingKind::kInteger,
+    .help = "positions after which drafts branch, where the tree is of a fixed shape",
+    .low = 0,
+    .high = 64,
+    .fallback = TreeSettings{}.depth,
+    .doors = kWhereDecoded,
+    .record = "tree.depth",
+    .refused_unused = true,
+    .word = "tree depth",
+    .step = 1};
+
+}  // namespace setting
+
+inline std::span<const BoundSetting<TreeSettings>> TreeSettings::rows() {
+  static constexpr BoundSetting<TreeSettings> kRows[] = {
+      {&setting::kTreeWidth, &TreeSettings::width}, {&setting::kTreeDepth, &TreeSettings::depth}};
+  return kRows;
+}
 
 template <typename Real>
 class TreeGrowth {

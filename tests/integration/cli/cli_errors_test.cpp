@@ -75,7 +75,7 @@ TEST_F(CliErrors, RangesAreNamed) {
   expect_refused(generate({"-p", "x", "--temp", "nan"}), 2, {"--temp"});
   expect_refused(generate({"-p", "x", "--top-p", "0"}), 2, {"--top-p"});
   expect_refused(generate({"-p", "x", "--top-k", "1.5"}), 2, {"--top-k", "integer"});
-  expect_refused(generate({"-p", "x", "--cfg-scale", "0.5"}), 2, {"--cfg-scale", "from 1 to 100"});
+  expect_refused(generate({"-p", "x", "--cfg-scale", "-0.5"}), 2, {"--cfg-scale", "from 0 to 100"});
   expect_refused(generate({"-p", "x", "-s", "-2"}), 2, {"--seed"});
   expect_refused(generate({"-p", "x", "-b", "0"}), 2, {"--batch-count"});
   expect_refused(generate({"-p", "x", "--batch-size", "9999"}), 2, {"--batch-size"});

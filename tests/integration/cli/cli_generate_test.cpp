@@ -121,6 +121,33 @@ TEST_F(CliGenerate, FromImageGivesTheSameBytesAndFlagsWin) {
   EXPECT_NE(content("a.png"), content("c.png"));
 }
 
+// The viewer generated such images when flags and records did not take them.
+TEST_F(CliGenerate, GuidanceBelowOneIsRecordedAndPaintsAgain) {
+  generate({"-p", "x", "-s", "3", "--cfg-scale", "0.5", "-o", "a.png"});
+  const ProgramResult again = run({"generate", "--from-image", "a.png", "-o", "b.png"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(content("a.png"), content("b.png"));
+}
+
+TEST_F(CliGenerate, HiddenSpellingsMeanTheSame) {
+  const std::vector<std::string> plain = {"-p", "x", "-s", "3", "--decode", "coupled"};
+  const auto painted = [&](const std::string& name, std::vector<std::string> more) {
+    more.insert(more.end(), plain.begin(), plain.end());
+    more.insert(more.end(), {"-o", name});
+    generate(more);
+    return content(name);
+  };
+  const std::string truth = painted("a.png", {"--redraft", "resample"});
+  EXPECT_EQ(painted("b.png", {"--tail", "resample"}), truth);
+  put_file(folder_ / "c.toml", "tail = \"resample\"\n");
+  EXPECT_EQ(painted("c.png", {"--config", "c.toml"}), truth);
+  EXPECT_NE(painted("d.png", {}), truth);
+  std::vector<std::string> args = {"generate", "-m", "test:tiny", "-o", "e.png"};
+  args.insert(args.end(), plain.begin(), plain.end());
+  ASSERT_EQ(run(args, {{"TESSERA_TAIL", "resample"}}).exit_code, 0);
+  EXPECT_EQ(content("e.png"), truth);
+}
+
 TEST_F(CliGenerate, RandomSeedsAreRecordedAndPaintAgain) {
   const auto first = generate({"-p", "x", "-s", "-1", "-o", "a.png", "--json"}).json_lines();
   const auto second = generate({"-p", "x", "-o", "b.png", "--json"}).json_lines();

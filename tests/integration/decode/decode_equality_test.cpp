@@ -88,9 +88,9 @@ std::vector<Stream> make_items() {
     request.prompt = std::array{"a red cube", "a large red shiny sphere on a gray floor",
                                 "a small green cone and a blue cube"}[i % 3];
     request.seed = 70 + i;
-    if (i % 4 == 1) request.sampling.top_k = 40;
-    if (i % 4 == 2) request.sampling.guidance = 1.0;
-    if (i % 4 == 3) request.sampling.temperature = 0.7;
+    if (i % 4 == 1) request.sampling.set(setting::kTopK, 40);
+    if (i % 4 == 2) request.sampling.set(setting::kGuidance, 1);
+    if (i % 4 == 3) request.sampling.set(setting::kTemperature, 0.7);
     out.push_back(pipeline.prepare(request).item);
   }
   return out;

@@ -43,7 +43,7 @@ std::vector<GeneratedPicture> paint(const Painting& painting, const char* device
   std::vector<PreparedRequest> prepared;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     GenerateRequest request{.prompt = "a red cube", .seed = seed};
-    if (seed == 2) request.sampling.guidance = 1.0;
+    if (seed == 2) request.sampling.set(setting::kGuidance, 1);
     prepared.push_back(pipeline.prepare(request));
   }
   Collector collector;

@@ -212,7 +212,7 @@ TEST_F(CaptionDrafts, TextsAreTheTargetsOwnHoweverTheyAreWritten) {
       base.prune.budget.ratio = 0.3;
     }
     for (const double temperature : {0.0, 1.0}) {
-      base.sampling.temperature = temperature;
+      base.sampling.set(setting::kTemperature, temperature);
       const Captions plain = describe(base);
       std::int64_t batch = 1;
       for (const char* method : {"vispruner", "flowcut", "fastv", "tome", "random"}) {

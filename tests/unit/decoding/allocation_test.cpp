@@ -77,7 +77,7 @@ std::int64_t count_speculative_allocations(const DecodeMethod& method,
                   image_limits(tiny.model, {.items = 3,
                                             .prompt_rows = 8,
                                             .window = std::max<std::int64_t>(
-                                                8, method.row_lead > 0 ? method.window : 0),
+                                                8, method.row_lead() > 0 ? method.window : 0),
                                             .laws = true,
                                             .shape = method.shape()}),
                   owned.parts(), &controller);

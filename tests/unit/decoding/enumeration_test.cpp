@@ -24,10 +24,7 @@ void expect_lossless(std::string_view rule, double tolerance) {
         for (std::int64_t window = 2; window <= 4; ++window) {
           if (window > 3 && model.vocabulary == 3 && number > 7) continue;  // the same, longer
           DecodeMethod method = combine(drafter, tail, rule, window);
-          method.grouped.size = 1;
-          method.relaxed.delta = 0;
-          method.cool = {1.0, 0.7};
-          method.lenience = 1;
+          set_lossless(method);
           ASSERT_NE(promise_of(method), Promise::kNone);
           const double gap =
               total_variation(output_law(model, method, aids, {.paths = &paths}), truth);
@@ -124,10 +121,10 @@ TEST(Enumeration, WindowsThatChangeKeepTheLaw) {
 // Settings under which each of the rules that promise nothing gives much.
 DecodeMethod generous(std::string_view rule, std::string_view tail) {
   DecodeMethod method = combine("uniform", tail, rule, 4);
-  method.grouped = {3, 1.0, 4.0, false};
-  method.relaxed = {2, 0.5, 0};
-  method.cool = {2.0, 0.1};
-  method.lenience = 0.5;
+  method.put(GroupedSettings{3, 1.0, 4.0, false});
+  method.put(RelaxedSettings{2, 0.5, 0});
+  method.put(CoolSettings{2.0, 0.1});
+  method.set(setting::kLenience, 0.5);
   return method;
 }
 
@@ -145,7 +142,7 @@ TEST(Enumeration, RelaxedRulesAreSeenAndBounded) {
         for (const double budget : {0.0, 0.02, 0.2}) {
           DecodeMethod method = generous(rule, tail);
           ASSERT_EQ(promise_of(method), Promise::kNone);
-          method.tv_budget = budget;
+          method.set(setting::kTvBudget, budget);
           double excess = 0;
           const auto made = output_law(model, method, aids, {.excess = &excess});
           const double gap = total_variation(made, truth);

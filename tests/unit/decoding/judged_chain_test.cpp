@@ -190,7 +190,7 @@ TEST_P(JudgedChains, SpendABudgetAsTheHostDoes) {
     for (const std::string_view rule : rule_names()) {
       for (const std::string_view tail : tail_names()) {
         DecodeMethod method = combine("uniform", tail, rule, 2 + turn % 7);
-        method.tv_budget = budget;
+        method.set(setting::kTvBudget, budget);
         const std::string what =
             std::string(rule) + "/" + std::string(tail) + ", budget " + std::to_string(budget);
         EXPECT_GT(decode(method, grammars()[turn % grammars().size()], streams_of(turn),
@@ -226,9 +226,9 @@ TEST_P(JudgedChains, AreForMethodsThatLeaveRowsOnTheDevice) {
   };
   DecodeMethod method = combine("uniform", "maximal", "exact", 4);
   EXPECT_TRUE(made(method));
-  method.tv_budget = 0.1;
+  method.set(setting::kTvBudget, 0.1);
   EXPECT_TRUE(made(method));
-  method.tv_budget = 0;
+  method.set(setting::kTvBudget, 0);
   for (const std::string_view tree : tree_names()) {
     method.tree = tree;
     method.rule = rule_of_tree(tree);
@@ -236,7 +236,7 @@ TEST_P(JudgedChains, AreForMethodsThatLeaveRowsOnTheDevice) {
   }
   method.tree = "none";
   method.rule = "exact";
-  method.row_lead = 2;
+  method.set(setting::kRowLead, 2);
   EXPECT_TRUE(made(method));
   EXPECT_TRUE(made(combine("neighbour-law", "maximal", "exact", 4)));
   method = combine("neighbour-law", "maximal", "exact", 4);

@@ -105,12 +105,12 @@ TEST_P(JudgedLoop, PaintsRowsSideBySide) {
   const VocabularyGrammar grammar = tiny.model.config().grammar();
   DecodeMethod method = combine("none", "drop", "exact", 1);
   method.window = static_cast<std::int64_t>(RowBase<float, KeyedRandom>::most_rows(grammar));
-  method.row_lead = static_cast<std::int64_t>(grammar.stride());
+  method.set(setting::kRowLead, static_cast<double>(grammar.stride()));
 #ifdef TESSERA_SIMULATED_DEVICE
   const std::size_t before = simt::counts().bytes_down;
 #endif
   const auto whole = run_on(tiny.model, items, method, false);
-  method.row_lead = 2;
+  method.set(setting::kRowLead, 2);
   const auto beside = run_on(tiny.model, items, method, false);
 #ifdef TESSERA_SIMULATED_DEVICE
   if (GetParam().name == "simt") {

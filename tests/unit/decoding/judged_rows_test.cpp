@@ -39,7 +39,7 @@ void JudgedRowsSideBySide::decode(const VocabularyGrammar& grammar, std::int64_t
                                   const std::vector<Stream>& streams, bool may_break,
                                   const std::string& what) {
   DecodeMethod method = combine("none", "drop", "exact", 1);
-  method.row_lead = lead;
+  method.set(setting::kRowLead, static_cast<double>(lead));
   const OwnedParts<float, KeyedRandom> owned(method, aids_for(grammar));
   const auto parts = owned.parts();
   const std::size_t window = RowBase<float, KeyedRandom>::most_rows(grammar), codes = grammar.codes;

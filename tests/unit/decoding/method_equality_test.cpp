@@ -90,21 +90,18 @@ TEST(MethodEquality, RulesSetToBeExactAreExact) {
       return all;
     };
     DecodeMethod method = exact;
-    method.grouped.size = 1;
-    method.relaxed.delta = 0;
-    method.cool = {1.0, 0.0};
-    method.lenience = 1;
+    set_lossless(method, 0.0);
     EXPECT_TRUE(same(method, "grouped")) << named(method);
     EXPECT_TRUE(same(method, "relaxed")) << named(method);
     EXPECT_TRUE(same(method, "cool")) << named(method);
     EXPECT_TRUE(same(method, "lenient")) << named(method);
-    method.relaxed = {0, 0.5, 0};
+    method.put(RelaxedSettings{0, 0.5, 0});
     EXPECT_TRUE(same(method, "relaxed")) << named(method) << ", no neighbours";
-    method.relaxed = {8, 0.5, 1};
+    method.put(RelaxedSettings{8, 0.5, 1});
     EXPECT_TRUE(same(method, "relaxed")) << named(method) << ", lambda 1";
-    method.grouped = {8, 1.0, 4.0, false};
-    method.relaxed = {8, 0.5, 0};
-    method.cool = {4.0, 0.1};
+    method.put(GroupedSettings{8, 1.0, 4.0, false});
+    method.put(RelaxedSettings{8, 0.5, 0});
+    method.put(CoolSettings{4.0, 0.1});
     wide_group_differs = wide_group_differs || !same(method, "grouped");
     lent_mass_differs = lent_mass_differs || !same(method, "relaxed");
     warm_differs = warm_differs || !same(method, "cool");
@@ -257,22 +254,22 @@ TEST(CheckMethod, RefusesSettingsOutOfRange) {
     EXPECT_EQ(refusal_of("coupled", change), "E_DECODE_RANGE") << what;
   };
   for (const std::int64_t size : {0, -1, 65}) {
-    check("group size", [&](DecodeMethod& m) { m.grouped.size = size; });
+    check("group size", [&](DecodeMethod& m) { m.set(setting::kGroupSize, static_cast<double>(size)); });
   }
   for (const double value : {-0.1, 1.1, nan}) {
-    check("delta", [&](DecodeMethod& m) { m.relaxed.delta = value; });
+    check("delta", [&](DecodeMethod& m) { m.set(setting::kDelta, value); });
   }
   for (const double value : {0.5, -1.0, 2e6, nan}) {
-    check("lambda", [&](DecodeMethod& m) { m.relaxed.lambda = value; });
+    check("lambda", [&](DecodeMethod& m) { m.set(setting::kLambda, value); });
   }
-  check("neighbours", [](DecodeMethod& m) { m.relaxed.neighbours = -1; });
+  check("neighbours", [](DecodeMethod& m) { m.set(setting::kNeighbours, -1); });
   for (const double value : {0.0, -1.0, 2e6, nan}) {
-    check("lenience", [&](DecodeMethod& m) { m.lenience = value; });
+    check("lenience", [&](DecodeMethod& m) { m.set(setting::kLenience, value); });
   }
   for (const double value : {-0.1, 2e6, nan}) {
-    check("budget", [&](DecodeMethod& m) { m.tv_budget = value; });
-    check("peak", [&](DecodeMethod& m) { m.cool.peak = value; });
-    check("decay", [&](DecodeMethod& m) { m.cool.decay = value; });
+    check("budget", [&](DecodeMethod& m) { m.set(setting::kTvBudget, value); });
+    check("peak", [&](DecodeMethod& m) { m.set(setting::kCoolPeak, value); });
+    check("decay", [&](DecodeMethod& m) { m.set(setting::kCoolDecay, value); });
   }
 }
 

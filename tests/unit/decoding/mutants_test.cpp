@@ -24,9 +24,9 @@ struct HeldParts {
     using Parts = MethodParts<double, Random>;
     const DecodeMethod method;
     const DecodeAids aids = aids_for(model.vocabulary);
-    rule = Parts::find(Parts::kRules, rule_name)->make(method, aids);
-    tail = Parts::find(Parts::kTails, tail_name)->make(method, aids);
-    drafter = Parts::find(Parts::kDrafters, drafter_name)->make(method, aids);
+    rule = Parts::find(Parts::kRules, rule_name)->make(method.settings, aids);
+    tail = Parts::find(Parts::kTails, tail_name)->make(method.settings, aids);
+    drafter = Parts::find(Parts::kDrafters, drafter_name)->make(method.settings, aids);
   }
   ChainParts<double, Random> parts() const { return {rule.get(), tail.get(), drafter.get()}; }
 

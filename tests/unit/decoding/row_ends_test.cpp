@@ -48,10 +48,7 @@ std::map<Picture, double> truth_of(const TableModel<Real>& model, std::size_t la
 DecodeMethod exact_method(std::string_view drafter, std::string_view tail, std::string_view rule,
                           std::int64_t window) {
   DecodeMethod method = combine(drafter, tail, rule, window);
-  method.grouped.size = 1;
-  method.relaxed.delta = 0;
-  method.cool = {1.0, 0.7};
-  method.lenience = 1;
+  set_lossless(method);
   return method;
 }
 
@@ -132,8 +129,8 @@ TEST(RowEnds, RelaxedRulesKeepTheEndsInPlace) {
     for (unsigned number = 0; number < 8; ++number) {
       const TableModel<double> model = row_table<double>(number);
       DecodeMethod method = combine("uniform", "maximal", rule, 6);
-      method.grouped = {3, 1.0, 4.0, number % 2 == 0};
-      method.relaxed = {2, 0.5, 0};
+      method.put(GroupedSettings{3, 1.0, 4.0, number % 2 == 0});
+      method.put(RelaxedSettings{2, 0.5, 0});
       double excess = 0;
       const auto truth = truth_of(model);
       const auto made = output_law(model, method, aids_for(*model.rows), {.excess = &excess});
@@ -235,7 +232,7 @@ TEST(RowEnds, EveryRuleTailAndDrafterKeepsThemInPlace) {
       for (const std::string_view tail : tail_names()) {
         if (drafter == "none") continue;
         DecodeMethod method = combine(drafter, tail, rule, 12);
-        method.grouped.fixed_groups = tail == "drop";
+        method.set(setting::kStaticGroups, tail == "drop" ? 1 : 0);
         for (const StreamResult& result : rows.run_method(items, method)) {
           ASSERT_EQ(result.status, StreamStatus::kDone);
           expect_rows(rows.model.config(), result.tokens);

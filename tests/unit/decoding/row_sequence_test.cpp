@@ -11,7 +11,7 @@ namespace {
 
 DecodeMethod rows_method(const TinyRun& tiny, std::int64_t lead) {
   DecodeMethod method = decode_method("rows");
-  method.row_lead = lead;
+  method.set(setting::kRowLead, static_cast<double>(lead));
   const std::int64_t tokens = tiny.model.image_token_count();
   method = settle_method(method, tiny.aids(), tokens);
   check_method(method, tiny.aids(), tokens);
@@ -135,7 +135,7 @@ TEST(RowSequence, RefusesWhatItCannotBeJoinedWith) {
   EXPECT_EQ(refused([](DecodeMethod&) {}), "");
   EXPECT_EQ(refused([](DecodeMethod& m) { m.drafter = "left"; }), "E_DECODE_CONFLICT");
   EXPECT_EQ(refused([](DecodeMethod& m) { m.tree = "rsd"; }), "E_DECODE_CONFLICT");
-  EXPECT_EQ(refused([](DecodeMethod& m) { m.row_lead = 1000; }), "E_DECODE_RANGE");
+  EXPECT_EQ(refused([](DecodeMethod& m) { m.set(setting::kRowLead, 1000); }), "E_DECODE_RANGE");
   EXPECT_EQ(promise_of(decode_method("rows")), Promise::kNone);
 }
 

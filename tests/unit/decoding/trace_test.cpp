@@ -107,7 +107,7 @@ TEST_P(TraceOn, SumsAreTheMetersAndNoTokenChanges) {
 TEST_P(TraceOn, RowsMarkTheirOwnPositions) {
   const TinyRun tiny(1, GetParam());
   DecodeMethod rows = decode_method("rows");
-  rows.row_lead = static_cast<std::int64_t>(tiny.model.config().grammar().stride());
+  rows.set(setting::kRowLead, static_cast<double>(tiny.model.config().grammar().stride()));
   rows = settle_method(rows, tiny.aids(), tiny.model.image_token_count());
   const std::vector<Stream> items = first_items(tiny, 1);
   const DecodeTrace plain = run_traced(tiny, items, decode_method("plain"), true).results[0].trace;

@@ -23,8 +23,8 @@ TableModel<Real> drafted_table(unsigned number, std::size_t turn) {
 
 std::string named(const DecodeMethod& method) {
   return method.tree + ": " + method.drafter + '/' + method.tail + ", " +
-         std::to_string(method.window) + " rows, width " + std::to_string(method.tree_width) +
-         ", depth " + std::to_string(method.tree_depth);
+         std::to_string(method.window) + " rows, width " + std::to_string(method.get<TreeSettings>().width) +
+         ", depth " + std::to_string(method.get<TreeSettings>().depth);
 }
 
 // Sums up what a test has seen.

@@ -26,8 +26,8 @@ constexpr std::string_view kKeepingTails[] = {"resample", "maximal", "gumbel"};
 
 std::string named(const DecodeMethod& method) {
   return method.tree + ": " + method.drafter + '/' + method.tail + " window " +
-         std::to_string(method.window) + ", width " + std::to_string(method.tree_width) +
-         ", depth " + std::to_string(method.tree_depth);
+         std::to_string(method.window) + ", width " + std::to_string(method.get<TreeSettings>().width) +
+         ", depth " + std::to_string(method.get<TreeSettings>().depth);
 }
 
 // A run of shipped parts; with a draft model the tree's laws are its.

@@ -97,7 +97,7 @@ TEST(CheckTrees, NamesKeepTheirPromise) {
   EXPECT_EQ(refusal(method), "E_DECODE_CONFLICT");
   for (const char* name : {"plain", "auto", "gumbel", "sjd", "tree"}) {
     method = settled(name);
-    method.row_lead = 2;
+    method.set(setting::kRowLead, 2);
     EXPECT_EQ(refusal(method), "E_DECODE_CONFLICT") << name;
   }
   method = settled("plain");
@@ -105,10 +105,10 @@ TEST(CheckTrees, NamesKeepTheirPromise) {
   EXPECT_EQ(refusal(method), "E_DECODE_CONFLICT");
   method = settled("rows");
   EXPECT_EQ(refusal(method), "");
-  method.row_lead = 0;
+  method.set(setting::kRowLead, 0);
   EXPECT_EQ(refusal(method), "E_DECODE_CONFLICT");
   method = settled("rows");
-  method.tv_budget = 0.1;
+  method.set(setting::kTvBudget, 0.1);
   EXPECT_EQ(refusal(method), "E_DECODE_CONFLICT");
   method = settled("rows");
   method.rule = "relaxed";
@@ -118,7 +118,7 @@ TEST(CheckTrees, NamesKeepTheirPromise) {
 TEST(CheckTrees, RefusesABudgetOfVariation) {
   for (const char* name : kNames) {
     DecodeMethod method = settled(name);
-    method.tv_budget = 0.1;
+    method.set(setting::kTvBudget, 0.1);
     EXPECT_EQ(refusal(method), "E_DECODE_CONFLICT") << name;
   }
 }
@@ -126,8 +126,8 @@ TEST(CheckTrees, RefusesABudgetOfVariation) {
 TEST(CheckTrees, RefusesShapesOutOfRange) {
   const auto shaped = [](const char* name, std::int64_t width, std::int64_t depth) {
     DecodeMethod method = settled(name);
-    method.tree_width = width;
-    method.tree_depth = depth;
+    method.set(setting::kTreeWidth, static_cast<double>(width));
+    method.set(setting::kTreeDepth, static_cast<double>(depth));
     return refusal(method);
   };
   for (const char* name : kNames) {

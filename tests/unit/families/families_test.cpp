@@ -221,8 +221,12 @@ TEST(Families, GenerationConfigSetsSampling) {
   EXPECT_DOUBLE_EQ(spec.sampling.temperature, 1.0);
   EXPECT_EQ(spec.sampling.top_k, 100);
   EXPECT_DOUBLE_EQ(spec.sampling.top_p, 0.9);
-  put_file(folder / "generation_config.json", R"({"top_p": 1.5})");
-  EXPECT_THROW(load_family_spec(folder.path()), Error);
+  // What a record could not say is no preset either.
+  for (const char* wrong : {R"({"top_p": 1.5})", R"({"top_p": 0})", R"({"guidance_scale": 101})",
+                            R"({"guidance_scale": -1})", R"({"temperature": 101})"}) {
+    put_file(folder / "generation_config.json", wrong);
+    EXPECT_THROW(load_family_spec(folder.path()), Error) << wrong;
+  }
 }
 
 TEST(Families, ADraftFolderHoldsNeitherTextHeadNorPictureTokenizer) {

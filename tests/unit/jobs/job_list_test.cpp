@@ -7,6 +7,7 @@
 
 #include "apps/captions/text_forms.h"
 #include "apps/jobs/job_list.h"
+#include "engine/sampling/sampling_settings.h"
 #include "tests/support/memory_source.h"
 #include "tests/support/temp_folder.h"
 
@@ -53,12 +54,12 @@ TEST(JobList, JsonLinesHaveAllFields) {
   EXPECT_EQ(item.prompt, "x\ny");
   EXPECT_EQ(item.negative_prompt, "z");
   EXPECT_EQ(item.seed, kMaxJobSeed);
-  EXPECT_EQ(item.temperature, 0.5);
-  EXPECT_EQ(item.top_k, 3);
-  EXPECT_EQ(item.top_p, 0.25);
-  EXPECT_EQ(item.min_p, 0.125);
-  EXPECT_EQ(item.typical, 1);
-  EXPECT_EQ(item.guidance, 2);
+  EXPECT_EQ(item.settings, values_of(LawSettings{.guidance = 2,
+                                                 .temperature = 0.5,
+                                                 .top_k = 3,
+                                                 .top_p = 0.25,
+                                                 .min_p = 0.125,
+                                                 .typical = 1}));
   EXPECT_EQ(list.items[1].line, 3u);
 }
 
@@ -95,9 +96,9 @@ TEST(JobList, CsvQuotesHoldAnything) {
   ASSERT_EQ(list.items.size(), 3u);
   EXPECT_EQ(list.items[0].prompt, "a, \"b\"\r\nc\nd");
   EXPECT_EQ(list.items[0].seed, 7);
-  EXPECT_FALSE(list.items[0].temperature);
+  EXPECT_TRUE(list.items[0].settings.empty());
   EXPECT_EQ(list.items[1].prompt, "plain");
-  EXPECT_EQ(list.items[1].temperature, 1.5);
+  EXPECT_EQ(list.items[1].settings.number(setting::kTemperature), 1.5);
   EXPECT_EQ(list.items[1].line, 6u);
   EXPECT_EQ(list.items[2].id, "two");
 }
@@ -144,7 +145,7 @@ TEST(JobList, EveryJsonErrorHasLineAndColumn) {
       {"{\"prompt\":\"b\",\"temp\":-0.1}", "E_JOB_FIELD line 2, column 22"},
       {"{\"prompt\":\"b\",\"temp\":1e999}", "E_JOB_FIELD line 2, column 22"},
       {"{\"prompt\":\"b\",\"top-k\":1048577}", "E_JOB_FIELD line 2, column 23"},
-      {"{\"prompt\":\"b\",\"cfg-scale\":0.5}", "E_JOB_FIELD line 2, column 27"},
+      {"{\"prompt\":\"b\",\"cfg-scale\":-0.5}", "E_JOB_FIELD line 2, column 27"},
       {"{\"prompt\":\"b\",\"kind\":\"film\"}", "E_JOB_FIELD line 2, column 22"},
       {"{\"prompt\":\"b\",\"kind\":true}", "E_JOB_FIELD line 2, column 22"},
       {"{\"prompt\":\"b\",\"frames\":0}", "E_JOB_FIELD line 2, column 24"},

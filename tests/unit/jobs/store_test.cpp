@@ -8,6 +8,7 @@
 #include "apps/jobs/records.h"
 #include "engine/core/io.h"
 #include "engine/core/io_watch.h"
+#include "engine/sampling/sampling_settings.h"
 #include "tests/unit/jobs/store_job.h"
 
 namespace tessera {
@@ -77,16 +78,16 @@ TEST(Settle, ItemsBeatDefaults) {
   a.id = "a";
   b.id = "b";
   a.prompt = b.prompt = "p";
-  a.temperature = 0.5;
+  a.settings.set(setting::kTemperature, 0.5);
   a.seed = 3;
   JobDefaults defaults;
-  defaults.fields.temperature = 2;
+  defaults.fields.settings.set(setting::kTemperature, 2);
   defaults.fields.negative_prompt = "n";
   defaults.fields.seed = 99;  // the base seed is no item's seed
   const auto settled = settle_items(std::vector{a, b}, defaults, OutputTemplate("{id}.png"), "j");
-  EXPECT_EQ(settled[0].item.temperature, 0.5);
+  EXPECT_EQ(settled[0].item.settings.number(setting::kTemperature), 0.5);
   EXPECT_EQ(settled[0].item.seed, 3);
-  EXPECT_EQ(settled[1].item.temperature, 2);
+  EXPECT_EQ(settled[1].item.settings.number(setting::kTemperature), 2);
   EXPECT_EQ(settled[1].item.negative_prompt, "n");
   EXPECT_EQ(settled[1].item.seed, item_seed(0, "b"));
 }

@@ -10,6 +10,10 @@
 #include "apps/pipeline/sha256.h"
 #include "engine/core/philox.h"
 #include "engine/core/utf8.h"
+#include "engine/decoding/decode_settings.h"
+#include "engine/decoding/rules/cool_rule.h"
+#include "engine/decoding/rules/grouped_rule.h"
+#include "engine/decoding/rules/relaxed_rule.h"
 
 namespace tessera {
 namespace {
@@ -70,10 +74,10 @@ TEST(Facts, DecodingMethodsComeBack) {
     PictureFacts facts = sample_facts();
     facts.method = decode_method(named.name);
     if (!facts.method.adaptive) facts.method.window = 17;
-    facts.method.grouped = {9, 0.25, 1.5, true};
-    facts.method.relaxed = {7, 0.3, 4};
-    facts.method.cool = {1.5, 0.25};
-    facts.method.tv_budget = 2.5;
+    facts.method.put(GroupedSettings{9, 0.25, 1.5, true});
+    facts.method.put(RelaxedSettings{7, 0.3, 4});
+    facts.method.put(CoolSettings{1.5, 0.25});
+    facts.method.set(setting::kTvBudget, 2.5);
     const nlohmann::ordered_json json = facts_json(facts);
     const PictureFacts back = parse_facts(json.dump(), "x", ErrorKind::kGeneral);
     EXPECT_EQ(facts_json(back), json) << named.name;
@@ -166,7 +170,7 @@ TEST(Facts, BrokenBlocksAreRefusedByPath) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, double>>{{"temp", -1},
                                                                                {"top_p", 0},
                                                                                {"top_p", 1.5},
-                                                                               {"cfg_scale", 0.5},
+                                                                               {"cfg_scale", -0.5},
                                                                                {"width", 0},
                                                                                {"top_k", -1},
                                                                                {"seed", -5},

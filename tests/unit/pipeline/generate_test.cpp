@@ -65,9 +65,9 @@ std::vector<GenerateRequest> requests() {
   for (std::size_t i = 0; i < out.size(); ++i) {
     out[i].prompt = "a picture of " + std::string(i * 3 % 5, 'x') + " things";
     out[i].seed = 40 + i;
-    if (i % 3 == 1) out[i].sampling.top_k = 12;
+    if (i % 3 == 1) out[i].sampling.set(setting::kTopK, 12);
     if (i % 3 == 2) out[i].negative_prompt = "nothing";
-    if (i == 4) out[i].sampling.guidance = 1.0;
+    if (i == 4) out[i].sampling.set(setting::kGuidance, 1);
   }
   return out;
 }
@@ -329,10 +329,10 @@ TEST(Sampling, ChoiceBeatsPreset) {
   EXPECT_EQ(own.temperature, 0.9);
   EXPECT_EQ(own.top_k, 50);
   EXPECT_EQ(own.top_p, 0.8);
-  SamplingChoice choice;
-  choice.guidance = 1;
-  choice.top_k = 0;
-  choice.min_p = 0.1;
+  SettingValues choice;
+  choice.set(setting::kGuidance, 1);
+  choice.set(setting::kTopK, 0);
+  choice.set(setting::kMinP, 0.1);
   const LawSettings chosen = settle_sampling(choice, preset);
   EXPECT_EQ(chosen.guidance, 1);
   EXPECT_EQ(chosen.top_k, 0);

@@ -172,7 +172,7 @@ TEST(SlidingClips, OfOneLayerAreTheRecomputedOnes) {
   const auto paint = [](Continuation how) {
     VideoPipeline pipeline(options_for("one layer"), clip_model(1), "one layer");
     ClipRequest wanted = sliding(48, how);
-    wanted.sampling.temperature = 0.0;
+    wanted.sampling.set(setting::kTemperature, 0);
     Frames frames;
     EXPECT_EQ(pipeline.run(pipeline.prepare(wanted), frames).windows, 5);
     return frames.bytes();
@@ -467,7 +467,7 @@ TEST(BlockClips, RefuseWhatBlocksDoNot) {
   expect_refused(options_for("test:nbp", "frames"), request(), "E_DECODE_CONFLICT");
   expect_refused(options_for("test:nbp"), sliding(40), "E_VIDEO_CONTINUE");
   ClipRequest guided = request();
-  guided.sampling.guidance = 3.0;
+  guided.sampling.set(setting::kGuidance, 3);
   expect_refused(options_for("test:nbp"), guided, "E_GUIDANCE");
   expect_refused(options_for("test:nbp-frames"), request(), "E_VIDEO_FIRST");
   ClipRequest text = request();
@@ -646,7 +646,7 @@ TEST(VideoFromFrames, RefusesWhatItCannotDo) {
   spoken.prompt = "a red cube";
   expect_refused(cosmos, spoken, "E_PROMPT_TEXT");
   ClipRequest guided = going_on(1);
-  guided.sampling.guidance = 3.0;
+  guided.sampling.set(setting::kGuidance, 3);
   expect_refused(cosmos, guided, "E_NEGATIVE_PROMPT");
   ClipRequest longer = going_on(1);
   longer.frames = 18;

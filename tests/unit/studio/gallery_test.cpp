@@ -13,6 +13,7 @@
 #include "apps/studio/settings.h"
 #include "apps/studio/visual_tiles.h"
 #include "engine/core/io.h"
+#include "engine/decoding/rules/grouped_rule.h"
 #include "tests/museum/picture_exhibit.h"
 #include "tests/support/picture_files.h"
 #include "tests/unit/studio/studio_run.h"
@@ -209,15 +210,15 @@ TEST(StudioOpen, RecallsEveryFieldAndPaintsTheSameBytes) {
   StudioRun run;
   PaintSettings settings = tiny_settings("recall \xc3\xa9\n\x1b[31m", 12);
   settings.negative_prompt = "not this";
-  settings.sampling = {.guidance = 2.5,
-                       .temperature = 0.9,
-                       .top_p = 0.95,
-                       .min_p = 0.001,
-                       .typical = 0.99,
-                       .top_k = 20};
+  settings.sampling = values_of(LawSettings{.guidance = 2.5,
+                                            .temperature = 0.9,
+                                            .top_k = 20,
+                                            .top_p = 0.95,
+                                            .min_p = 0.001,
+                                            .typical = 0.99});
   settings.method = decode_method("gsd");
   settings.method.window = 5;
-  settings.method.grouped.size = 3;
+  settings.method.set(setting::kGroupSize, 3);
   settings.storage = DType::kBF16;
   run.studio.post(PaintCommand{settings});
   const Painting first = run.finished(1);

@@ -334,10 +334,10 @@ TEST(StudioPaint, PaintRecallPaintGivesTheSameBytes) {
   StudioRun run;
   PaintSettings settings = tiny_settings("again \xc3\xa9", 12);
   settings.negative_prompt = "not this";
-  settings.sampling.guidance = 2.5;
-  settings.sampling.temperature = 0.9;
-  settings.sampling.top_k = 20;
-  settings.sampling.top_p = 0.95;
+  settings.sampling.set(setting::kGuidance, 2.5);
+  settings.sampling.set(setting::kTemperature, 0.9);
+  settings.sampling.set(setting::kTopK, 20);
+  settings.sampling.set(setting::kTopP, 0.95);
   settings.method = decode_method("gsd");
   settings.method.window = 5;
   settings.storage = DType::kBF16;

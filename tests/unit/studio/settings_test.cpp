@@ -6,6 +6,8 @@
 #include <set>
 
 #include "apps/studio/preview_budget.h"
+#include "engine/decoding/decode_settings.h"
+#include "engine/decoding/rules/grouped_rule.h"
 
 namespace tessera {
 namespace {
@@ -49,20 +51,20 @@ TEST(Recall, TakesEveryField) {
   facts.method = decode_method("sjd");
   facts.method.window = 9;
   facts.method.rule = "grouped";
-  facts.method.grouped.size = 5;
-  facts.method.tv_budget = 0.25;
+  facts.method.set(setting::kGroupSize, 5);
+  facts.method.set(setting::kTvBudget, 0.25);
   facts.draft_model = "small";
   const PaintSettings settings = settings_of(facts);
   PaintSettings want;
   want.model = "tabletop-janus";
   want.prompt = "one";
   want.negative_prompt = "two";
-  want.sampling = {.guidance = 2.5,
-                   .temperature = 0.75,
-                   .top_p = 0.875,
-                   .min_p = 0.125,
-                   .typical = 0.5,
-                   .top_k = 11};
+  want.sampling.set(setting::kGuidance, 2.5);
+  want.sampling.set(setting::kTemperature, 0.75);
+  want.sampling.set(setting::kTopP, 0.875);
+  want.sampling.set(setting::kMinP, 0.125);
+  want.sampling.set(setting::kTypical, 0.5);
+  want.sampling.set(setting::kTopK, 11);
   want.method = facts.method;
   want.draft_model = "small";
   want.storage = DType::kBF16;
@@ -70,7 +72,7 @@ TEST(Recall, TakesEveryField) {
   want.width = 192;
   want.height = 96;
   EXPECT_EQ(settings, want);
-  want.method.grouped.size = 6;
+  want.method.set(setting::kGroupSize, 6);
   EXPECT_NE(settings, want) << "the comparison sees every part of the method";
 }
 

@@ -8,6 +8,8 @@
 #include "apps/viewer/actions.h"
 #include "apps/viewer/ui_state.h"
 #include "engine/core/error.h"
+#include "engine/decoding/decode_settings.h"
+#include "engine/decoding/rules/grouped_rule.h"
 
 namespace tessera {
 namespace {
@@ -53,9 +55,14 @@ PaintSettings unusual() {
   out.model = "m";
   out.prompt = "p";
   out.negative_prompt = "n";
-  out.sampling = {1.5, 0.5, 0.9, 0.1, 0.8, 7};
+  out.sampling = values_of(LawSettings{.guidance = 1.5,
+                                       .temperature = 0.5,
+                                       .top_k = 7,
+                                       .top_p = 0.9,
+                                       .min_p = 0.1,
+                                       .typical = 0.8});
   out.method = decode_method("gsd");
-  out.method.grouped.size = 3;
+  out.method.set(setting::kGroupSize, 3);
   out.draft_model = "d";
   out.storage = DType::kBF16;
   out.seed = 99;
@@ -175,11 +182,11 @@ TEST(UiState, EachFieldIsCompared) {
   };
   differs([](auto& s) { s.model = "x"; }, "model");
   differs([](auto& s) { s.negative_prompt.reset(); }, "negative prompt");
-  differs([](auto& s) { s.sampling.guidance.reset(); }, "guidance");
-  differs([](auto& s) { s.sampling.min_p = 0.2; }, "min-p");
-  differs([](auto& s) { s.sampling.top_k = 8; }, "top-k");
-  differs([](auto& s) { s.method.grouped.size = 4; }, "method");
-  differs([](auto& s) { s.method.tv_budget = 4; }, "method");
+  differs([](auto& s) { s.sampling.clear(setting::kGuidance); }, "guidance");
+  differs([](auto& s) { s.sampling.set(setting::kMinP, 0.2); }, "min-p");
+  differs([](auto& s) { s.sampling.set(setting::kTopK, 8); }, "top-k");
+  differs([](auto& s) { s.method.set(setting::kGroupSize, 4); }, "method");
+  differs([](auto& s) { s.method.set(setting::kTvBudget, 4); }, "method");
   differs([](auto& s) { s.storage = DType::kF32; }, "storage");
   differs([](auto& s) { s.seed = 0; }, "seed");
   differs([](auto& s) { s.height = 8; }, "height");

@@ -1,0 +1,53 @@
+// The settings of describing: how long texts are, what of images and videos a model is shown.
+#pragma once
+
+#include "engine/core/setting.h"
+#include "video/cuts/cut_finder.h"
+
+namespace tessera {
+
+namespace setting {
+
+inline constexpr Setting kMaxTokens{.name = "max-tokens",
+                                    .kind = SettingKind::kInteger,
+                                    .help = "longest text",
+                                    .low = 1,
+                                    .high = 4096,
+                                    .unit = "tokens",
+                                    .fallback = 256,
+                                    .doors = Door::kCaption};
+inline constexpr Setting kPruneRate{.name = "prune-rate",
+                                    .help = "fraction of visual tokens that --prune drops",
+                                    .low = 0,
+                                    .high = 0.999,
+                                    .fallback = 0.67,
+                                    .doors = Door::kCaption | Door::kViewer,
+                                    .start = 0.5};
+inline constexpr Setting kVideoFrames{.name = "video-frames",
+                                      .kind = SettingKind::kInteger,
+                                      .help = "frames of a scene that the model is shown, at most",
+                                      .low = 1,
+                                      .high = 768,
+                                      .unit = "frames",
+                                      .otherwise = "32, fewer where its prompts are shorter",
+                                      .doors = Door::kCaption};
+inline constexpr Setting kShownRate{.name = "fps",
+                                    .help = "frames a second that the model is shown",
+                                    .low = 0.001,
+                                    .high = 1000,
+                                    .unit = "frames/s",
+                                    .otherwise = "the family's own",
+                                    .doors = Door::kCaption};
+inline constexpr Setting kSceneCut{
+    .name = "scene-cut",
+    .help = "a new scene begins where the colours of two frames are so far apart; 1 = never",
+    .low = 0.01,
+    .high = 1,
+    .fallback = CutSettings{}.distance,
+    .doors = Door::kCaption};
+
+}  // namespace setting
+
+const SettingGroup& caption_group();
+
+}  // namespace tessera

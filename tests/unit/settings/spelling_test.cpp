@@ -1,0 +1,231 @@
+// A setting stands in few files, and nothing but its own file knows a part of a method by name.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/pipeline/setting_groups.h"
+#include "engine/decoding/decode_settings.h"
+#include "vision/pruning/registry.h"
+
+namespace fs = std::filesystem;
+
+namespace tessera {
+namespace {
+
+const fs::path kRoot = TESSERA_SOURCE_DIR;
+
+struct Source {
+  std::string path, text;
+};
+
+const std::vector<Source>& sources() {
+  static const auto files = [] {
+    std::vector<Source> out;
+    for (const char* top : {"engine", "vision", "video", "tokenizers", "apps"}) {
+      for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+        const std::string ending = entry.path().extension();
+        if (ending != ".h" && ending != ".cpp" && ending != ".cu" && ending != ".cuh") continue;
+        std::ifstream in(entry.path(), std::ios::binary);
+        out.push_back(
+            {fs::relative(entry.path(), kRoot).string(), {std::istreambuf_iterator<char>(in), {}}});
+      }
+    }
+    return out;
+  }();
+  return files;
+}
+
+// Of all rows of this name: "inline constexpr Setting kTopK{.name = "top-k",".
+std::vector<std::string> identifiers_of(const std::string& name) {
+  static const std::regex row("inline constexpr Setting (k\\w+)\\{\\s*\\.name = \"([^\"]+)\"");
+  static const auto all = [] {
+    std::multimap<std::string, std::string> out;
+    for (const Source& source : sources()) {
+      for (std::sregex_iterator at(source.text.begin(), source.text.end(), row), end; at != end;
+           ++at) {
+        out.emplace((*at)[2], (*at)[1]);
+      }
+    }
+    return out;
+  }();
+  std::vector<std::string> out;
+  for (auto [at, end] = all.equal_range(name); at != end; ++at) out.push_back(at->second);
+  return out;
+}
+
+// `word` with nothing behind it that would make it another one.
+bool has_word(const std::string& text, const std::string& word) {
+  for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) {
+    const char next = at + word.size() < text.size() ? text[at + word.size()] : ' ';
+    if (std::isalnum(static_cast<unsigned char>(next)) == 0 && next != '_' && next != '-') {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Words that are keys or names of other things too: there the flag and the row alone count.
+bool is_common(std::string_view name) { return name.find('-') == std::string_view::npos; }
+
+bool spells(const std::string& text, const std::string& name,
+            const std::vector<std::string>& rows) {
+  if (has_word(text, "\"--" + name)) return true;
+  if (!is_common(name) && has_word(text, "\"" + name + "\"")) return true;
+  return std::ranges::any_of(rows, [&](const std::string& row) {
+    return has_word(text, "setting::" + row) || has_word(text, "Setting " + row);
+  });
+}
+
+struct Use {
+  const char *setting, *file, *why;
+};
+// Files beyond a setting's row, its binding and the code that it steers.
+constexpr Use kMore[] = {
+    {"cfg-scale", "apps/bench/decode_bench.cpp", "measures at several"},
+    {"cfg-scale", "apps/cli/bench.cpp", "a list of them"},
+    {"cfg-scale", "apps/cli/inspect.cpp", "asks for the memory of one"},
+    {"cfg-scale", "apps/jobs/job_check.cpp", "a model's preset in a job's identity"},
+    {"cfg-scale", "apps/pipeline/caption_pipeline.cpp", "refused for texts"},
+    {"cfg-scale", "apps/pipeline/prompt_encoder.cpp", "refused where a model has one branch"},
+    {"cfg-scale", "apps/pipeline/video_pipeline.cpp", "refused for blocks"},
+    {"temp", "apps/jobs/job_check.cpp", "a model's preset in a job's identity"},
+    {"temp", "apps/cli/bench.cpp", "measures without cuts"},
+    {"temp", "apps/cli/caption.cpp", "texts are greedy without it"},
+    {"top-k", "apps/jobs/job_check.cpp", "a model's preset in a job's identity"},
+    {"top-k", "apps/cli/bench.cpp", "measures without cuts"},
+    {"top-k", "apps/cli/flags.h", "the example of a comment"},
+    {"top-p", "apps/jobs/job_check.cpp", "a model's preset in a job's identity"},
+    {"top-p", "apps/cli/bench.cpp", "measures without cuts"},
+    {"decode", "apps/cli/batch_captions.cpp", "captions of a job, by the default of texts"},
+    {"decode", "apps/studio/caption_worker.cpp", "captions of the viewer, likewise"},
+    {"decode", "apps/cli/caption.cpp", "the row of texts"},
+    {"decode", "apps/cli/bench.cpp", "goes through several"},
+    {"decode", "apps/cli/decode_flags.cpp", "its help says what each method does"},
+    {"decode", "apps/cli/draft_flags.cpp", "refused without a draft model"},
+    {"decode", "apps/pipeline/caption_pipeline.cpp", "refused for texts"},
+    {"decode", "apps/pipeline/video_pipeline.cpp", "refused for blocks"},
+    {"accept", "apps/pipeline/caption_pipeline.cpp", "refused for texts"},
+    {"drafter", "apps/pipeline/caption_pipeline.cpp", "refused for texts"},
+    {"drafter", "apps/pipeline/generate_pipeline.cpp", "asked for beside a draft model"},
+    {"window", "apps/cli/caption.cpp", "the row of texts"},
+    {"window", "engine/families/memory_plan.cpp", "what would fit into memory"},
+    {"window", "apps/viewer/panels/settings.cpp", "a control where passes have a width"},
+    {"row-lead", "apps/cli/eval.cpp", "reported with the result"},
+    {"model-draft", "apps/cli/bench.cpp", "goes with several methods"},
+    {"model-draft", "apps/cli/decode_flags.cpp", "a model of the pipeline, not of the method"},
+    {"model-draft", "apps/cli/draft_flags.cpp", "the flag of texts"},
+    {"model-draft", "apps/pipeline/caption_draft.cpp", "refused where it does not fit"},
+    {"model-draft", "apps/pipeline/caption_pipeline.cpp", "likewise"},
+    {"model-draft", "apps/pipeline/draft_model.cpp", "likewise"},
+    {"model-draft", "apps/pipeline/facts.cpp", "recorded by name"},
+    {"model-draft", "apps/pipeline/generate_pipeline.cpp", "refused where it does not fit"},
+    {"model-draft", "apps/pipeline/video_pipeline.cpp", "likewise"},
+    {"batch-size", "apps/cli/batch.cpp", "one line in each command"},
+    {"batch-size", "apps/cli/batch_clips.cpp", "refused for videos"},
+    {"batch-size", "apps/cli/caption.cpp", "of texts"},
+    {"batch-size", "apps/cli/eval.cpp", "one line in each command"},
+    {"batch-size", "apps/cli/inspect.cpp", "one line in each command"},
+    {"batch-size", "engine/families/memory_plan.cpp", "what would fit into memory"},
+    {"batch-size", "engine/families/memory_plan.h", "likewise"},
+    {"continue", "apps/pipeline/video_pipeline.cpp", "refused where a model cannot"},
+    {"frames", "apps/jobs/job_fields.cpp", "bound to an item"},
+    {"frames", "apps/jobs/job_list.h", "counts of records have its bound"},
+    {"frames", "apps/cli/batch.cpp", "one line in each command"},
+    {"frames", "apps/cli/bench.cpp", "of a measured video"},
+    {"frames", "apps/cli/eval.cpp", "of an evaluated video"},
+    {"frames", "apps/pipeline/eval_clips.cpp", "refused where a model cannot"},
+    {"frames", "apps/pipeline/video_pipeline.cpp", "likewise"},
+    {"frames", "vision/scene/scene_dump.cpp", "of a program that draws scenes"},
+    {"fps", "apps/jobs/job_fields.cpp", "bound to an item"},
+    {"fps", "apps/cli/batch.cpp", "one line in each command"},
+    {"fps", "apps/cli/clip_flags.cpp", "what a captioner is shown a second"},
+    {"fps", "apps/pipeline/caption_settings.cpp", "likewise"},
+    {"fps", "apps/pipeline/caption_settings.h", "likewise"},
+    {"quality", "apps/cli/batch.cpp", "one line in each command"},
+    {"width", "apps/cli/flags.cpp", "sizes by three flags"},
+    {"width", "apps/pipeline/facts.cpp", "bound to the record"},
+    {"width", "apps/viewer/panels/settings.cpp", "one control for both sides"},
+    {"height", "apps/cli/flags.cpp", "sizes by three flags"},
+    {"height", "apps/pipeline/facts.cpp", "bound to the record"},
+    {"height", "apps/viewer/panels/settings.cpp", "one control for both sides"},
+};
+
+TEST(Spelling, ASettingStandsInThreeFilesAtMost) {
+  int alone = 0;
+  std::set<std::string> used;
+  for (const SettingGroup& group : setting_groups()) {
+    for (const Setting* row : group.rows) {
+      const std::string name(row->name);
+      const std::vector<std::string> rows = identifiers_of(name);
+      ASSERT_FALSE(rows.empty()) << name;
+      std::set<std::string> files;
+      for (const Source& source : sources()) {
+        if (spells(source.text, name, rows)) files.insert(source.path);
+      }
+      for (const Use& use : kMore) {
+        if (name == use.setting && files.erase(use.file) > 0) used.insert(name + use.file);
+      }
+      std::string list;
+      for (const std::string& file : files) list += "\n  " + file;
+      EXPECT_LE(files.size(), 3u) << name << list;
+      if (files.size() == 1) ++alone;
+    }
+  }
+  EXPECT_GE(alone, 10) << "what one part reads stands in that part's file";
+  for (const Use& use : kMore) {
+    EXPECT_TRUE(used.contains(std::string(use.setting) + use.file))
+        << use.setting << " no longer stands in " << use.file;
+  }
+}
+
+// Names of methods and parts, and who may compare something with them.
+TEST(Spelling, NoNameOfAMethodIsComparedOutsideItsFile) {
+  std::set<std::string, std::less<>> names;
+  const auto add = [&](std::span<const std::string_view> more) {
+    for (const std::string_view name : more) names.emplace(name);
+  };
+  add(method_names());
+  add(drafter_choices());
+  add(tail_names());
+  add(rule_names());
+  add(tree_choices());
+  for (const PrunerRow& row : pruner_table()) names.emplace(row.name);
+  names.emplace(kBestDrafter);
+  // Of other things as well; what stands at the other side tells.
+  const std::set<std::string, std::less<>> common = {"none", "auto", "rows", "random", "model"};
+  const std::regex part(
+      "(rule|drafter|tail|redraft|tree|method|prun\\w*|decode|accept)\\w*"
+      "(\\(\\))?(\\.name)?(\\(\\))?\\s*$");
+  const std::regex compared("[=!]=\\s*(?:std::string(?:_view)?\\()?\"([^\"]*)\"");
+  const std::regex turned("\"([^\"]*)\"\\s*[=!]=");
+  const std::regex constants("[=!]=\\s*(k\\w+Part\\.name|kModelDrafter|kBestDrafter)\\b");
+  for (const Source& source : sources()) {
+    std::istringstream lines(source.text);
+    int number = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      for (const std::regex* pattern : {&compared, &turned}) {
+        for (std::sregex_iterator at(line.begin(), line.end(), *pattern), end; at != end; ++at) {
+          const std::string name = (*at)[1];
+          if (!names.contains(name)) continue;
+          const std::string left = at->prefix();
+          if (common.contains(name) && !std::regex_search(left, part)) continue;
+          ADD_FAILURE() << source.path << ':' << number << ": " << line;
+        }
+      }
+      EXPECT_FALSE(std::regex_search(line, constants)) << source.path << ':' << number << line;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera
