@@ -117,10 +117,6 @@ class Slots {
   static std::int32_t sequence(std::size_t number, std::size_t branch) {
     return static_cast<std::int32_t>(2 * number + branch);
   }
-  static std::int64_t prompt_rows(const DraftBranch& prompt) {
-    return prompt.rows.empty() ? static_cast<std::int64_t>(prompt.ids.size())
-                               : prompt.rows.shape()[0];
-  }
 
   void draft() {
     if (drafter_ == nullptr || jobs_.empty()) return;
@@ -144,7 +140,7 @@ class Slots {
       slot.rows = slot.sequence->rows();
       slot.first_row = pass_.rows();
       slot.cached = pass_.cache().length(sequence(job.item, 0)) -
-                    prompt_rows(slot.stream.target.branches[0]);
+                    slot.stream.target.branches[0].length();
       for (std::size_t branch = 0; branch < slot.branches(); ++branch) add_rows(job.item, branch);
     }
     pass_.run();
@@ -153,7 +149,7 @@ class Slots {
       judge(job.item);
       Slot& slot = slots_[job.item];
       for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
-        const std::int64_t before = prompt_rows(slot.stream.target.branches[branch]) + slot.cached;
+        const std::int64_t before = slot.stream.target.branches[branch].length() + slot.cached;
         std::vector<std::int64_t> kept;
         for (const std::int32_t row : slot.sequence->kept_rows()) kept.push_back(before + row);
         pass_.cache().compact(sequence(job.item, branch), kept, before);
@@ -163,9 +159,9 @@ class Slots {
 
   void add_rows(std::size_t number, std::size_t branch) {
     const Slot& slot = slots_[number];
-    const DraftBranch& prompt = slot.stream.target.branches[branch];
-    const std::int64_t rows = prompt_rows(prompt);
-    const std::int64_t place = prompt.rows.empty() ? rows : prompt.next_place;
+    const StreamPrompt& prompt = slot.stream.target.branches[branch];
+    const std::int64_t rows = prompt.length();
+    const std::int64_t place = prompt.first_position();
     for (std::size_t row = 0; row < slot.rows;) {
       const std::size_t count = slot.sequence->line(row, line_);
       for (std::int32_t& seen : line_.seen) seen += static_cast<std::int32_t>(rows);
@@ -182,13 +178,13 @@ class Slots {
     std::int64_t end = 0;
     std::array<std::int64_t, 2> last{};
     for (std::size_t branch = 0; branch < slot.branches(); ++branch) {
-      const DraftBranch& prompt = slot.stream.target.branches[branch];
-      if (prompt.rows.empty()) {
+      const StreamPrompt& prompt = slot.stream.target.branches[branch];
+      if (prompt.rows == nullptr) {
         pass_.add_prompt(sequence(number, branch), prompt.ids);
       } else {
-        pass_.add_prompt_rows(sequence(number, branch), prompt.rows.view(), prompt.places);
+        pass_.add_prompt_rows(sequence(number, branch), prompt.rows->view(), prompt.positions);
       }
-      end += prompt_rows(prompt);
+      end += prompt.length();
       last[branch] = end - 1;
     }
     pass_.run_layers();
@@ -247,7 +243,7 @@ class Images final : public Kind {
   const TokenModel& draft(bool) const override { return tiny_.model; }
   VocabularyGrammar grammar() const override { return opened_.spec.model.grammar(); }
   Asked stream(std::uint64_t item) const override {
-    DecodeItem asked = tiny_.item(static_cast<int>(item));
+    Stream asked = tiny_.item(static_cast<int>(item));
     if (item % 2 == 1) asked.law.guidance = 1;
     Asked out{draft_stream(asked, grammar()), draft_stream(asked, grammar())};
     // Drafts that are right for a while and then are not; a guided stream may have drafts without.
@@ -281,12 +277,12 @@ class Texts final : public Kind {
 
  private:
   DraftStreamItem make(const Question& q) const {
-    DraftStreamItem out = draft_stream(item_of(small_.model, q), 40);
+    DraftStreamItem out = draft_stream(item_of(small_.model, q), grammar());
     if (q.item % 3 != 1) return out;
     out.law.guidance = 2;
     Question other = q;
     other.prompt = {q.prompt.back(), 7};
-    out.branches.push_back(std::move(draft_stream(item_of(small_.model, other), 40).branches[0]));
+    out.branches.push_back(draft_stream(item_of(small_.model, other), grammar()).branches[0]);
     return out;
   }
 
@@ -308,8 +304,8 @@ struct Parts {
     asked.rule = method.rule;
     asked.window = window;
     asked.tree = *method.tree == 0 ? "none" : method.tree;
-    asked.tree_width = method.width;
-    asked.tree_depth = 2;
+    asked.set(setting::kTreeWidth, static_cast<double>(method.width));
+    asked.set(setting::kTreeDepth, 2);
     DecodeAids aids;
     aids.grammar = grammar;
     aids.draft_model = true;

@@ -285,7 +285,6 @@ TEST(RowEnds, DraftersPutThemInPlace) {
   for (const std::string_view drafter : names) {
     for (const std::string_view tail : tail_names()) {
       if (drafter == "none") continue;
-      set_streams(model, items, rows.model.config().grammar());
       const OwnedParts<float, KeyedRandom> owned(combine(drafter, tail, "exact", 12), rows.aids());
       LoopParts parts = owned.parts();
       Inspector inspector(drafter == kModelDrafter ? model : *parts.drafter, rows.model.config());

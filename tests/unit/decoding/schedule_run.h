@@ -98,7 +98,7 @@ struct ScheduledMethod {
 
 inline std::vector<ScheduledMethod> scheduled_methods() {
   DecodeMethod rows = combine("none", "drop", "exact", 4);
-  rows.row_lead = 2;
+  rows.set(setting::kRowLead, 2);
   return {{"plain", combine("none", "drop", "exact", 1), false, true},
           {"gumbel", combine("uniform", "gumbel", "gumbel", 6), false, true},
           {"auto", combine("left", "gumbel", "gumbel", 5), true, true},

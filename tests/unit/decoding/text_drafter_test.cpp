@@ -45,8 +45,10 @@ class Pausing final : public Drafter<float, KeyedRandom> {
 using Tell = std::function<std::optional<DraftStreamItem>(std::size_t number)>;
 using Results = std::map<std::uint64_t, StreamResult>;
 
+constexpr std::int64_t kVocab = 40;  // of small_text()
+
 // Texts are as long as a loop of so many tokens allows, unless they say otherwise.
-DraftStreamItem draft_of(const Stream& item, std::int64_t vocab = 40, std::size_t tokens = 64) {
+DraftStreamItem draft_of(const Stream& item, std::int64_t vocab = kVocab, std::size_t tokens = 64) {
   return draft_stream(item, VocabularyGrammar::line(static_cast<std::size_t>(vocab), tokens));
 }
 

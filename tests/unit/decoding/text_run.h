@@ -7,7 +7,6 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/decoding/drafters/text_drafter.h"
 #include "engine/decoding/prompt_cuts.h"
 #include "tests/support/device_values.h"
 #include "tests/support/stream_run.h"
@@ -58,16 +57,6 @@ inline Stream item_of(const StreamModel& model, const Question& q) {
 
 // The rows of a prompt that nothing else shares.
 inline Tensor& own_rows(Stream& item) { return *std::const_pointer_cast<Tensor>(item.prompt.rows); }
-
-// The same text for a draft model.
-inline DraftText draft_of(Stream item) {
-  return {.rows = std::move(own_rows(item)),
-          .places = item.prompt.positions,
-          .next_place = item.prompt.next_position,
-          .law = item.law,
-          .stops = item.stops,
-          .cuts = item.prompt.cuts};
-}
 
 // The row behind ids, by one pass over all of them.
 inline std::vector<float> logits_behind(const StreamModel& model, const Tokens& ids) {

@@ -255,7 +255,9 @@ bool catches_up() {
   const auto vocabulary = tiny.model.config().grammar().vocabulary();
   const auto often = tree_drafter(tiny.model, items, 2);
   const auto seldom = tree_drafter(tiny.model, items, 2);
-  for (const auto& drafter : {&often, &seldom}) (*drafter)->set_item(0, draft_item(items[0]));
+  for (const auto& drafter : {&often, &seldom}) {
+    (*drafter)->set_stream(0, draft_stream(items[0], tiny.model.config().grammar()));
+  }
   asked_law(*seldom, tokens, 1, vocabulary);
   std::vector<float> law;
   for (std::size_t known = 1; known <= 12; ++known) {
