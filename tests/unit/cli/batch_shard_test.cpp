@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "engine/core/error.h"
 
 namespace tessera {
 namespace {
