@@ -152,7 +152,7 @@ TEST(StudioPaint, AStoppedPictureIsKeptAndSaved) {
   std::uint64_t number = 0;
   Painting partial;
   // The tiny model is quick: the wish may come too late; another picture then.
-  for (int attempt = 0; attempt < 50 && partial.state != PaintState::kStopped; ++attempt) {
+  for (int attempt = 0; attempt < 500 && partial.state != PaintState::kStopped; ++attempt) {
     run.studio.post(PaintCommand{tiny_settings("stop me", 8)});
     ++number;
     run.until([&](const Snapshot& now) {
