@@ -34,6 +34,8 @@ void JobRun::work() {
   batch_.clear();
   if (at_once_ == 0) return task_.work(*this);
   auto missing = memory_failure([&] { task_.work(*this); }, "painting");
+  // Before settle() records others: shrink() could not tell any more that one is half recorded.
+  if (missing && committing_) throw Error(*missing);
   // Also items whose results were there before memory ended.
   const auto missed = memory_failure([&] { task_.settle(*this); }, "writing");
   if (!missing) missing = missed;
