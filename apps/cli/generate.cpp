@@ -172,6 +172,11 @@ class PictureWriter : public GenerateListener {
     note(session_, "sheet: " + path.string());
   }
 
+  // Reports images that are saved and whose earlier ones an error kept from being finished.
+  void report_rest() {
+    order_.finish([&](Saved&& next) { report(std::move(next)); });
+  }
+
   int failed() const { return failed_; }
   void clear_progress() { reporter_.clear(); }
 
@@ -285,7 +290,13 @@ int run_generate(const Session& session, GenerateFlags flags) {
     warn(session, "greedy decoding (--temp 0) paints flat pictures; a temperature near 1 does not");
   }
   PictureWriter writer(session, flags, paths);
-  const bool finished = pipeline.run(requests, writer);
+  bool finished = false;
+  try {
+    finished = pipeline.run(requests, writer);
+  } catch (...) {
+    writer.report_rest();
+    throw;
+  }
   writer.clear_progress();
   if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
   if (!finished) return session.stop_exit_code();
