@@ -191,7 +191,7 @@ class Studio {
     });
     const double painted = monotonic_seconds();
     if (results[0].status == StreamStatus::kFailed) throw Error(results[0].error);
-    const FamilySpec& spec = made_.opened.spec;
+    const ModelSpec& spec = made_.opened.spec;
     pixels(*tokenizers_.back(), spec.model.grammar().picture_codes(results[0].tokens));
     const double ended = monotonic_seconds();
     out.total = ended - began;
@@ -205,7 +205,7 @@ class Studio {
   }
 
   void pixels(const VisualTokenizer& tokenizer, const std::vector<std::int32_t>& codes) const {
-    const FamilySpec& spec = made_.opened.spec;
+    const ModelSpec& spec = made_.opened.spec;
     tokenizer.decode(codes, static_cast<int>(spec.model.grid_rows),
                      static_cast<int>(spec.model.grid_cols));
   }

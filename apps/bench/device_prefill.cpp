@@ -24,8 +24,8 @@ struct Prompt {
   std::int64_t rows() const { return visual + text; }
 };
 
-TextSpec llava_spec(bool quick, const Prompt& prompt) {
-  TextSpec spec;
+ModelSpec llava_spec(bool quick, const Prompt& prompt) {
+  ModelSpec spec;
   spec.layouts = {{"model.", "lm_head.weight"}};
   ModelConfig& model = spec.model.transformer;
   model.layers = quick ? 2 : 32;
@@ -37,6 +37,7 @@ TextSpec llava_spec(bool quick, const Prompt& prompt) {
   model.rope.positions = prompt.rows() + 8;
   spec.model.vocab = quick ? 128 : 32064;
   spec.model.max_positions = model.rope.positions;
+  spec.names = text_names(spec.model, spec.layouts.front());
   return spec;
 }
 
@@ -91,10 +92,10 @@ class Prefill {
 
  private:
   void texts() {
-    const TextSpec spec = llava_spec(quick_, prompt_);
-    NoiseSource source(spec.tensors());
+    const ModelSpec spec = llava_spec(quick_, prompt_);
+    NoiseSource source(text_tensors(spec.model, spec.layouts.front()));
     const StreamModel model =
-        load_stream_model(spec.model, spec.names(), source, bench_.backend(), DType::kBF16);
+        load_stream_model(spec.model, spec.names, source, bench_.backend(), DType::kBF16);
     const Tensor rows = bench_.random({prompt_.rows(), model.width()}, 3, 1.0f);
     std::vector<std::array<std::int64_t, 3>> places;
     for (std::int64_t i = 0; i < prompt_.rows(); ++i) places.push_back({i, i, i});

@@ -86,7 +86,7 @@ double live_kv_bytes(const StreamModelConfig& config, std::int64_t prompt, std::
 
 double decode_vq(const OpenedModel& opened, Backend& backend, const ImageBenchOptions& image,
                  const std::vector<std::int32_t>& tokens) {
-  const FamilySpec& spec = opened.spec;
+  const ModelSpec& spec = opened.spec;
   const auto vq = make_visual_tokenizer(backend, opened, image.storage, TokenizerHalves::kDecoder);
   const std::vector<std::int32_t> painted = spec.model.grammar().picture_codes(tokens);
   std::vector<std::int32_t> codes(spec.model.grammar().cells());

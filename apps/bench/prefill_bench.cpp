@@ -43,7 +43,7 @@ class DrawnSource final : public TensorSource {
   std::map<std::string, Tensor> made_;
 };
 
-TextSpec text_spec(const std::string& size, std::int64_t positions) {
+ModelSpec text_spec(const std::string& size, std::int64_t positions) {
   const auto row = std::find_if(kLlamaGenSizes.begin(), kLlamaGenSizes.end(),
                                 [&](const PublishedSize& p) { return p.name == size; });
   if (row == kLlamaGenSizes.end()) {
@@ -53,7 +53,7 @@ TextSpec text_spec(const std::string& size, std::int64_t positions) {
                  .expected = "a size of LlamaGen, for instance L",
                  .found = size});
   }
-  TextSpec spec;
+  ModelSpec spec;
   spec.layouts = {{"model.", "lm_head.weight"}};
   ModelConfig& model = spec.model.transformer;
   model.layers = row->layers;
@@ -65,6 +65,7 @@ TextSpec text_spec(const std::string& size, std::int64_t positions) {
   model.rope.positions = positions;
   spec.model.vocab = kVocab;
   spec.model.max_positions = positions;
+  spec.names = text_names(spec.model, spec.layouts.front());
   return spec;
 }
 
@@ -133,10 +134,10 @@ void run_prefill_bench(const PrefillBenchOptions& options, Backend& backend, Ben
       plan_preprocess(preprocess_policy("llava-next"), options.width, options.height);
   const VisualLayout layout = layout_of(plan, {.class_token = true});
   const std::int64_t total = layout.block.count();
-  const TextSpec spec = text_spec(options.size, total + kTextBefore + kTextBehind + 8);
-  DrawnSource source(spec.tensors());
+  const ModelSpec spec = text_spec(options.size, total + kTextBefore + kTextBehind + 8);
+  DrawnSource source(text_tensors(spec.model, spec.layouts.front()));
   const StreamModel model =
-      load_stream_model(spec.model, spec.names(), source, backend, options.storage);
+      load_stream_model(spec.model, spec.names, source, backend, options.storage);
   const Bench bench{options, model, layout};
   bench.run(nullptr, 1);  // warm caches
   for (const std::string& method : options.methods) {

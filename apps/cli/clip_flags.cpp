@@ -35,9 +35,9 @@ void add_clip_flags(CLI::App& app, ClipFlags& flags) {
   setting_flag(app, setting::kSceneCut, flags.scene_cut, {.group = group});
 }
 
-ClipSettings clip_settings(const ClipFlags& flags, const CaptionSpec& spec,
+ClipSettings clip_settings(const ClipFlags& flags, const ModelSpec& spec,
                            std::int64_t most_tokens) {
-  const std::int64_t room = rotary_places(spec) - most_tokens - kQuestionRows;
+  const std::int64_t room = text_places(spec.model) - most_tokens - kQuestionRows;
   ClipSettings out;
   out.frames = {.rate = flags.fps, .frames = flags.frames, .rows = std::max<std::int64_t>(room, 1)};
   if (flags.scene_cut) out.cuts.distance = *flags.scene_cut < 1 ? *flags.scene_cut : kNever;

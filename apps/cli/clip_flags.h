@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "apps/jobs/clip_captions.h"
-#include "apps/pipeline/caption_spec.h"
 #include "engine/core/json.h"
+#include "engine/families/model_spec.h"
 
 namespace CLI {
 class App;
@@ -28,8 +28,7 @@ struct ClipFlags {
 void add_clip_flags(CLI::App& app, ClipFlags& flags);
 
 // For texts of so many tokens: without --video-frames as many frames as the prompt has room for.
-ClipSettings clip_settings(const ClipFlags& flags, const CaptionSpec& spec,
-                           std::int64_t most_tokens);
+ClipSettings clip_settings(const ClipFlags& flags, const ModelSpec& spec, std::int64_t most_tokens);
 // What makes a job with other settings another job; nothing where no flag was given.
 void add_clip_settings(const ClipFlags& flags, Json& job);
 

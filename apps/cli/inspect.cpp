@@ -9,10 +9,10 @@
 #include "apps/cli/inspect_captioner.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/pipeline/caption_spec.h"
 #include "apps/pipeline/generate_pipeline.h"
 #include "apps/pipeline/memory.h"
 #include "apps/pipeline/output_settings.h"
+#include "engine/families/registry.h"
 
 namespace tessera {
 
@@ -36,7 +36,7 @@ const char* name_of(PromptKind kind) {
 }
 
 Json config_json(const GeneratePipeline& pipeline) {
-  const FamilySpec& spec = pipeline.spec();
+  const ModelSpec& spec = pipeline.spec();
   const ModelConfig& lm = spec.model.transformer;
   Json out = {{"model", pipeline.model_name()},
               {"family", spec.family},
@@ -170,7 +170,7 @@ bool inspect_painter(const InspectFlags& flags, Json& out,
     const ModelReference model = resolve_model(options.model);
     if (describes_pictures(model)) return false;
     ErrorInfo info = error.info();
-    info.expected += " or a model that describes pictures (" + caption_families() + ")";
+    info.expected += " or a model that describes pictures (" + describing_types() + ")";
     throw Error(info);
   }
 }

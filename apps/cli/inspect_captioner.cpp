@@ -8,8 +8,9 @@
 #include "apps/pipeline/caption_memory.h"
 #include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/caption_pipeline.h"
-#include "apps/pipeline/caption_weights.h"
-#include "apps/pipeline/made_up_captioner.h"
+#include "engine/families/describe.h"
+#include "engine/families/registry.h"
+#include "engine/families/test_models.h"
 
 namespace tessera {
 
@@ -39,7 +40,7 @@ Json memory_json(const CaptionPipeline& pipeline, const PreprocessPlan& picture,
                       {.items = batch,
                        .prompt_rows = prompt_rows,
                        .grammar = VocabularyGrammar::line(
-                           static_cast<std::size_t>(pipeline.model().spec().text.model.vocab),
+                           static_cast<std::size_t>(pipeline.model().spec().model.vocab),
                            static_cast<std::size_t>(kUsualTokens)),
                        .window = pipeline.method().window,
                        .kv = pipeline.storage(),
@@ -65,14 +66,15 @@ Json memory_json(const CaptionPipeline& pipeline, const PreprocessPlan& picture,
 
 bool describes_pictures(const ModelReference& model) {
   if (model.origin == ModelOrigin::kMadeUp) return is_made_up_captioner(model.open_name);
-  return is_caption_model(model.open_name);
+  return describes_images(model.open_name);
 }
 
 Json captioner_json(const CaptionerQuestion& question) {
   const CaptionPipeline pipeline = open_pipeline(question);
   const CaptionModel& model = pipeline.model();
-  const CaptionSpec& spec = model.spec();
-  const ModelConfig& lm = spec.text.model.transformer;
+  const ModelSpec& whole = model.spec();
+  const DescribeSpec& spec = model.describe();
+  const ModelConfig& lm = whole.model.transformer;
   const VitSpec& vit = spec.tower.vit;
   const PreprocessPlan picture =
       plan_preprocess(spec.policy, question.width > 0 ? question.width : 640,
@@ -81,12 +83,12 @@ Json captioner_json(const CaptionerQuestion& question) {
       model.prompt_ids(question.prompt.value_or("Describe the picture."), {&picture, 1}).size());
   Json out = {
       {"model", pipeline.model_name()},
-      {"family", spec.family},
+      {"family", spec.type},
       {"title", spec.title},
-      {"licence", "as its card says"},
-      {"parameters", parameter_count(spec)},
+      {"licence", whole.licence},
+      {"parameters", describing_parameters(whole)},
       {"stored_as", dtype_name(pipeline.storage())},
-      {"chat", chat_template_name(model.chat())},
+      {"chat", model.chat().name},
       {"preprocessing", spec.policy.name},
       {"picture", std::to_string(picture.width) + "x" + std::to_string(picture.height)},
       {"views", picture.views},
@@ -102,21 +104,14 @@ Json captioner_json(const CaptionerQuestion& question) {
       {"kv_heads", lm.kv_heads},
       {"head_dim", lm.head_dim},
       {"ffn", lm.ffn_width},
-      {"vocab", spec.text.model.vocab},
-      {"positions", rotary_places(spec)}};
+      {"vocab", whole.model.vocab},
+      {"positions", text_places(whole.model)}};
   if (question.memory) out["memory"] = memory_json(pipeline, picture, prompt, question.batch_size);
   return out;
 }
 
 std::vector<TensorSpec> captioner_tensors(const CaptionerQuestion& question) {
-  const CaptionPipeline pipeline = open_pipeline(question);
-  const CaptionSpec& spec = pipeline.model().spec();
-  std::vector<TensorSpec> out = spec.text.tensors();
-  for (TensorSpec& tensor : tower_tensors(spec.tower)) out.push_back(std::move(tensor));
-  if (!spec.newline_name.empty()) {
-    out.push_back({spec.newline_name, Shape{spec.text.model.transformer.width}});
-  }
-  return out;
+  return describing_tensors(open_pipeline(question).model().spec());
 }
 
 }  // namespace tessera

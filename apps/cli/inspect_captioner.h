@@ -9,7 +9,7 @@
 
 #include "apps/cli/flags.h"
 #include "apps/pipeline/model_catalog.h"
-#include "engine/families/family_spec.h"
+#include "engine/families/model_spec.h"
 
 namespace tessera {
 

@@ -137,7 +137,7 @@ ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, s
     refuse("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
            *flags.first_frames);
   }
-  const FamilySpec& spec = pipeline.spec();
+  const ModelSpec& spec = pipeline.spec();
   request.first_frames = read_first_frames(
       *flags.first_frames,
       {spec.image_width(), spec.image_height(), rate, pipeline.most_first_frames()});

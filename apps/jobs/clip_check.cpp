@@ -78,7 +78,7 @@ ClipRequest clip_request_of(const SettledItem& item, const VideoPipeline& pipeli
     refuse_first(ErrorKind::kGeneral, "the file that the job began with",
                  *own.first_frames + " with other bytes");
   }
-  const FamilySpec& spec = pipeline.spec();
+  const ModelSpec& spec = pipeline.spec();
   request.first_frames =
       read_first_frames(path, {spec.image_width(), spec.image_height(), rate_of(item, pipeline),
                                pipeline.most_first_frames()});

@@ -101,13 +101,14 @@ Json CaptionDescriber::identity() const {
 }
 
 CaptionMemoryPlan CaptionDescriber::plan(std::int64_t width, std::int64_t height) const {
-  const PreprocessPlan picture = plan_preprocess(pipeline_.model().spec().policy, width, height);
+  const PreprocessPlan picture =
+      plan_preprocess(pipeline_.model().describe().policy, width, height);
   const auto rows = pipeline_.model().prompt_ids(kQuestion, {&picture, 1}).size();
   return plan_captioning(pipeline_.model().spec(), pipeline_.backend(), pipeline_.storage(),
                          {.items = options_.batch_size,
                           .prompt_rows = static_cast<std::int64_t>(rows),
                           .grammar = VocabularyGrammar::line(
-                              static_cast<std::size_t>(pipeline_.model().spec().text.model.vocab),
+                              static_cast<std::size_t>(pipeline_.model().spec().model.vocab),
                               static_cast<std::size_t>(options_.most_tokens)),
                           .window = pipeline_.method().window,
                           .kv = pipeline_.storage(),

@@ -52,7 +52,7 @@ class SegmentWriter final : public ClipListener {
   }
 
   Flow on_progress(const ClipProgress& progress) override {
-    const FamilySpec& spec = job_.pipeline.spec();
+    const ModelSpec& spec = job_.pipeline.spec();
     const std::int64_t grid = job_.pipeline.tokens_of(1);
     const std::int64_t within = grids_ < total_ ? progress.tokens_done % grid : 0;
     const std::int64_t rows = spec.model.grid_rows;

@@ -28,7 +28,7 @@ void check_one_vocabulary(const CaptionModel& target, const std::string& target_
   const auto same = [&](std::int64_t wanted, std::int64_t found, const char* what) {
     if (wanted != found) differs(std::to_string(wanted) + what, std::to_string(found));
   };
-  same(target.spec().text.model.vocab, draft.spec().text.model.vocab, " ids of logits");
+  same(target.spec().model.vocab, draft.spec().model.vocab, " ids of logits");
   const TextTokenizer &wanted = target.tokenizer(), &found = draft.tokenizer();
   same(wanted.vocab_size(), found.vocab_size(), " tokens");
   for (std::int32_t id = 0; id < wanted.vocab_size(); ++id) {
@@ -80,7 +80,7 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
   out->model_ = out->opened_ ? out->opened_.get() : &target;
   const CaptionModel& model = *out->model_;
   check_one_vocabulary(target, target_name, model, out->name_);
-  const std::int64_t positions = model.spec().text.model.max_positions;
+  const std::int64_t positions = model.spec().model.max_positions;
   if (most_tokens >= positions) {
     refuse_draft("E_TEXT_LENGTH", out->name_,
                  "more than the " + std::to_string(most_tokens) + " positions of --max-tokens",
@@ -165,8 +165,8 @@ void CaptionDraft::choose_by(VerifierWatch& watch, PreparedDraft& prepared, std:
     if (i < scores.size()) one.verifier = std::move(scores[i]);
   }
   prepared.visual.clear();
-  prepared.prompt.rows = build_prompt(model_->text(), prepared.ids, model_->spec().image_id,
-                                      std::move(pictures), model_->spec().video_id);
+  prepared.prompt.rows = build_prompt(model_->text(), prepared.ids, model_->describe().image_id,
+                                      std::move(pictures), model_->describe().video_id);
 }
 
 std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const StreamLimits& limits,

@@ -47,7 +47,7 @@ class CaptionDraft final : public DraftModel {
                                             std::int64_t most_tokens);
 
   // How pictures are prepared for it; null when it sees none.
-  const CaptionSpec* picture_spec() const { return choice_.blind ? nullptr : &model_->spec(); }
+  const DescribeSpec* picture_spec() const { return choice_.blind ? nullptr : &model_->describe(); }
 
   // Reads the weights; once. Without a storage as the checkpoint has them.
   void load(Backend& backend, std::optional<DType> storage);
@@ -75,8 +75,8 @@ class CaptionDraft final : public DraftModel {
  private:
   explicit CaptionDraft(std::string name) : DraftModel(std::move(name)) {}
   const TokenModel& model() override { return model_->text(); }
-  const ModelConfig& transformer() const override { return model_->spec().text.model.transformer; }
-  std::int64_t logit_ids() const override { return model_->spec().text.model.vocab; }
+  const ModelConfig& transformer() const override { return model_->spec().model.transformer; }
+  std::int64_t logit_ids() const override { return model_->spec().model.vocab; }
   std::size_t scratch_bytes(std::int64_t rows, const Backend& backend) const override {
     return Transformer::scratch_bytes(transformer(), rows, backend);
   }

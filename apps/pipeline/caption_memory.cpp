@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "apps/pipeline/memory.h"
+#include "engine/families/language.h"
 #include "vision/encoder/vision_encoder.h"
 
 namespace tessera {
@@ -29,11 +30,6 @@ std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType
 
 }  // namespace
 
-std::int64_t rotary_places(const CaptionSpec& spec) {
-  constexpr std::int64_t kMostPlaces = 16384;
-  return std::min(spec.text.model.max_positions, kMostPlaces);
-}
-
 std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& backend,
                             const StreamLimits& limits) {
   const auto scratch = [&](std::int64_t rows) {
@@ -46,23 +42,23 @@ std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& back
          (on_device ? stream_verifier_bytes(model, limits) : 0);
 }
 
-CaptionMemoryPlan plan_captioning(const CaptionSpec& spec, const Backend& backend, DType storage,
+CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend, DType storage,
                                   const StreamLimits& limits, const PreprocessPlan& picture) {
   CaptionMemoryPlan plan;
-  const StreamModelConfig& text = spec.text.model;
-  for (const TensorSpec& tensor : spec.text.tensors()) {
+  const StreamModelConfig& text = spec.model;
+  for (const TensorSpec& tensor : text_tensors(spec.model, spec.layouts.front())) {
     plan.language += weight_bytes(backend, tensor, storage);
   }
   if (text.tied_head) {  // packed beside the table
     plan.language += backend.packed_linear_bytes(text.vocab, text.transformer.width, storage);
   }
-  plan.language += floats(rotary_places(spec) * text.transformer.head_dim);
-  for (const TensorSpec& tensor : tower_tensors(spec.tower)) {
+  plan.language += floats(text_places(text) * text.transformer.head_dim);
+  for (const TensorSpec& tensor : tower_tensors(spec.describe->tower)) {
     plan.tower += weight_bytes(backend, tensor, storage);
   }
   plan.texts = text_loop_bytes(text, backend, limits);
   // One view at a time; its rows, those of the picture, and the prompt's on their way.
-  const VitSpec& vit = spec.tower.vit;
+  const VitSpec& vit = spec.describe->tower.vit;
   const std::int64_t patches = picture.view_width / vit.patch * (picture.view_height / vit.patch);
   const std::int64_t width = text.transformer.width;
   plan.encoding = VisionEncoder::scratch_bytes(vit, patches) +
@@ -82,12 +78,12 @@ CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan) {
   return plan;
 }
 
-void check_caption_memory(const CaptionSpec& spec, const Backend& backend, DType storage,
+void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType storage,
                           StreamLimits limits, const std::string& model_name) {
   const std::optional<DeviceMemory> memory = backend.memory();
   if (!memory) return;
   // A small picture and its prompt: larger ones are refused one by one.
-  const PreprocessPlan picture = plan_preprocess(spec.policy, 64, 64);
+  const PreprocessPlan picture = plan_preprocess(spec.describe->policy, 64, 64);
   constexpr std::int64_t kShortPrompt = 32;
   limits.items = 1;
   limits.prompt_rows = std::max(limits.prompt_rows, picture.tokens + kShortPrompt);

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <string>
 
-#include "apps/pipeline/caption_spec.h"
 #include "engine/backend/backend.h"
 #include "engine/decoding/stream_limits.h"
+#include "engine/families/describe.h"
 
 namespace tessera {
 
@@ -32,7 +32,7 @@ struct CaptionMemoryPlan {
 };
 
 // `limits` as the loop will have them; `picture`: one like all others.
-CaptionMemoryPlan plan_captioning(const CaptionSpec& spec, const Backend& backend, DType storage,
+CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend, DType storage,
                                   const StreamLimits& limits, const PreprocessPlan& picture);
 
 // The same run on a device with memory of its own.
@@ -44,10 +44,7 @@ std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& back
 
 // Error kMemory (exit 5) when not even one text at a time fits the backend's device, before weights
 // are read. Nothing where the backend computes in the host's memory.
-void check_caption_memory(const CaptionSpec& spec, const Backend& backend, DType storage,
+void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType storage,
                           StreamLimits limits, const std::string& model_name);
-
-// Places in the rotary table: not all that was trained, but what prompts and texts here may need.
-std::int64_t rotary_places(const CaptionSpec& spec);
 
 }  // namespace tessera

@@ -4,10 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/caption_memory.h"
-#include "apps/pipeline/caption_weights.h"
 #include "apps/pipeline/clip_prompt.h"
-#include "apps/pipeline/made_up_captioner.h"
 #include "engine/core/io.h"
 #include "engine/families/test_models.h"
 
@@ -27,23 +24,15 @@ namespace fs = std::filesystem;
                .found = std::move(found)});
 }
 
-[[noreturn]] void refuse_made_up(const std::string& name) {
-  throw Error({.kind = ErrorKind::kModel,
-               .code = "E_MODEL_MISSING",
-               .file = name,
-               .expected = "test:tiny, the one made-up model that describes pictures",
-               .found = "another"});
-}
-
 // eos_token_id of the generation configuration, or of the model's: one id or several.
-std::vector<std::int32_t> read_stops(const CaptionSpec& spec, const TextTokenizer& tokenizer) {
+std::vector<std::int32_t> read_stops(const ModelSpec& spec, const TextTokenizer& tokenizer) {
   const fs::path& folder = spec.folder;
   for (const char* name : {"generation_config.json", "config.json"}) {
     const fs::path path = folder / name;
     const bool own = std::string_view(name) == "config.json";
     if (!own && !file_exists(path)) continue;
-    const Json json =
-        own ? *spec.config : parse_json(read_file(path, std::size_t{1} << 20), path.string());
+    const Json json = own ? *spec.describe->config
+                          : parse_json(read_file(path, std::size_t{1} << 20), path.string());
     if (!json.is_object()) continue;
     std::vector<const Json*> places = {&json};
     for (const char* key : {"text_config", "language_config"}) {
@@ -93,31 +82,10 @@ std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& 
   return out;
 }
 
-std::int64_t checked_id(const CaptionSpec& spec, std::int64_t id, const char* what) {
-  if (id >= 0 && id < spec.text.model.vocab) return id;
+std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what) {
+  if (id >= 0 && id < spec.model.vocab) return id;
   refuse(spec.folder / "config.json", what,
-         "an id below the vocabulary of " + std::to_string(spec.text.model.vocab),
-         std::to_string(id));
-}
-
-// Newer members of a family write their prompts in another way than older ones.
-ChatTemplate chat_of(const CaptionSpec& spec, const TextTokenizer& tokenizer) {
-  const auto has = [&](const char* token) { return tokenizer.id_of(token).has_value(); };
-  if (spec.family == "llava_next") {
-    const auto text = spec.config->find("text_config");
-    const bool mistral = text != spec.config->end() && text->is_object() &&
-                         text->value("model_type", std::string()) == "mistral";
-    if (mistral) return ChatTemplate::kLlava16Mistral;
-    return has("<|im_start|>") ? ChatTemplate::kLlava16Yi : ChatTemplate::kLlava16Vicuna;
-  }
-  if (spec.family == "llava_onevision") return ChatTemplate::kLlavaOneVision;
-  if (spec.family == "janus" || spec.family == "multi_modality") {
-    return has("<|User|>") ? ChatTemplate::kJanusPro : ChatTemplate::kJanus;
-  }
-  if (spec.family == "qwen2_vl" || spec.family == "qwen2_5_vl") return ChatTemplate::kQwen2Vl;
-  if (spec.family == "smolvlm") return ChatTemplate::kSmolVlm;
-  if (spec.family == "idefics3") return ChatTemplate::kIdefics3;
-  return ChatTemplate::kLlava15;
+         "an id below the vocabulary of " + std::to_string(spec.model.vocab), std::to_string(id));
 }
 
 }  // namespace
@@ -126,7 +94,7 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
                                                    std::span<const PreprocessPlan> pictures) const {
   ChatTurn turn;
   std::vector<PictureLayout> layouts;
-  const std::int64_t class_tokens = spec_.tower.vit.class_token_feature ? 1 : 0;
+  const std::int64_t class_tokens = describe().tower.vit.class_token_feature ? 1 : 0;
   std::int64_t wanted = 0;
   for (const PreprocessPlan& plan : pictures) {
     wanted += plan.tokens + class_tokens * (plan.clip ? plan.views : 1);
@@ -141,7 +109,7 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
                    .hint = plan.clip ? "show fewer frames: --video-frames" : ""});
     }
     if (plan.clip) {
-      add_clip(chat_, plan, class_tokens, turn.parts, layouts);
+      add_clip(*chat_, plan, class_tokens, turn.parts, layouts);
       continue;
     }
     turn.parts.push_back(ChatPart::image());
@@ -156,15 +124,15 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
     }
   }
   turn.parts.push_back({false, question});
-  const Prompt prompt = chat_prompt(chat_, {turn}, true);
-  const auto ids = encode_prompt(*tokenizer_, expand_images(chat_, prompt, layouts));
+  const Prompt prompt = chat_prompt(*chat_, {turn}, true);
+  const auto ids = encode_prompt(*tokenizer_, expand_images(*chat_, prompt, layouts));
   std::int64_t placeholders = 0;
   for (const std::int32_t id : ids) {
-    checked_id(spec_, id, "prompt");
-    placeholders += id == spec_.image_id || id == spec_.video_id ? 1 : 0;
+    checked_id(spec(), id, "prompt");
+    placeholders += id == describe().image_id || id == describe().video_id ? 1 : 0;
   }
   if (placeholders != wanted) {
-    refuse(spec_.folder / "tokenizer.json", spec_.image_token,
+    refuse(spec().folder / "tokenizer.json", describe().image_token,
            "a token that stays whole: " + std::to_string(wanted) + " of it",
            std::to_string(placeholders));
   }
@@ -173,56 +141,57 @@ std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
 
 std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
   std::unique_ptr<CaptionModel> out(new CaptionModel());
-  CaptionSpec& spec = out->spec_;
-  if (is_made_up_captioner(folder.string())) {
-    spec = parse_caption_spec(made_up_captioner_config(), std::nullopt, folder);
-    out->tokenizer_.emplace(
-        TextTokenizer::from_json(made_up_captioner_tokenizer(), folder.string()));
-    out->weights_ = made_up_captioner_weights(spec);
+  if (is_made_up_model(folder.string())) {
+    out->opened_ = make_up_captioner(folder.string());
+    out->tokenizer_.emplace(TextTokenizer::from_json(out->opened_.tokenizer_json, folder.string()));
   } else {
-    if (is_made_up_model(folder.string())) refuse_made_up(folder.string());
-    spec = read_caption_spec(folder);
+    ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
     out->tokenizer_.emplace(TextTokenizer::from_file(folder / "tokenizer.json"));
-    out->weights_ = std::make_shared<const Checkpoint>(Checkpoint::open(folder));
+    out->opened_ = open_model(std::move(spec));
   }
-  settle_caption_weights(spec, *out->weights_);
-  if (spec.image_id < 0) {
-    const auto id = out->tokenizer_->id_of(spec.image_token);
-    if (!id) refuse(folder / "tokenizer.json", spec.image_token, "this token", "none");
-    spec.image_id = *id;
+  const ModelSpec& spec = out->spec();
+  const TextTokenizer& tokenizer = *out->tokenizer_;
+  DescribeSpec& describe = *out->opened_.spec.describe;
+  if (describe.image_id < 0) {
+    const auto id = tokenizer.id_of(describe.image_token);
+    if (!id) refuse(folder / "tokenizer.json", describe.image_token, "this token", "none");
+    describe.image_id = *id;
   }
-  checked_id(spec, spec.image_id, "image_token_id");
-  spec.stops = read_stops(spec, *out->tokenizer_);
-  out->chat_ = chat_of(spec, *out->tokenizer_);
-  const std::string_view placeholder = image_token(out->chat_);
-  if (out->tokenizer_->id_of(placeholder) != spec.image_id) {
+  checked_id(spec, describe.image_id, "image_token_id");
+  describe.stops = read_stops(spec, tokenizer);
+  for (const ChatChoice& choice : describe.chats) {
+    if (!choice.requires_token.empty() && !tokenizer.id_of(choice.requires_token)) continue;
+    out->chat_ = choice.form;
+    break;
+  }
+  expects(out->chat_ != nullptr, "the last form of a family asks for no token");
+  const std::string_view placeholder = out->chat_->image;
+  if (tokenizer.id_of(placeholder) != describe.image_id) {
     refuse(folder / "tokenizer.json", std::string(placeholder),
-           "this token at id " + std::to_string(spec.image_id), "another id or none");
+           "this token at id " + std::to_string(describe.image_id), "another id or none");
   }
   return out;
 }
 
 DType CaptionModel::stored() const {
-  const ConstTensorView* table = weights_->find(spec_.text.names().prompt_table);
+  const ConstTensorView* table = weights().find(spec().names.prompt_table);
   expects(table != nullptr, "the checkpoint was checked");
   return table->dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
 }
 
 void CaptionModel::load(Backend& backend, DType storage) {
   if (loaded()) return;
-  CaptionSpec& spec = spec_;
-  spec.text.model.transformer.rope.positions = rotary_places(spec);
-  const auto source = source_of(weights_);
+  const ModelSpec& spec = opened_.spec;
   text_ = std::make_unique<StreamModel>(
-      load_stream_model(spec.text.model, spec.text.names(), *source, backend, storage));
+      load_stream_model(spec.model, spec.names, *opened_.source, backend, storage));
   std::vector<float> newline;
-  if (!spec.newline_name.empty()) {
-    newline = read_vector(*weights_, spec.newline_name, spec.text.model.transformer.width);
+  if (!describe().newline_name.empty()) {
+    newline = read_vector(weights(), describe().newline_name, spec.model.transformer.width);
   }
-  pictures_ =
-      std::make_unique<VisualEncoder>(backend, *spec.config, (spec.folder / "config.json").string(),
-                                      *weights_, std::move(newline), storage);
-  weights_->verify_unchanged();
+  pictures_ = std::make_unique<VisualEncoder>(backend, describe().tower,
+                                              (spec.folder / "config.json").string(), weights(),
+                                              std::move(newline), storage);
+  weights().verify_unchanged();
 }
 
 }  // namespace tessera

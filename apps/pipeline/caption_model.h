@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/pipeline/caption_spec.h"
 #include "apps/pipeline/visual_encoder.h"
+#include "engine/families/open_model.h"
 #include "tokenizers/text/chat_template.h"
 #include "tokenizers/text/tokenizer.h"
 
@@ -24,18 +24,19 @@ class CaptionModel {
   // Reads the weights; once. Error kModel, kMemory.
   void load(Backend& backend, DType storage);
 
-  const CaptionSpec& spec() const { return spec_; }
-  ChatTemplate chat() const { return chat_; }
+  const ModelSpec& spec() const { return opened_.spec; }
+  const DescribeSpec& describe() const { return *opened_.spec.describe; }
+  const ChatForm& chat() const { return *chat_; }
   const TextTokenizer& tokenizer() const { return *tokenizer_; }
   bool loaded() const { return pictures_ != nullptr; }
   const TokenModel& text() const { return text_->space(TokenSpace::kText); }
   const VisualEncoder& pictures() const { return *pictures_; }
-  const Checkpoint& weights() const { return *weights_; }
-  std::uint64_t weight_file_bytes() const { return weights_->total_bytes(); }
+  const Checkpoint& weights() const { return *opened_.weights; }
+  std::uint64_t weight_file_bytes() const { return weights().total_bytes(); }
   DType stored() const;  // as the weight file has them
 
   // Ids of a question about pictures or clips of these plans: a placeholder id for every visual
-  // token, spec().image_id or, where clips have one of their own, spec().video_id. Error
+  // token, describe().image_id or, where clips have one of their own, describe().video_id. Error
   // kModel when the tokenizer and the model do not fit; kGeneral (E_PICTURE_TOKENS) for a picture
   // of more tokens than any prompt has.
   std::vector<std::int32_t> prompt_ids(const std::string& question,
@@ -43,9 +44,8 @@ class CaptionModel {
 
  private:
   CaptionModel() = default;
-  CaptionSpec spec_;
-  ChatTemplate chat_{};
-  std::shared_ptr<const Checkpoint> weights_;
+  OpenedModel opened_;
+  const ChatForm* chat_ = nullptr;
   std::optional<TextTokenizer> tokenizer_;
   std::unique_ptr<StreamModel> text_;
   std::unique_ptr<VisualEncoder> pictures_;

@@ -157,7 +157,7 @@ CaptionPipeline::State::State(const CaptionOptions& given, const ModelReference&
       backend(make_backend(given.device, {.threads = given.threads}, given.cuda)),
       storage(given.storage.value_or(model->stored())) {
   expects(options.batch_size >= 1 && options.most_tokens >= 1, "texts at once, tokens of a text");
-  const auto vocab = static_cast<std::size_t>(model->spec().text.model.vocab);
+  const auto vocab = static_cast<std::size_t>(model->spec().model.vocab);
   aids.texts = true;
   aids.grammar = VocabularyGrammar::line(vocab, static_cast<std::size_t>(options.most_tokens));
   if (options.draft.on()) {
@@ -180,7 +180,7 @@ CaptionPipeline::State::State(const CaptionOptions& given, const ModelReference&
 
 // What no picture can make good, before weights are read and outputs begun.
 void CaptionPipeline::State::check_settings() const {
-  const std::int64_t positions = model->spec().text.model.max_positions;
+  const std::int64_t positions = model->spec().model.max_positions;
   if (options.most_tokens >= positions) {
     refuse("E_TEXT_LENGTH", "--max-tokens",
            "fewer than the " + std::to_string(positions) + " positions of the model",
@@ -241,7 +241,7 @@ void CaptionPipeline::State::fit_loop(std::int64_t rows, std::int64_t draft_rows
     } else if (limits.items > 1) {
       limits.items /= 2;
     } else {
-      const StreamModelConfig& config = model->spec().text.model;
+      const StreamModelConfig& config = model->spec().model;
       const std::size_t bytes = text_loop_bytes(config, *backend, limits) +
                                 (draft ? draft->bytes(*backend, limits, draft_rows) : 0);
       throw Error({.kind = ErrorKind::kMemory,
@@ -380,12 +380,12 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(Ar
                        .next_position = rows.next_place,
                        .cuts = rows.cuts.get()};
   work->item.before = std::move(rows.text);
-  work->item.stops = model->spec().stops;
+  work->item.stops = model->describe().stops;
   work->item.max_tokens = options.most_tokens;
   work->item.law = law;
   work->item.seed = options.seed;
   work->item.item = number;
-  const ModelConfig& language = model->spec().text.model.transformer;
+  const ModelConfig& language = model->spec().model.transformer;
   if (draft && draft->verified() && pruner == nullptr && language.layers > 1 &&
       !rows.picture_rows.empty()) {
     work->watch =
@@ -456,7 +456,7 @@ void CaptionPipeline::State::start(std::unique_ptr<Work> work) {
 void CaptionPipeline::State::on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) {
   Work& work = *at_work.at(slot);
   if (work.caption.seconds.first == 0) work.caption.seconds.first = since(work.start);
-  const std::string more = work.stream->add(tokens, model->spec().stops);
+  const std::string more = work.stream->add(tokens, model->describe().stops);
   if (!more.empty()) listener->on_text(work.caption.id, more);
 }
 
@@ -545,7 +545,7 @@ bool CaptionPipeline::run(const std::function<std::optional<CaptionRequest>()>& 
   state.arrivals = 0;
   state.past = {};
   state.batch = state.options.batch_size;
-  PictureQueue queue(next, state.model->spec(), {.helper = state.options.helper},
+  PictureQueue queue(next, state.model->describe(), {.helper = state.options.helper},
                      static_cast<std::size_t>(std::max<std::int64_t>(state.options.batch_size, 2)),
                      state.draft ? state.draft->picture_spec() : nullptr);
   bool stopped = false, walls_known = false;

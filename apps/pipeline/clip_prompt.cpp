@@ -46,15 +46,15 @@ std::string number_in_words(std::int64_t number) {
                       : hundreds + " and " + number_in_words(static_cast<std::int64_t>(n % 100));
 }
 
-void add_clip(ChatTemplate form, const PreprocessPlan& plan, std::int64_t class_tokens,
+void add_clip(const ChatForm& form, const PreprocessPlan& plan, std::int64_t class_tokens,
               std::vector<ChatPart>& parts, std::vector<PictureLayout>& layouts) {
   expects(plan.clip.has_value(), "the plan of a clip");
-  if (!video_token(form).empty()) {
+  if (!form.video.empty()) {
     parts.push_back(ChatPart::clip());
     layouts.push_back({.tokens = plan.tokens + class_tokens * plan.views, .clip = true});
     return;
   }
-  const bool told = form == ChatTemplate::kSmolVlm;
+  const bool told = form.frame_times;
   if (told) {
     parts.push_back({false, "You are provided the following series of " +
                                 number_in_words(plan.views) + " frames from a " +

@@ -12,7 +12,7 @@ namespace tessera {
 
 // Appends the parts and the layout of each placeholder among them. `plan` is of a clip;
 // `class_tokens` of each frame are visual tokens too.
-void add_clip(ChatTemplate form, const PreprocessPlan& plan, std::int64_t class_tokens,
+void add_clip(const ChatForm& form, const PreprocessPlan& plan, std::int64_t class_tokens,
               std::vector<ChatPart>& parts, std::vector<PictureLayout>& layouts);
 
 // "six", "twenty-one", "one hundred and five": as num2words writes numbers below 1000; digits

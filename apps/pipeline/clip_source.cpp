@@ -94,7 +94,7 @@ ClipFrames choose_frames(const ClipScene& scene, const FrameSampling& family,
   return out;
 }
 
-ClipFrames fitting_frames(const ClipScene& scene, const CaptionSpec& spec, ClipChoice choice) {
+ClipFrames fitting_frames(const ClipScene& scene, const DescribeSpec& spec, ClipChoice choice) {
   // Words and marks around a frame that is shown as a picture.
   const std::int64_t beside = spec.video_id < 0 ? 24 : 0;
   const bool fixed = choice.frames.has_value() || choice.rows <= 0;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/pipeline/caption_spec.h"
+#include "engine/families/describe_spec.h"
 #include "video/cuts/cut_finder.h"
 #include "video/frame_reader.h"
 #include "vision/image/clip_preprocess.h"
@@ -56,7 +56,7 @@ ClipFrames choose_frames(const ClipScene& scene, const FrameSampling& family,
 
 // The same, but fewer where the number is not given and they would take more than `choice.rows`;
 // one at least. Error kGeneral as plan_clip().
-ClipFrames fitting_frames(const ClipScene& scene, const CaptionSpec& spec, ClipChoice choice);
+ClipFrames fitting_frames(const ClipScene& scene, const DescribeSpec& spec, ClipChoice choice);
 
 // Those frames as one prepared picture for each of `policies`, read in one pass.
 // Error kGeneral, naming the file.

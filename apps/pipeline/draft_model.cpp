@@ -14,7 +14,7 @@ constexpr const char* kOneStream = "draft and target need one picture tokenizer 
 
 }  // namespace
 
-void check_paints(const FamilySpec& spec, const std::string& name) {
+void check_paints(const ModelSpec& spec, const std::string& name) {
   if (!spec.draft) return;
   throw Error({.kind = ErrorKind::kModel,
                .code = "E_MODEL_DRAFT",

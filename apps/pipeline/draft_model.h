@@ -16,7 +16,7 @@
 namespace tessera {
 
 // Error kModel, E_MODEL_DRAFT, for a folder that guesses for other models only.
-void check_paints(const FamilySpec& spec, const std::string& name);
+void check_paints(const ModelSpec& spec, const std::string& name);
 
 // Error kUsage at --model-draft, for a draft model that does not fit its target.
 [[noreturn]] void refuse_draft(const char* code, const std::string& draft, std::string expected,

@@ -182,7 +182,7 @@ Film ClipEvaluation::true_film(const Clip& clip) {
 }
 
 std::vector<std::int32_t> ClipEvaluation::encode(const Frames& frames) const {
-  const FamilySpec& spec = pipeline_.spec();
+  const ModelSpec& spec = pipeline_.spec();
   ClipEncoder encoder(*movq_, static_cast<int>(spec.image_height()),
                       static_cast<int>(spec.image_width()));
   // The last grid is filled up with its last frame.
@@ -228,7 +228,7 @@ Film ClipEvaluation::still_film(const Film& truth) {
 }
 
 std::vector<Film> ClipEvaluation::paint(SceneSplit split, std::span<const Clip> clips) {
-  const FamilySpec& spec = pipeline_.spec();
+  const ModelSpec& spec = pipeline_.spec();
   const std::string what = std::string(name_of(split)) + " clips, painted";
   std::vector<Film> films;
   for (std::size_t i = 0; i < clips.size(); ++i) {
@@ -298,7 +298,7 @@ ClipMeasures ClipEvaluation::measure(const Film& film, const Clip& truth,
   const SeenClip seen = reader.read(film.frames);
   out.motion = score_motions(seen, truth.motions);
   if (const auto table = BareTable::of(truth, seen, kEvalClipSide)) {
-    const FamilySpec& spec = pipeline_.spec();
+    const ModelSpec& spec = pipeline_.spec();
     out.pixel_change = pixel_flicker(film.frames, *table);
     if (!film.codes.empty()) {
       out.code_change = code_flicker(

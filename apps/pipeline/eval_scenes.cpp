@@ -40,7 +40,7 @@ class UntrainedSource final : public TensorSource {
 
 Image to_image(const ScenePicture& picture) { return {picture.width, picture.height, picture.rgb}; }
 
-void check_fit(const FamilySpec& spec, const std::string& model, const SceneReader& judge) {
+void check_fit(const ModelSpec& spec, const std::string& model, const SceneReader& judge) {
   const auto refuse = [&](std::string where, std::string expected, std::string found) {
     throw Error({.kind = ErrorKind::kUsage,
                  .code = "E_EVAL_MODEL",

@@ -28,7 +28,7 @@ std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
 }
 
-void check_geometry(const PipelineOptions& options, const FamilySpec& spec,
+void check_geometry(const PipelineOptions& options, const ModelSpec& spec,
                     const std::string& name) {
   const std::int64_t width = options.width == 0 ? spec.image_width() : options.width;
   const std::int64_t height = options.height == 0 ? spec.image_height() : options.height;
@@ -42,7 +42,7 @@ void check_geometry(const PipelineOptions& options, const FamilySpec& spec,
                .found = size_text(width, height)});
 }
 
-void check_pictures(const FamilySpec& spec, const std::string& name) {
+void check_pictures(const ModelSpec& spec, const std::string& name) {
   if (!spec.clip) return;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_MODEL_CLIPS",
@@ -189,7 +189,7 @@ GeneratePipeline::GeneratePipeline(const PipelineOptions& options, OpenedModel m
 GeneratePipeline::~GeneratePipeline() = default;
 GeneratePipeline::GeneratePipeline(GeneratePipeline&&) noexcept = default;
 
-const FamilySpec& GeneratePipeline::spec() const { return state_->opened.spec; }
+const ModelSpec& GeneratePipeline::spec() const { return state_->opened.spec; }
 const DecodeMethod& GeneratePipeline::method() const { return state_->options.method; }
 std::string GeneratePipeline::window_report() const {
   return state_->controller ? state_->controller->why() : "";
@@ -199,7 +199,7 @@ DType GeneratePipeline::storage() const { return state_->storage; }
 const Backend& GeneratePipeline::backend() const { return *state_->backend; }
 
 PreparedRequest GeneratePipeline::prepare(const GenerateRequest& request) const {
-  const FamilySpec& model = spec();
+  const ModelSpec& model = spec();
   check_paints(model, model_name());
   check_pictures(model, model_name());
   PreparedRequest out;

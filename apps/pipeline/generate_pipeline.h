@@ -131,7 +131,7 @@ class GeneratePipeline {
   GeneratePipeline(GeneratePipeline&&) noexcept;
   GeneratePipeline& operator=(GeneratePipeline&&) = delete;
 
-  const FamilySpec& spec() const;
+  const ModelSpec& spec() const;
   const std::string& model_name() const;
   const DecodeMethod& method() const;  // settled
   // Which window an adaptive method settled on and why; empty otherwise.

@@ -80,7 +80,7 @@ MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
   return plan_generation(model.spec, stored_vq_dtype(model), backend, request, shape);
 }
 
-MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backend& backend,
+MemoryPlan plan_generation(const ModelSpec& spec, DType vq_storage, const Backend& backend,
                            const MemoryRequest& request, PassShape shape) {
   const StreamLimits limits{.items = request.images,
                             .prompt_rows = request.prompt_tokens,

@@ -20,7 +20,7 @@ DType stored_vq_dtype(const OpenedModel& model);
 
 // plan_memory() of the family library with the VQ decoder's part filled in; placed on the backend's
 // device where that has memory of its own.
-MemoryPlan plan_generation(const FamilySpec& spec, DType vq_storage, const Backend& backend,
+MemoryPlan plan_generation(const ModelSpec& spec, DType vq_storage, const Backend& backend,
                            const MemoryRequest& request, PassShape shape = PassShape::kLine);
 MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
                            const MemoryRequest& request, PassShape shape = PassShape::kLine);

@@ -7,9 +7,9 @@
 
 #include "apps/pipeline/caption_memory.h"
 #include "apps/pipeline/caption_model.h"
-#include "apps/pipeline/caption_weights.h"
 #include "apps/pipeline/memory.h"
 #include "engine/core/io.h"
+#include "engine/families/describe.h"
 #include "engine/families/open_model.h"
 #include "engine/families/test_models.h"
 
@@ -202,11 +202,11 @@ namespace {
 // One text of usual length about one picture.
 std::uint64_t captioning_bytes(const CaptionModel& model) {
   const auto backend = make_backend("cpu", {.threads = 1});
-  const PreprocessPlan picture = plan_preprocess(model.spec().policy, 640, 480);
+  const PreprocessPlan picture = plan_preprocess(model.describe().policy, 640, 480);
   const auto prompt = model.prompt_ids("Describe the picture.", {&picture, 1}).size();
   const StreamLimits limits{.prompt_rows = static_cast<std::int64_t>(prompt),
                             .grammar = VocabularyGrammar::line(
-                                static_cast<std::size_t>(model.spec().text.model.vocab), 256),
+                                static_cast<std::size_t>(model.spec().model.vocab), 256),
                             .kv = model.stored()};
   return plan_captioning(model.spec(), *backend, model.stored(), limits, picture).total();
 }
@@ -214,15 +214,15 @@ std::uint64_t captioning_bytes(const CaptionModel& model) {
 // A model of no family that paints may be one that describes.
 void note_captioner(FoundModel& model) {
   try {
-    if (!is_folder(model.path) || !is_caption_model(model.path)) return;
+    if (!is_folder(model.path) || !describes_images(model.path)) return;
     model.other_kind = false;
     const auto opened = CaptionModel::open(model.path);
     model.problem.clear();
     model.describes = true;
     model.family = opened->spec().family;
     model.title = opened->spec().title;
-    model.licence = "as its card says";
-    model.parameters = static_cast<std::uint64_t>(parameter_count(opened->spec()));
+    model.licence = opened->spec().licence;
+    model.parameters = static_cast<std::uint64_t>(describing_parameters(opened->spec()));
     model.memory_bytes = captioning_bytes(*opened);
   } catch (const Error& error) {  // part of the result, as above
     model.problem = error.what();
@@ -240,7 +240,7 @@ FoundModel describe_model(const ModelReference& reference) {
   }
   try {
     const OpenedModel opened = open_model(reference.open_name);
-    const FamilySpec& spec = opened.spec;
+    const ModelSpec& spec = opened.spec;
     model.draft = spec.draft.has_value();
     model.clips = spec.clip.has_value();
     model.family = spec.family;

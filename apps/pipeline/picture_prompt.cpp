@@ -43,8 +43,8 @@ std::int64_t count_tokens(std::span<const VisualBlock> blocks) {
 }
 
 PrunedModel pruned_model_of(const CaptionModel& model, std::int64_t views) {
-  const ModelConfig& language = model.spec().text.model.transformer;
-  PrunedModel out = pruned_model_of(model.spec().tower, views);
+  const ModelConfig& language = model.spec().model.transformer;
+  PrunedModel out = pruned_model_of(model.describe().tower, views);
   out.llm_layers = static_cast<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
   return out;
@@ -53,10 +53,10 @@ PrunedModel pruned_model_of(const CaptionModel& model, std::int64_t views) {
 void check_pruning(const CaptionModel& model, const PromptPruning& pruning) {
   if (pruning.pruner == nullptr) return;
   // A picture like most: methods may work at other places of one that is cut into tiles.
-  const std::int64_t views = plan_preprocess(model.spec().policy, 640, 480).views;
+  const std::int64_t views = plan_preprocess(model.describe().policy, 640, 480).views;
   const PruneSession session(*pruning.pruner, pruned_model_of(model, views), pruning.budget,
                              pruning.seed, 0);
-  check_patch_method(model.spec().tower, session);
+  check_patch_method(model.describe().tower, session);
 }
 
 PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& question,
@@ -88,8 +88,8 @@ PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& 
     out.whole.push_back(std::move(one.visual.whole));
     if (whole_rows != nullptr) whole_rows->push_back(one.visual);
   }
-  out.rows = build_prompt(model.text(), ids, model.spec().image_id, std::move(visual),
-                          model.spec().video_id);
+  out.rows = build_prompt(model.text(), ids, model.describe().image_id, std::move(visual),
+                          model.describe().video_id);
   const std::int64_t most = model.text().transformer().config().rope.positions;
   const std::int64_t length = std::max(out.rows.next_place, out.rows.rows.shape()[0]);
   if (length + most_tokens > most) {

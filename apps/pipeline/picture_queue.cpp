@@ -29,8 +29,8 @@ Picture as_picture(const Image& image) {
 }  // namespace
 
 PictureQueue::PictureQueue(std::function<std::optional<CaptionRequest>()> next,
-                           const CaptionSpec& spec, PictureReaderOptions reader, std::size_t ahead,
-                           const CaptionSpec* draft)
+                           const DescribeSpec& spec, PictureReaderOptions reader, std::size_t ahead,
+                           const DescribeSpec* draft)
     : next_(std::move(next)),
       spec_(spec),
       draft_(draft),

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "apps/pipeline/caption_pipeline.h"
-#include "apps/pipeline/caption_spec.h"
+#include "engine/families/describe_spec.h"
 #include "vision/image/picture_reader.h"
 #include "vision/image/preprocess.h"
 
@@ -34,8 +34,8 @@ class PictureQueue {
   // `next` is called on the queue's thread, one call at a time; what it throws ends the queue and
   // comes out of take(). `spec` says how pictures are prepared, `draft` how they are for a draft
   // model, null if for none; both are borrowed.
-  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const CaptionSpec& spec,
-               PictureReaderOptions reader, std::size_t ahead, const CaptionSpec* draft = nullptr);
+  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const DescribeSpec& spec,
+               PictureReaderOptions reader, std::size_t ahead, const DescribeSpec* draft = nullptr);
   ~PictureQueue();
   PictureQueue(const PictureQueue&) = delete;
   PictureQueue& operator=(const PictureQueue&) = delete;
@@ -57,8 +57,8 @@ class PictureQueue {
                          PreparedPictures& out) const;
 
   std::function<std::optional<CaptionRequest>()> next_;
-  const CaptionSpec& spec_;
-  const CaptionSpec* draft_;
+  const DescribeSpec& spec_;
+  const DescribeSpec* draft_;
   PictureReaderOptions reader_options_;
   std::size_t ahead_;
   mutable std::mutex mutex_;

@@ -53,7 +53,7 @@ PromptEncoder::PromptEncoder(const OpenedModel& model, const std::string& name)
 
 // Reads tokenizer.json and finds the template and the special tokens in it, by string.
 void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::string& name) {
-  const FamilySpec& spec = opened.spec;
+  const ModelSpec& spec = opened.spec;
   refuse_tiktoken(opened);
   text_ = opened.tokenizer_json.empty() ? TextTokenizer::from_file(spec.tokenizer)
                                         : TextTokenizer::from_json(opened.tokenizer_json, name);

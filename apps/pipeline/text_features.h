@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/core/tensor.h"
-#include "engine/families/family_spec.h"
+#include "engine/families/model_spec.h"
 
 namespace tessera {
 

@@ -37,7 +37,7 @@ std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
 }
 
-void check_clips(const PipelineOptions& options, const FamilySpec& spec, const std::string& name) {
+void check_clips(const PipelineOptions& options, const ModelSpec& spec, const std::string& name) {
   check_paints(spec, name);
   if (spec.blocks && !spec.movq) {
     throw Error({.kind = ErrorKind::kModel,
@@ -70,20 +70,20 @@ void check_clips(const PipelineOptions& options, const FamilySpec& spec, const s
 }
 
 // Blocks are neither guessed nor guided.
-void check_blocks(const FamilySpec& spec, const DecodeMethod& method) {
+void check_blocks(const ModelSpec& spec, const DecodeMethod& method) {
   if (!spec.blocks || (!method.speculative() && method.shape() == PassShape::kLine)) return;
   refuse("E_DECODE_CONFLICT", "--decode", "plain, as this model writes whole blocks",
          "a method that guesses");
 }
 
-void check_block_law(const FamilySpec& spec, const LawSettings& law) {
+void check_block_law(const ModelSpec& spec, const LawSettings& law) {
   if (!spec.blocks || !law.guided()) return;
   refuse("E_GUIDANCE", "--cfg-scale", "1, as this model has one branch",
          std::to_string(law.guidance));
 }
 
 // Keys are turned along one axis of positions.
-void check_continuation(const FamilySpec& spec, Continuation continuation) {
+void check_continuation(const ModelSpec& spec, Continuation continuation) {
   if (continuation == Continuation::kRecompute) return;
   const RopeSpec& rope = spec.model.transformer.rope;
   const bool axes = rope.layout != RopeLayout::kOneD || rope.three_axes();
@@ -283,7 +283,7 @@ VideoPipeline::VideoPipeline(const PipelineOptions& options, OpenedModel model,
 VideoPipeline::~VideoPipeline() = default;
 VideoPipeline::VideoPipeline(VideoPipeline&&) noexcept = default;
 
-const FamilySpec& VideoPipeline::spec() const { return state_->opened.spec; }
+const ModelSpec& VideoPipeline::spec() const { return state_->opened.spec; }
 const std::string& VideoPipeline::model_name() const { return state_->name; }
 const DecodeMethod& VideoPipeline::method() const { return state_->options.method; }
 std::string VideoPipeline::window_report() const {
@@ -318,7 +318,7 @@ std::vector<Image> whole_grids(std::vector<Image> frames, const ClipSpec& clip, 
 }  // namespace
 
 PreparedClip VideoPipeline::prepare(ClipRequest request) const {
-  const FamilySpec& model = spec();
+  const ModelSpec& model = spec();
   PreparedClip out;
   const std::int64_t first_count = static_cast<std::int64_t>(request.first_frames.size());
   if (first_count > 0 && most_first_frames() == 0) {

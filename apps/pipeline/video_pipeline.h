@@ -104,7 +104,7 @@ class VideoPipeline {
   VideoPipeline(VideoPipeline&&) noexcept;
   VideoPipeline& operator=(VideoPipeline&&) = delete;
 
-  const FamilySpec& spec() const;
+  const ModelSpec& spec() const;
   const std::string& model_name() const;
   const DecodeMethod& method() const;  // settled
   std::string window_report() const;   // as GeneratePipeline's

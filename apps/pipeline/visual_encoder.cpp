@@ -65,11 +65,11 @@ void check_patch_method(const VisionTower& tower, const PruneSession& session) {
   if (joins_patches(tower)) refuse_patch_methods(session, tower.family, true);
 }
 
-VisualEncoder::VisualEncoder(Backend& backend, const Json& config, const std::string& config_file,
-                             const Checkpoint& checkpoint, std::vector<float> newline,
-                             DType storage)
+VisualEncoder::VisualEncoder(Backend& backend, const VisionTower& tower,
+                             const std::string& config_file, const Checkpoint& checkpoint,
+                             std::vector<float> newline, DType storage)
     : backend_(backend),
-      encoder_(backend, config, config_file, checkpoint, storage),
+      encoder_(backend, tower, config_file, checkpoint, storage),
       newline_(std::move(newline)) {}
 
 std::vector<float> VisualEncoder::host_floats(const Tensor& tensor) const {

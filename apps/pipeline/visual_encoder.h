@@ -35,7 +35,7 @@ void check_patch_method(const VisionTower& tower, const PruneSession& session);
 class VisualEncoder {
  public:
   // `newline` [D] is the row behind each row of tiles, empty where there is none. Error kModel.
-  VisualEncoder(Backend& backend, const Json& config, const std::string& config_file,
+  VisualEncoder(Backend& backend, const VisionTower& tower, const std::string& config_file,
                 const Checkpoint& checkpoint, std::vector<float> newline, DType storage);
 
   // A picture's tokens; `session` null prunes nothing. `seen` is the picture's part of look(), if

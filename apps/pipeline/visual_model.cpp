@@ -8,14 +8,14 @@ namespace tessera {
 
 std::unique_ptr<VisualTokenizer> make_visual_tokenizer(Backend& backend, const OpenedModel& model,
                                                        DType storage, TokenizerHalves halves) {
-  const FamilySpec& spec = model.spec;
+  const ModelSpec& spec = model.spec;
   if (spec.movq || spec.fsq) return make_clip_tokenizer(backend, model, storage, halves);
   return std::make_unique<VqTokenizer>(backend, spec.vq, *model.vq_weights, storage, halves);
 }
 
 std::unique_ptr<ClipTokenizer> make_clip_tokenizer(Backend& backend, const OpenedModel& model,
                                                    DType storage, TokenizerHalves halves) {
-  const FamilySpec& spec = model.spec;
+  const ModelSpec& spec = model.spec;
   if (spec.fsq) {
     return std::make_unique<FsqClipTokenizer>(backend, *spec.fsq, *model.vq_weights, storage,
                                               halves);

@@ -96,7 +96,7 @@ void check(const std::vector<TensorSpec>& expected, const std::vector<std::strin
 
 }  // namespace
 
-void check_tensors(const FamilySpec& spec, const Checkpoint& checkpoint) {
+void check_tensors(const ModelSpec& spec, const Checkpoint& checkpoint) {
   check(spec.tensors, spec.optional_tensors, spec.ignored, checkpoint, spec.weights.string());
 }
 
@@ -105,7 +105,7 @@ void check_tensors(const std::vector<TensorSpec>& expected, const Checkpoint& ch
   check(expected, {}, {"*"}, checkpoint, file);
 }
 
-void check_vq_tensors(const FamilySpec& spec, const Checkpoint& vq_checkpoint) {
+void check_vq_tensors(const ModelSpec& spec, const Checkpoint& vq_checkpoint) {
   std::vector<std::string> ignored = spec.vq_ignored;
   ignored.push_back("quantize.codebook_used");
   ignored.push_back(spec.vq.prefix + "quantize.codebook_used");

@@ -10,6 +10,15 @@
 
 namespace tessera {
 
+std::string model_type(const Json& config) {
+  const auto found = config.find("model_type");
+  return found != config.end() && found->is_string() ? found->get<std::string>() : std::string{};
+}
+
+std::string model_type(const ModelSource& source) {
+  return source.config != nullptr ? model_type(*source.config) : std::string{};
+}
+
 std::string layer_name(const std::string& prefix, std::int64_t layer) {
   const std::size_t at = prefix.find("{}");
   expects(at != std::string::npos, "a layer prefix has a place for the number");
@@ -34,7 +43,7 @@ std::string size_label(const ModelConfig& config) {
   return std::to_string(config.layers) + "x" + std::to_string(config.width);
 }
 
-std::int64_t FamilySpec::parameter_count() const {
+std::int64_t ModelSpec::parameter_count() const {
   std::int64_t sum = 0;
   for (const TensorSpec& tensor : tensors) sum += tensor.shape.elements();
   return sum;
@@ -96,7 +105,7 @@ std::string folder_name(const JsonReader& reader, std::string_view key) {
 
 }  // namespace
 
-void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, FamilySpec& spec) {
+void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, ModelSpec& spec) {
   spec.sampling = defaults;
   if (source.folder.empty()) return;
   const std::filesystem::path path = source.folder / "generation_config.json";

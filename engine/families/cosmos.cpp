@@ -268,7 +268,7 @@ Geometry read_geometry(const JsonReader& config, const Checkpoint* weights,
 
 // --- the spec -----------------------------------------------------------------------------------
 
-void fill_model(const Geometry& g, FamilySpec& spec) {
+void fill_model(const Geometry& g, ModelSpec& spec) {
   StreamModelConfig& model = spec.model;
   model.transformer = g.model;
   model.prompt = PromptKind::kFrames;
@@ -282,7 +282,7 @@ void fill_model(const Geometry& g, FamilySpec& spec) {
   if (g.model.context_width > 0) spec.context = ContextSpec{.width = g.model.context_width};
 }
 
-void fill_tokenizer(const FsqClipSpec& fsq, FamilySpec& spec) {
+void fill_tokenizer(const FsqClipSpec& fsq, ModelSpec& spec) {
   spec.fsq = fsq;
   spec.vq.base_channels = fsq.channels;
   spec.vq.multipliers.assign(static_cast<std::size_t>(fsq.halvings(fsq.spatial)) + 1, 1);
@@ -300,7 +300,7 @@ void fill_tokenizer(const FsqClipSpec& fsq, FamilySpec& spec) {
                        .most_given = 2};
 }
 
-void fill_names(const Geometry& g, FamilySpec& spec) {
+void fill_names(const Geometry& g, ModelSpec& spec) {
   WeightNames& names = spec.names;
   names.layer_prefix = g.root + "layers.{}.";
   names.attention_norm = "attention_norm.weight";
@@ -369,7 +369,7 @@ std::vector<TensorSpec> list_tensors(const Geometry& g) {
   return list.take();
 }
 
-void fill_identity(FamilySpec& spec) {
+void fill_identity(ModelSpec& spec) {
   const ModelConfig& model = spec.model.transformer;
   const bool text = model.context_width > 0;
   spec.size = size_label(model);
@@ -397,9 +397,7 @@ bool names_of_cosmos(const Checkpoint& weights) {
   return false;
 }
 
-}  // namespace
-
-bool detect_cosmos(const ModelSource& source) {
+bool detect(const ModelSource& source) {
   if (has_model_fields(source)) return true;
   if (source.config_only) return false;
   for (const char* other : {"model_type", "n_layer"}) {  // other families' keys
@@ -409,10 +407,10 @@ bool detect_cosmos(const ModelSource& source) {
   return !path.empty() && names_of_cosmos(Checkpoint::open(path));
 }
 
-FamilySpec parse_cosmos(const ModelSource& source) {
+ModelSpec parse(const ModelSource& source) {
   static const Json kEmpty = Json::object();
   const JsonReader config(source.config != nullptr ? *source.config : kEmpty, source.config_file);
-  FamilySpec spec;
+  ModelSpec spec;
   FsqClipSpec fsq =
       parse_fsq_clip(config.has("video_tokenizer") ? config.object("video_tokenizer")
                                                    : JsonReader(kEmpty, config.file()));
@@ -453,5 +451,9 @@ FamilySpec parse_cosmos(const ModelSource& source) {
   }
   return spec;
 }
+
+}  // namespace
+
+extern constinit const Family kCosmosFamily = {.name = "cosmos", .detect = detect, .parse = parse};
 
 }  // namespace tessera

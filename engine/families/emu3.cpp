@@ -128,7 +128,7 @@ JointIds author_ids(const JsonReader& config, std::int64_t vocab, std::int64_t c
 }
 
 // Rows of table and head: text, then the codes and the control ids in the stream's local order.
-void fill_vocabulary(const JointIds& ids, FamilySpec& spec) {
+void fill_vocabulary(const JointIds& ids, ModelSpec& spec) {
   StreamModelConfig& model = spec.model;
   model.codes = ids.codes;
   model.prompt_vocab = ids.first_code;
@@ -151,7 +151,7 @@ void check_side(const JsonReader& reader, std::string_view key, std::int64_t pix
   reader.fail(key, "pictures of 1 to 16384 pixels a side", std::to_string(pixels));
 }
 
-void square_grid(const ModelSource& source, const JsonReader& config, FamilySpec& spec) {
+void square_grid(const ModelSource& source, const JsonReader& config, ModelSpec& spec) {
   const std::int64_t factor = spec.vq.downsample();
   const std::int64_t area = config.integer_or("image_area", kImageArea, 1, kMaxSide * kMaxSide);
   double side = std::sqrt(static_cast<double>(area));
@@ -161,7 +161,7 @@ void square_grid(const ModelSource& source, const JsonReader& config, FamilySpec
   spec.model.grid_rows = spec.model.grid_cols = grid;
 }
 
-void clip_grids(const JsonReader& clip, FamilySpec& spec) {
+void clip_grids(const JsonReader& clip, ModelSpec& spec) {
   StreamModelConfig& model = spec.model;
   model.grids = clip.integer("grids", 1, kMaxGrids);
   model.grid_rows = clip.integer("grid_rows", 1, kMaxSide);
@@ -173,7 +173,7 @@ void clip_grids(const JsonReader& clip, FamilySpec& spec) {
       .rate = clip.integer_or("fps", 8, 1, 1000), .first_grid = frames, .further_grid = frames};
 }
 
-void fit_prompt(const JsonReader& reader, std::int64_t max_positions, FamilySpec& spec) {
+void fit_prompt(const JsonReader& reader, std::int64_t max_positions, ModelSpec& spec) {
   StreamModelConfig& model = spec.model;
   model.prompt = PromptKind::kText;
   model.unconditional = UnconditionalRule::kOtherText;
@@ -189,7 +189,7 @@ void fit_prompt(const JsonReader& reader, std::int64_t max_positions, FamilySpec
 
 // --- what both layouts share --------------------------------------------------------------------
 
-void fill_prompt(FamilySpec& spec) {
+void fill_prompt(ModelSpec& spec) {
   const StreamModelConfig& model = spec.model;
   std::string size = std::to_string(model.grid_rows) + "*" + std::to_string(model.grid_cols);
   if (spec.clip) size = std::to_string(model.grids) + "*" + size;
@@ -199,7 +199,7 @@ void fill_prompt(FamilySpec& spec) {
   spec.prompt.begin_image_token = "<|image token|>";
 }
 
-void read_settings(const ModelSource& source, FamilySpec& spec) {
+void read_settings(const ModelSource& source, ModelSpec& spec) {
   read_sampling(source, {.guidance = 3.0, .temperature = 1.0, .top_k = 2048}, spec);
   spec.prompt.negative_text = spec.clip ? "" : kNegative;
   const fs::path path = source.folder / "generation_config.json";
@@ -209,7 +209,7 @@ void read_settings(const ModelSource& source, FamilySpec& spec) {
   spec.prompt.negative_text = reader.string_or("negative_prompt", spec.prompt.negative_text);
 }
 
-void fill_identity(const ModelSource& source, FamilySpec& spec) {
+void fill_identity(const ModelSource& source, ModelSpec& spec) {
   const ModelConfig& model = spec.model.transformer;
   const bool published = model.layers == 32 && model.width == 4096;
   spec.size = published ? "8B" : size_label(model);
@@ -219,13 +219,13 @@ void fill_identity(const ModelSource& source, FamilySpec& spec) {
   spec.licence = "Apache-2.0 for published weights; a folder's own licence file rules";
 }
 
-void fill_tokenizer(MovqSpec movq, FamilySpec& spec) {
+void fill_tokenizer(MovqSpec movq, ModelSpec& spec) {
   spec.vq = movq.frame;
   spec.movq = std::move(movq);
 }
 
 void list_joint(const LanguageConfig& language, const std::string& root, const std::string& head,
-                FamilySpec& spec) {
+                ModelSpec& spec) {
   // What fill_vocabulary() settled stays.
   WeightNames names = language_names(language.model, root);
   names.prompt_rows = spec.names.prompt_rows;
@@ -265,9 +265,9 @@ const PortNames& port_names(const ModelSource& source) {
   return kPortNames.front();
 }
 
-FamilySpec parse_port(const ModelSource& source) {
+ModelSpec parse_port(const ModelSource& source) {
   const JsonReader config(*source.config, source.config_file);
-  FamilySpec spec;
+  ModelSpec spec;
   const JsonReader text = sub_config(config, "text_config");
   LanguageConfig language = parse_language(text, kPortLanguages);
   language.tied = language.tied || config.boolean_or("tie_word_embeddings", false);
@@ -314,7 +314,7 @@ fs::path find_tokenizer(const ModelSource& source) {
                .found = "neither"});
 }
 
-MovqSpec author_tokenizer(const ModelSource& source, FamilySpec& spec) {
+MovqSpec author_tokenizer(const ModelSource& source, ModelSpec& spec) {
   static const Json kEmpty = Json::object();
   if (source.config_only) {
     return parse_movq(JsonReader(kEmpty, source.config_file), MovqNames::kEmu3);
@@ -325,9 +325,9 @@ MovqSpec author_tokenizer(const ModelSource& source, FamilySpec& spec) {
   return parse_movq(JsonReader(json, path.string()), MovqNames::kEmu3);
 }
 
-FamilySpec parse_authors(const ModelSource& source) {
+ModelSpec parse_authors(const ModelSource& source) {
   const JsonReader config(*source.config, source.config_file);
-  FamilySpec spec;
+  ModelSpec spec;
   const LanguageConfig language = parse_language(config, kAuthorLanguages);
   spec.model.transformer = language.model;
   fill_tokenizer(author_tokenizer(source, spec), spec);
@@ -343,22 +343,17 @@ FamilySpec parse_authors(const ModelSource& source) {
   return spec;
 }
 
-std::string model_type(const ModelSource& source) {
-  if (source.config == nullptr) return {};
-  const auto found = source.config->find("model_type");
-  return found != source.config->end() && found->is_string() ? found->get<std::string>()
-                                                             : std::string{};
-}
-
-}  // namespace
-
-bool detect_emu3(const ModelSource& source) {
+bool detect(const ModelSource& source) {
   const std::string type = model_type(source);
   return type == "emu3" || type == "Emu3";
 }
 
-FamilySpec parse_emu3(const ModelSource& source) {
+ModelSpec parse(const ModelSource& source) {
   return model_type(source) == "emu3" ? parse_port(source) : parse_authors(source);
 }
+
+}  // namespace
+
+extern constinit const Family kEmu3Family = {.name = "emu3", .detect = detect, .parse = parse};
 
 }  // namespace tessera

@@ -5,13 +5,14 @@
 #include <filesystem>
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/core/json.h"
-#include "engine/families/family_spec.h"
+#include "engine/families/model_spec.h"
 #include "engine/families/registry.h"
 
 namespace tessera {
@@ -29,23 +30,50 @@ struct ModelSource {
   FamilyOptions options;
 };
 
-struct Family {
-  std::string_view name;
-  bool (*detect)(const ModelSource& source);
-  FamilySpec (*parse)(const ModelSource& source);
+// TextLayout in static storage.
+struct LayoutNames {
+  std::string_view root, head;
 };
 
-// The rows of the table in registry.cpp.
-bool detect_cosmos(const ModelSource& source);
-FamilySpec parse_cosmos(const ModelSource& source);
-bool detect_emu3(const ModelSource& source);
-FamilySpec parse_emu3(const ModelSource& source);
-bool detect_janus(const ModelSource& source);
-FamilySpec parse_janus(const ModelSource& source);
-bool detect_llamagen(const ModelSource& source);
-FamilySpec parse_llamagen(const ModelSource& source);
-bool detect_nbp(const ModelSource& source);
-FamilySpec parse_nbp(const ModelSource& source);
+// Preprocessing as published; sizes and constants of a folder's files come on top.
+using PolicyMaker = PreprocessPolicy (*)();
+
+// How models of one model_type describe images: what their configuration does not say.
+struct Describer {
+  std::string_view type;   // model_type
+  std::string_view title;  // empty = its picture encoder is known, nothing is described with it
+  // From the whole config.json; finish_tower() follows.
+  VisionTower (*tower)(const JsonReader& config) = nullptr;
+  std::string_view text_key;  // of the language model's keys; empty = "text_config", or at the top
+  std::span<const std::string_view> languages;  // its model_types
+  std::span<const LayoutNames> layouts;
+  PreprocessPolicy (*policy)(const JsonReader& preprocessor) = nullptr;
+  std::string_view size_key;  // of image_size within vision_config; empty = at its top
+  FrameSampling clip_frames = {.rule = FrameRule::kRate};
+  std::span<const ChatChoice> chats;
+  std::string_view image_key;  // of the placeholder's id, next to image_token_id
+  std::int64_t image_id = -1;  // the class default; -1 = by token
+  std::string_view image_token;
+  std::int64_t video_id = -1;  // the class default; -1 = videos are shown as images
+  // What the type does in its own way, after all else was read; null = nothing.
+  void (*finish)(const JsonReader& config, DescribeSpec& spec) = nullptr;
+};
+
+// A row of the table in registry.cpp, one a family file.
+struct Family {
+  std::string_view name;
+  // Whether the source generates images as this family, and how; null = it does not.
+  bool (*detect)(const ModelSource& source) = nullptr;
+  ModelSpec (*parse)(const ModelSource& source) = nullptr;
+  std::span<const Describer> describers;
+  // By name for tools and tests; those that folders use are in the describers.
+  std::span<const PolicyMaker> policies;
+  std::span<const ChatForm> forms;
+};
+
+// model_type of the configuration, or nothing.
+std::string model_type(const Json& config);
+std::string model_type(const ModelSource& source);
 
 // Collects the expected tensors of a model.
 class TensorList {
@@ -74,10 +102,6 @@ class TensorList {
 // The learned positions of a model of blocks, [1, positions, D].
 inline constexpr const char* kNbpPositions = "transformer.pos_emb";
 
-// One more than the highest layer that a tensor "PREFIXn..." names, so that a tensor missing from a
-// layer is found missing rather than counted as a shorter model.
-std::int64_t layer_count(const Checkpoint& weights, std::string_view prefix);
-
 // One layer's name: `{}` of the prefix replaced by the number.
 std::string layer_name(const std::string& prefix, std::int64_t layer);
 
@@ -98,7 +122,7 @@ FsqClipSpec parse_fsq_clip(const JsonReader& config);
 std::int64_t layer_count(const Checkpoint& weights, std::string_view prefix);
 
 // guidance_scale, temperature, top_k, top_p and draft_model of generation_config.json, where given.
-void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, FamilySpec& spec);
+void read_sampling(const ModelSource& source, const SamplingDefaults& defaults, ModelSpec& spec);
 
 // "24x2048": layers x width, for models that are no published size.
 std::string size_label(const ModelConfig& config);

@@ -4,6 +4,9 @@
 // "janus") and the original (model_type "multi_modality"). `"vision_config": null` in the port's
 // layout means that the checkpoint has no understanding half, `"draft_config": {...}` that it only
 // guesses for another model and holds neither text head nor VQ tensors.
+//
+// Both halves share the language model: one generates over picture codes, the other describes what
+// the tower sees, in text.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,6 +16,7 @@
 #include "engine/families/family.h"
 #include "engine/families/language.h"
 #include "engine/families/published_sizes.h"
+#include "vision/encoder/tower_configs.h"
 
 namespace tessera {
 
@@ -30,7 +34,7 @@ void require_equal(const JsonReader& reader, std::string_view key, std::int64_t 
   reader.fail(key, std::to_string(wanted) + " (" + what + ")", std::to_string(found));
 }
 
-// --- the understanding half ---------------------------------------------------------------------
+// --- tensors of the understanding half, as the generating one checks them ------------------------
 
 struct Vision {
   std::int64_t width = 1024, layers = 24, mlp = 4096, patch = 16, image = 384, aligner_depth = 2;
@@ -153,7 +157,7 @@ VqSpec parse_hf_vq(const JsonReader& reader, std::int64_t hidden) {
 // --- what both layouts share --------------------------------------------------------------------
 
 void finish_geometry(const JsonReader& reader, std::string_view key, std::int64_t grid,
-                     std::int64_t max_positions, FamilySpec& spec) {
+                     std::int64_t max_positions, ModelSpec& spec) {
   const std::int64_t side = grid * spec.vq.downsample();
   if (grid < 1 || side > kMaxSide) {
     reader.fail(key, "pictures of 1 to 16384 pixels a side", std::to_string(side));
@@ -173,7 +177,7 @@ void finish_geometry(const JsonReader& reader, std::string_view key, std::int64_
   model.transformer.rope.positions = model.max_prompt + model.image_tokens();
 }
 
-void finish_identity(const ModelSource& source, FamilySpec& spec) {
+void finish_identity(const ModelSource& source, ModelSpec& spec) {
   spec.size = size_label(spec.model.transformer);
   for (const PublishedSize& row : kJanusSizes) {
     if (row.layers == spec.model.transformer.layers && row.width == spec.model.transformer.width) {
@@ -195,7 +199,7 @@ void finish_identity(const ModelSource& source, FamilySpec& spec) {
 }
 
 // Code table, aligner and head, all under the names already set in spec.names.
-void list_generation(const FamilySpec& spec, TensorList& list) {
+void list_generation(const ModelSpec& spec, TensorList& list) {
   const std::int64_t width = spec.model.transformer.width;
   list.add(spec.names.code_table, {spec.vq.codes, spec.vq.embed_dim});
   list.linear(spec.names.align_in, width, spec.vq.embed_dim);
@@ -206,9 +210,9 @@ void list_generation(const FamilySpec& spec, TensorList& list) {
 
 // --- the Hugging Face port ----------------------------------------------------------------------
 
-FamilySpec parse_hf(const ModelSource& source) {
+ModelSpec parse_hf(const ModelSource& source) {
   const JsonReader config(*source.config, source.config_file);
-  FamilySpec spec;
+  ModelSpec spec;
   const LanguageConfig llama = parse_language(sub_config(config, "text_config"), kLanguages);
   const std::int64_t hidden = llama.model.width;
   spec.model.transformer = llama.model;
@@ -336,9 +340,9 @@ void check_original_widths(const JsonReader& config, std::int64_t hidden, const 
                 "the number of codes");
 }
 
-FamilySpec parse_original(const ModelSource& source) {
+ModelSpec parse_original(const ModelSource& source) {
   const JsonReader config(*source.config, source.config_file);
-  FamilySpec spec;
+  ModelSpec spec;
   const LanguageConfig llama = parse_language(sub_config(config, "language_config"), kLanguages);
   const std::int64_t hidden = llama.model.width;
   spec.model.transformer = llama.model;
@@ -374,22 +378,179 @@ FamilySpec parse_original(const ModelSource& source) {
   return spec;
 }
 
-std::string model_type(const ModelSource& source) {
-  if (source.config == nullptr) return {};
-  const auto found = source.config->find("model_type");
-  return found != source.config->end() && found->is_string() ? found->get<std::string>()
-                                                             : std::string{};
-}
-
-}  // namespace
-
-bool detect_janus(const ModelSource& source) {
+bool detect(const ModelSource& source) {
   const std::string type = model_type(source);
   return type == "janus" || type == "multi_modality";
 }
 
-FamilySpec parse_janus(const ModelSource& source) {
+ModelSpec parse(const ModelSource& source) {
   return model_type(source) == "janus" ? parse_hf(source) : parse_original(source);
 }
+
+// --- describing: picture encoder and aligner
+// ------------------------------------------------------
+
+VitNames janus_port_names() {
+  VitNames names;
+  names.prefix = "model.vision_model.";
+  names.out = "self_attn.projection_layer";
+  return names;
+}
+
+VitNames janus_original_names() {
+  VitNames names;
+  names.prefix = "vision_model.vision_tower.";
+  names.patch = "patch_embed.proj";
+  names.positions = "pos_embed";
+  names.positions_batched = true;
+  names.layer = "blocks.{}.";
+  names.norm1 = "norm1";
+  names.norm2 = "norm2";
+  names.qkv = {"attn.qkv"};
+  names.out = "attn.proj";
+  names.final_norm = "norm";
+  return names;
+}
+
+VisionTower port_tower(const JsonReader& config) {
+  const JsonReader vision = config.object("vision_config");
+  VisionTower tower;
+  VitSpec& vit = tower.vit;
+  read_tower_sizes(vision, {1024, 0, 24, 16, 384, 16, "gelu", 1e-6}, vit);
+  const double ratio = vision.number_or("mlp_ratio", 4.0, 0.01, 64.0);
+  vit.mlp_width = static_cast<std::int64_t>(static_cast<double>(vit.width) * ratio);
+  vit.patch_bias = true;
+  if (vision.boolean_or("use_qk_norm", false)) vision.fail("use_qk_norm", "false", "true");
+  if (!vision.boolean_or("attention_bias", true)) vision.fail("attention_bias", "true", "false");
+  const std::int64_t out = vision.integer_or("projection_dim", 2048, 1, kMaxTowerWidth);
+  const std::int64_t depth = vision.integer_or("depth", 2, 1, 8);
+  ProjectorSpec& projector = tower.projector;
+  projector.layers = {"fc1"};
+  for (std::int64_t i = 1; i < depth; ++i) {
+    projector.layers.push_back("hidden_layers." + std::to_string(i - 1));
+  }
+  projector.widths.assign(projector.layers.size(), out);
+  projector.activation = vit.activation;
+  tower.layouts.push_back({janus_port_names(), "model.aligner.", {}});
+  return tower;
+}
+
+// The original names a fixed encoder, SigLIP-L with the exact GELU.
+VisionTower original_tower(const JsonReader& config) {
+  static constexpr std::array<std::string_view, 1> kEncoders = {"siglip_large_patch16_384"};
+  static constexpr std::array<std::string_view, 1> kProjectors = {"mlp_gelu"};
+  const JsonReader params = config.object("vision_config").object("params");
+  params.choice("model_name", kEncoders);
+  params.integer_or("image_size", 384, 384, 384);
+  params.integer_or("select_layer", -1, -1, -1);
+  VisionTower tower;
+  VitSpec& vit = tower.vit;
+  vit.patch = 16;
+  vit.activation = VitActivation::kGelu;
+  vit.norm_eps = 1e-6f;
+  vit.patch_bias = true;
+  const JsonReader aligner = config.object("aligner_config").object("params");
+  aligner.choice("projector_type", kProjectors);
+  const std::int64_t out = aligner.integer("n_embed", 1, kMaxTowerWidth);
+  const std::int64_t depth = aligner.integer_or("depth", 2, 1, 8);
+  for (std::int64_t i = 0; i < depth; ++i) {
+    tower.projector.layers.push_back("layers." + std::to_string(2 * i));
+    tower.projector.widths.push_back(out);
+  }
+  tower.layouts.push_back({janus_original_names(), "aligner.", {}});
+  tower.ignored = {"attn_pool.*"};
+  return tower;
+}
+
+// --- describing: preprocessing -------------------------------------------------------------------
+
+PreprocessPolicy longest_side(std::string name, SideRounding rounding) {
+  PreprocessPolicy out;
+  out.name = std::move(name);
+  out.mode = ResizeMode::kLongestSide;
+  out.side = 384;
+  out.patch = 16;
+  out.shortest = 14;
+  out.rounding = rounding;
+  out.background = {127, 127, 127};
+  return out;
+}
+
+PreprocessPolicy original_policy() { return longest_side("janus", SideRounding::kTruncate); }
+PreprocessPolicy port_policy() { return longest_side("janus-hf", SideRounding::kHalfToEven); }
+
+constexpr PolicyMaker kPolicies[] = {original_policy, port_policy};
+
+// --- describing: prompts -------------------------------------------------------------------------
+
+constexpr std::string_view kSystem =
+    "You are a helpful language and vision assistant. You are able to understand the visual "
+    "content that the user provides, and assist the user with a variety of tasks using natural "
+    "language.";
+constexpr std::string_view kEnd = "<\uff5cend\u2581of\u2581sentence\uff5c>";
+constexpr std::string_view kSpecial[] = {
+    "<image_placeholder>", "<begin_of_image>", "<end_of_image>", "<|User|>", "<|Assistant|>", kEnd};
+
+constexpr ChatForm form(std::string_view name, std::string_view user, std::string_view assistant,
+                        std::string_view generation) {
+  return {.name = name,
+          .layout = ChatLayout::kJanus,
+          .implied_system = kSystem,
+          .system_close = "\n\n",
+          .user_open = user,
+          .user_close = "\n\n",
+          .assistant_open = assistant,
+          .assistant_close = kEnd,
+          .generation = generation,
+          .image = "<image_placeholder>",
+          .image_open = "<begin_of_image>",
+          .image_close = "<end_of_image>",
+          .special = kSpecial};
+}
+
+constexpr ChatForm kForms[] = {
+    form("janus", "User: ", "Assistant: ", "Assistant:"),
+    form("janus-pro", "<|User|>: ", "<|Assistant|>: ", "<|Assistant|>:")};
+constexpr ChatChoice kChats[] = {{"<|User|>", &kForms[1]}, {"", &kForms[0]}};
+
+// --- describing: the rows ------------------------------------------------------------------------
+
+constexpr LayoutNames kPortLayouts[] = {{"model.language_model.", "lm_head.weight"}};
+constexpr LayoutNames kOriginalLayouts[] = {
+    {"language_model.model.", "language_model.lm_head.weight"}};
+
+constexpr Describer kDescribers[] = {
+    {.type = "janus",
+     .title = "Janus",
+     .tower = port_tower,
+     .text_key = "text_config",
+     .languages = kLanguages,
+     .layouts = kPortLayouts,
+     .policy = [](const JsonReader&) { return port_policy(); },
+     .chats = kChats,
+     .image_key = "image_token_id",
+     .image_id = 100581,
+     .image_token = "<image_placeholder>"},
+    {.type = "multi_modality",
+     .title = "Janus",
+     .tower = original_tower,
+     .text_key = "language_config",
+     .languages = kLanguages,
+     .layouts = kOriginalLayouts,
+     .policy = [](const JsonReader&) { return original_policy(); },
+     .size_key = "params",
+     .chats = kChats,
+     .image_key = "image_token_id",
+     .image_token = "<image_placeholder>"},
+};
+
+}  // namespace
+
+extern constinit const Family kJanusFamily = {.name = "janus",
+                                              .detect = detect,
+                                              .parse = parse,
+                                              .describers = kDescribers,
+                                              .policies = kPolicies,
+                                              .forms = kForms};
 
 }  // namespace tessera

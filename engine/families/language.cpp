@@ -245,27 +245,25 @@ WeightNames language_names(const ModelConfig& model, const std::string& root) {
   return names;
 }
 
-WeightNames TextSpec::names() const {
-  WeightNames names = language_names(model.transformer, layouts.front().root);
-  if (!model.tied_head) names.text_head = layouts.front().head;
+WeightNames text_names(const StreamModelConfig& model, const TextLayout& layout) {
+  WeightNames names = language_names(model.transformer, layout.root);
+  if (!model.tied_head) names.text_head = layout.head;
   return names;
 }
 
-std::vector<TensorSpec> TextSpec::tensors() const {
+std::vector<TensorSpec> text_tensors(const StreamModelConfig& model, const TextLayout& layout) {
   TensorList list;
-  list_language(model.transformer, model.vocab, layouts.front().root, list);
-  if (!model.tied_head) {
-    list.add(layouts.front().head, {model.vocab, model.transformer.width});
-  }
+  list_language(model.transformer, model.vocab, layout.root, list);
+  if (!model.tied_head) list.add(layout.head, {model.vocab, model.transformer.width});
   return list.take();
 }
 
-void locate_text(TextSpec& spec, const Checkpoint& checkpoint) {
+void locate_text(std::vector<TextLayout>& layouts, const Checkpoint& checkpoint) {
   std::string looked_for;
-  for (const TextLayout& layout : spec.layouts) {
+  for (const TextLayout& layout : layouts) {
     const std::string table = layout.root + "embed_tokens.weight";
     if (checkpoint.find(table) != nullptr) {
-      spec.layouts = {TextLayout(layout)};
+      layouts = {TextLayout(layout)};
       return;
     }
     looked_for += (looked_for.empty() ? "" : " or ") + table;

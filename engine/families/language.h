@@ -1,5 +1,5 @@
-// The language half of published checkpoints: Llama, Mistral, Qwen2 and Emu3 configurations, the names
-// their tensors have, and a text model read from them.
+// The language half of published checkpoints: Llama, Mistral, Qwen2 and Emu3 configurations, and
+// the names and shapes of their tensors.
 #pragma once
 
 #include <span>
@@ -10,7 +10,6 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/core/json.h"
 #include "engine/families/family.h"
-#include "engine/families/open_model.h"
 #include "engine/model/stream_model.h"
 
 namespace tessera {
@@ -42,22 +41,12 @@ void list_language(const ModelConfig& model, std::int64_t vocab, const std::stri
                    TensorList& list);
 WeightNames language_names(const ModelConfig& model, const std::string& root);
 
-// One way of naming the tensors. Files written by different releases differ.
-struct TextLayout {
-  std::string root;
-  std::string head;
-};
-
-struct TextSpec {
-  StreamModelConfig model;
-  std::vector<TextLayout> layouts;  // the first is the one in use
-
-  WeightNames names() const;
-  std::vector<TensorSpec> tensors() const;  // a tied head's apart
-};
+// The same of a model that writes text: with its head, if that is not the table.
+WeightNames text_names(const StreamModelConfig& model, const TextLayout& layout);
+std::vector<TensorSpec> text_tensors(const StreamModelConfig& model, const TextLayout& layout);
 
 // Keeps the first layout of which the checkpoint has the embedding table. Error kModel
 // (E_TEXT_LAYOUT) listing the names that were looked for.
-void locate_text(TextSpec& spec, const Checkpoint& checkpoint);
+void locate_text(std::vector<TextLayout>& layouts, const Checkpoint& checkpoint);
 
 }  // namespace tessera

@@ -211,7 +211,7 @@ void settle_grid(const ModelSource& source, const fs::path& weights, Geometry& g
 
 // --- the spec -----------------------------------------------------------------------------------
 
-void fill_model(const Geometry& g, FamilySpec& spec) {
+void fill_model(const Geometry& g, ModelSpec& spec) {
   ModelConfig& model = spec.model.transformer;
   model.layers = g.layers;
   model.width = g.width;
@@ -236,7 +236,7 @@ void fill_model(const Geometry& g, FamilySpec& spec) {
   spec.model.grid_rows = spec.model.grid_cols = g.grid;
 }
 
-void fill_names(FamilySpec& spec) {
+void fill_names(ModelSpec& spec) {
   WeightNames& names = spec.names;
   names.layer_prefix = "layers.{}.";
   names.attention_norm = "attention_norm.weight";
@@ -272,7 +272,7 @@ std::vector<TensorSpec> list_tensors(const Geometry& g) {
   return list.take();
 }
 
-void fill_identity(FamilySpec& spec) {
+void fill_identity(ModelSpec& spec) {
   const ModelConfig& model = spec.model.transformer;
   spec.size = size_label(model);
   for (const PublishedSize& row : kLlamaGenSizes) {
@@ -297,7 +297,7 @@ VqSpec published_vq16() {
   return vq;
 }
 
-VqSpec read_vq(const ModelSource& source, const Geometry& g, FamilySpec& spec) {
+VqSpec read_vq(const ModelSource& source, const Geometry& g, ModelSpec& spec) {
   spec.vq_weights = find_vq(source.folder);
   if (spec.vq_weights.empty()) {
     refuse(spec.weights.string(), "VQ tokenizer",
@@ -313,9 +313,7 @@ VqSpec read_vq(const ModelSource& source, const Geometry& g, FamilySpec& spec) {
   return vq;
 }
 
-}  // namespace
-
-bool detect_llamagen(const ModelSource& source) {
+bool detect(const ModelSource& source) {
   if (has_model_args(source)) return true;
   if (source.config != nullptr || source.config_only) return false;
   const fs::path path = source.file.empty() ? find_weights(source.folder) : source.file;
@@ -324,8 +322,8 @@ bool detect_llamagen(const ModelSource& source) {
   return weights.find(kClasses) != nullptr || weights.find(kTokens) != nullptr;
 }
 
-FamilySpec parse_llamagen(const ModelSource& source) {
-  FamilySpec spec;
+ModelSpec parse(const ModelSource& source) {
+  ModelSpec spec;
   Geometry g;
   if (source.config_only) {
     const JsonReader config(*source.config, source.config_file);
@@ -353,5 +351,10 @@ FamilySpec parse_llamagen(const ModelSource& source) {
   spec.vq_tensors = vq_tensors(spec.vq);
   return spec;
 }
+
+}  // namespace
+
+extern constinit const Family kLlamaGenFamily = {
+    .name = "llamagen", .detect = detect, .parse = parse};
 
 }  // namespace tessera

@@ -17,7 +17,7 @@ std::size_t matrix_bytes(std::int64_t rows, std::int64_t cols, DType dtype) {
   return static_cast<std::size_t>(rows * cols) * dtype_size(dtype);
 }
 
-std::size_t weight_bytes(const FamilySpec& spec, const Backend& backend, DType storage) {
+std::size_t weight_bytes(const ModelSpec& spec, const Backend& backend, DType storage) {
   const ModelConfig& model = spec.model.transformer;
   const auto linear = [&](std::int64_t n, std::int64_t k) {
     return backend.packed_linear_bytes(n, k, storage);
@@ -54,14 +54,14 @@ std::size_t weight_bytes(const FamilySpec& spec, const Backend& backend, DType s
 
 }  // namespace
 
-std::size_t visual_weight_bytes(const FamilySpec& spec, const Backend& backend, DType storage,
+std::size_t visual_weight_bytes(const ModelSpec& spec, const Backend& backend, DType storage,
                                 VqHalves halves) {
   if (spec.fsq) return fsq_clip_weight_bytes(*spec.fsq, backend, storage, halves);
   return spec.movq ? movq_weight_bytes(*spec.movq, backend, storage, halves)
                    : vq_weight_bytes(spec.vq, backend, storage, halves);
 }
 
-std::size_t visual_scratch_bytes(const FamilySpec& spec, const Backend& backend) {
+std::size_t visual_scratch_bytes(const ModelSpec& spec, const Backend& backend) {
   const auto rows = static_cast<int>(spec.model.grid_rows);
   const auto cols = static_cast<int>(spec.model.grid_cols);
   if (spec.fsq) return fsq_clip_scratch_bytes(*spec.fsq, backend, rows, cols);
@@ -69,7 +69,7 @@ std::size_t visual_scratch_bytes(const FamilySpec& spec, const Backend& backend)
                    : vq_decode_scratch_bytes(spec.vq, backend, rows, cols);
 }
 
-MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
+MemoryPlan plan_memory(const ModelSpec& spec, const Backend& backend,
                        const MemoryRequest& request) {
   const ModelConfig& model = spec.model.transformer;
   const std::int64_t sequences = request.images * (request.guidance ? 2 : 1);
@@ -97,7 +97,7 @@ MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
   return plan;
 }
 
-MemoryPlan placed_on_device(MemoryPlan plan, const FamilySpec& spec, const MemoryRequest& request) {
+MemoryPlan placed_on_device(MemoryPlan plan, const ModelSpec& spec, const MemoryRequest& request) {
   const auto row = static_cast<std::size_t>(spec.model.image_vocabulary()) * sizeof(float);
   const auto rows = static_cast<std::size_t>(request.images * request.window);
   plan.on_device = true;

@@ -8,7 +8,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/core/function_ref.h"
-#include "engine/families/family_spec.h"
+#include "engine/families/model_spec.h"
 
 namespace tessera {
 
@@ -62,15 +62,14 @@ struct MemoryPlan {
 };
 
 // Bytes of the picture tokenizer, and of decoding one picture or one grid with it.
-std::size_t visual_weight_bytes(const FamilySpec& spec, const Backend& backend, DType storage,
+std::size_t visual_weight_bytes(const ModelSpec& spec, const Backend& backend, DType storage,
                                 VqHalves halves = VqHalves::kDecoder);
-std::size_t visual_scratch_bytes(const FamilySpec& spec, const Backend& backend);
+std::size_t visual_scratch_bytes(const ModelSpec& spec, const Backend& backend);
 
-MemoryPlan plan_memory(const FamilySpec& spec, const Backend& backend,
-                       const MemoryRequest& request);
+MemoryPlan plan_memory(const ModelSpec& spec, const Backend& backend, const MemoryRequest& request);
 
 // The same run on a device with memory of its own.
-MemoryPlan placed_on_device(MemoryPlan plan, const FamilySpec& spec, const MemoryRequest& request);
+MemoryPlan placed_on_device(MemoryPlan plan, const ModelSpec& spec, const MemoryRequest& request);
 
 // Requests that need at most `free` bytes, each as near to what was asked for as it can be: fewer
 // pictures at once, a narrower window, bf16 in the place of f32, each alone; if none of them is

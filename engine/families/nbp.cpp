@@ -62,7 +62,7 @@ void settle_vocabulary(BlockModelConfig& model) {
   model.vocabulary = model.first_code + model.codes;
 }
 
-void read_config(const JsonReader& config, FamilySpec& spec) {
+void read_config(const JsonReader& config, ModelSpec& spec) {
   BlockModelConfig& model = *spec.blocks;
   model.layers = config.integer("n_layer", 1, 1024);
   model.width = config.integer("n_embd", 1, 65536);
@@ -105,7 +105,7 @@ const ConstTensorView& tensor(const Checkpoint& weights, const std::string& file
 }
 
 // A checkpoint without configuration: 17 frames of 128x128 pixels, five grids of 16x16 codes.
-void read_shapes(const Checkpoint& weights, const std::string& file, FamilySpec& spec) {
+void read_shapes(const Checkpoint& weights, const std::string& file, ModelSpec& spec) {
   BlockModelConfig& model = *spec.blocks;
   const ConstTensorView& tokens = tensor(weights, file, kTokens, 2);
   model.width = tokens.shape[1];
@@ -144,7 +144,7 @@ void read_shapes(const Checkpoint& weights, const std::string& file, FamilySpec&
 
 // --- the spec -----------------------------------------------------------------------------------
 
-void fill_model(FamilySpec& spec) {
+void fill_model(ModelSpec& spec) {
   const BlockModelConfig& blocks = *spec.blocks;
   StreamModelConfig& model = spec.model;
   ModelConfig& sizes = model.transformer;
@@ -161,7 +161,7 @@ void fill_model(FamilySpec& spec) {
       std::max<std::int64_t>(0, blocks.positions - blocks.cache_rows(0, model.image_tokens()));
 }
 
-void check_fit(const FamilySpec& spec, const std::string& file) {
+void check_fit(const ModelSpec& spec, const std::string& file) {
   const BlockModelConfig& blocks = *spec.blocks;
   for (const std::int64_t side : {spec.image_height(), spec.image_width()}) {
     if (side <= kMaxSide) continue;
@@ -179,7 +179,7 @@ void check_fit(const FamilySpec& spec, const std::string& file) {
   }
 }
 
-void fill_names(FamilySpec& spec) {
+void fill_names(ModelSpec& spec) {
   WeightNames& names = spec.names;
   names.layer_prefix = std::string(kLayers) + "{}.";
   names.qkv = {"attn.query.weight", "attn.key.weight", "attn.value.weight"};
@@ -192,7 +192,7 @@ void fill_names(FamilySpec& spec) {
   names.prompt_rows = {{spec.blocks->first_condition, spec.blocks->conditions}};
 }
 
-void list_tensors(FamilySpec& spec) {
+void list_tensors(ModelSpec& spec) {
   const BlockModelConfig& model = *spec.blocks;
   TensorList list;
   list.add(kTokens, {model.vocabulary, model.width});
@@ -220,7 +220,7 @@ void list_tensors(FamilySpec& spec) {
 }
 
 // A prompt is text in front of "<|image token|>", where there is a tokenizer for it.
-void fill_prompt(const ModelSource& source, FamilySpec& spec) {
+void fill_prompt(const ModelSource& source, ModelSpec& spec) {
   const bool text = spec.blocks->conditions > 0 && spec.movq;
   spec.prompt.kind = spec.model.prompt = text ? PromptKind::kText : PromptKind::kFrames;
   if (!text) {
@@ -232,7 +232,7 @@ void fill_prompt(const ModelSource& source, FamilySpec& spec) {
   if (!source.folder.empty()) spec.tokenizer = source.folder / "tokenizer.json";
 }
 
-void fill_identity(FamilySpec& spec) {
+void fill_identity(ModelSpec& spec) {
   const ModelConfig& model = spec.model.transformer;
   spec.size = size_label(model);
   for (const PublishedSize& row : kNbpSizes) {
@@ -242,9 +242,7 @@ void fill_identity(FamilySpec& spec) {
   spec.licence = "the folder's own licence file rules";
 }
 
-}  // namespace
-
-bool detect_nbp(const ModelSource& source) {
+bool detect(const ModelSource& source) {
   if (source.config != nullptr) {
     const auto type = source.config->find("model_type");
     return type != source.config->end() && *type == "nbp";
@@ -256,8 +254,8 @@ bool detect_nbp(const ModelSource& source) {
   return weights.find(kTokens) != nullptr && weights.find(kNbpPositions) != nullptr;
 }
 
-FamilySpec parse_nbp(const ModelSource& source) {
-  FamilySpec spec;
+ModelSpec parse(const ModelSource& source) {
+  ModelSpec spec;
   spec.blocks.emplace();
   if (!source.config_only) {
     spec.weights = find_weights(source);
@@ -281,5 +279,9 @@ FamilySpec parse_nbp(const ModelSource& source) {
   list_tensors(spec);
   return spec;
 }
+
+}  // namespace
+
+extern constinit const Family kNbpFamily = {.name = "nbp", .detect = detect, .parse = parse};
 
 }  // namespace tessera

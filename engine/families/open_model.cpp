@@ -1,6 +1,7 @@
 // Opens a model by name: made-up ones by their prefix, everything else from disk.
 #include "engine/families/open_model.h"
 
+#include "engine/families/describe.h"
 #include "engine/families/test_models.h"
 
 namespace tessera {
@@ -35,16 +36,22 @@ std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkp
 
 OpenedModel open_model(const std::string& name, const FamilyOptions& options) {
   if (is_made_up_model(name)) return make_up_model(name, options);
+  return open_model(load_model_spec(name, options));
+}
+
+OpenedModel open_model(ModelSpec spec) {
   OpenedModel model;
-  model.spec = load_family_spec(name, options);
-  model.weights = std::make_shared<const Checkpoint>(Checkpoint::open(model.spec.weights));
-  check_tensors(model.spec, *model.weights);
-  if (model.spec.vq_weights.empty()) {
+  model.weights = std::make_shared<const Checkpoint>(Checkpoint::open(spec.weights));
+  if (spec.generates()) {
+    check_tensors(spec, *model.weights);
     model.vq_weights = model.weights;
-  } else {
-    model.vq_weights = std::make_shared<const Checkpoint>(Checkpoint::open(model.spec.vq_weights));
-    check_vq_tensors(model.spec, *model.vq_weights);
+    if (!spec.vq_weights.empty()) {
+      model.vq_weights = std::make_shared<const Checkpoint>(Checkpoint::open(spec.vq_weights));
+      check_vq_tensors(spec, *model.vq_weights);
+    }
   }
+  if (spec.describe) settle_describing(spec, *model.weights);
+  model.spec = std::move(spec);
   model.source = source_of(model.weights);
   return model;
 }

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/families/family_spec.h"
+#include "engine/families/model_spec.h"
 #include "engine/families/registry.h"
 #include "engine/model/block_model.h"
 #include "engine/model/stream_model.h"
@@ -26,9 +26,10 @@ class TensorSource {
 };
 
 struct OpenedModel {
-  FamilySpec spec;
-  std::shared_ptr<const Checkpoint> weights;     // null when the source makes them up
-  std::shared_ptr<const Checkpoint> vq_weights;  // never null; the same object for joined files
+  ModelSpec spec;
+  std::shared_ptr<const Checkpoint> weights;  // null when the source makes them up
+  // Of the image tokenizer; the same object for joined files, null where the model only describes.
+  std::shared_ptr<const Checkpoint> vq_weights;
   std::unique_ptr<TensorSource> source;
   std::string tokenizer_json;  // text, for models made in memory; else read spec.tokenizer
 };
@@ -40,6 +41,8 @@ std::unique_ptr<TensorSource> source_of(std::shared_ptr<const Checkpoint> checkp
 // (random:llamagen:L, random:janus-pro:1B). Names and shapes are checked before this returns.
 // Error kModel.
 OpenedModel open_model(const std::string& name, const FamilyOptions& options = {});
+// The files of a spec that was read from a folder or weight file.
+OpenedModel open_model(ModelSpec spec);
 
 // Packs and uploads the transformer and the token spaces of `config`, tensor by tensor, giving
 // mapped pages back as it goes: the image space where it has codes, the text space where it has a

@@ -1,33 +1,49 @@
 // The one table of families, and the search of a folder that comes before it.
 #include "engine/families/registry.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "engine/core/io.h"
+#include "engine/families/describe.h"
 #include "engine/families/family.h"
 
 namespace tessera {
+
+// One a family file, declared nowhere else.
+extern const Family kLlavaFamily;
+extern const Family kJanusFamily;
+extern const Family kQwenVlFamily;
+extern const Family kIdeficsFamily;
+extern const Family kCosmosFamily;
+extern const Family kEmu3Family;
+extern const Family kLlamaGenFamily;
+extern const Family kNbpFamily;
 
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<Family, 5> kFamilies = {{
-    {"cosmos", detect_cosmos, parse_cosmos},
-    {"emu3", detect_emu3, parse_emu3},
-    {"janus", detect_janus, parse_janus},
-    {"llamagen", detect_llamagen, parse_llamagen},
-    {"nbp", detect_nbp, parse_nbp},
-}};
+// The first that says yes to a source has it.
+constexpr std::array kFamilies = {
+    &kLlavaFamily,     // describes
+    &kJanusFamily,     // both
+    &kQwenVlFamily,    // describes
+    &kIdeficsFamily,   // describes
+    &kCosmosFamily,    // generates
+    &kEmu3Family,      // generates
+    &kLlamaGenFamily,  // generates
+    &kNbpFamily,       // generates
+};
 
-std::string known_families() {
+// Emu3 lists its whole vocabulary there.
+constexpr std::size_t kConfigBytes = std::size_t{32} << 20;
+
+std::string joined(const auto& names) {
   std::string list;
-  for (const Family& family : kFamilies) {
-    if (!list.empty()) list += ", ";
-    list += family.name;
-  }
+  for (const auto& name : names) list += (list.empty() ? "" : ", ") + std::string(name);
   return list;
 }
 
@@ -36,7 +52,7 @@ std::string known_families() {
                .code = "E_FAMILY_UNKNOWN",
                .file = file,
                .where = std::move(where),
-               .expected = "a checkpoint of a known family (" + known_families() + ")",
+               .expected = "a checkpoint of a known family (" + joined(family_names()) + ")",
                .found = std::move(found),
                .hint = "`tessera models` lists what can be loaded"});
 }
@@ -68,23 +84,81 @@ std::string card_licence(const fs::path& folder) {
   return std::string(value.substr(begin, value.find_last_not_of(" \t\r") - begin + 1));
 }
 
-FamilySpec parse_source(const ModelSource& source, const std::string& file) {
-  for (const Family& family : kFamilies) {
-    if (family.detect(source)) {
-      FamilySpec spec = family.parse(source);
-      spec.family = family.name;
-      spec.folder = source.folder;
-      if (std::string licence = card_licence(source.folder); !licence.empty()) {
-        spec.licence = std::move(licence);
-      }
-      return spec;
+const Describer* row_of(const Json& config) {
+  if (!config.is_object()) return nullptr;
+  const std::string type = model_type(config);
+  for (const Family* family : kFamilies) {
+    for (const Describer& row : family->describers) {
+      if (row.type == type && !row.title.empty()) return &row;
     }
   }
+  return nullptr;
+}
+
+bool describes(const Json& config) {
+  if (row_of(config) == nullptr) return false;
+  // A Janus that only generates has no understanding half.
+  const auto vision = config.find("vision_config");
+  return vision != config.end() && !vision->is_null();
+}
+
+// Nothing where no family generates with it.
+std::optional<ModelSpec> parse_generating(const ModelSource& source) {
+  for (const Family* family : kFamilies) {
+    if (family->detect == nullptr || !family->detect(source)) continue;
+    ModelSpec spec = family->parse(source);
+    spec.family = family->name;
+    spec.folder = source.folder;
+    if (std::string licence = card_licence(source.folder); !licence.empty()) {
+      spec.licence = std::move(licence);
+    }
+    return spec;
+  }
+  return std::nullopt;
+}
+
+ModelSpec parse_source(const ModelSource& source, const std::string& file) {
+  if (std::optional<ModelSpec> spec = parse_generating(source)) return std::move(*spec);
   refuse(file, source.config != nullptr ? "model_type" : "", describe(source));
 }
 
+void add_describing(std::shared_ptr<const Json> config, const std::optional<Json>& preprocessor,
+                    const std::optional<Json>& video_preprocessor, const fs::path& folder,
+                    ModelSpec& spec) {
+  const Describer* row = row_of(*config);
+  if (row == nullptr || !describes(*config)) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_FAMILY",
+                 .file = (folder / "config.json").string(),
+                 .where = "model_type",
+                 .expected = "a family that describes pictures: " + describing_types(),
+                 .found = !config->is_object() ? "no object"
+                          : row != nullptr
+                              ? model_type(*config) + ", which has no vision_config: it only paints"
+                              : model_type(*config)});
+  }
+  read_describing(*row, std::move(config), preprocessor, video_preprocessor, folder, spec);
+  if (spec.generates()) return;
+  spec.family = spec.describe->type;
+  spec.title = spec.describe->title;
+  spec.size = size_label(spec.model.transformer);
+  spec.folder = spec.weights = folder;
+  spec.tokenizer = folder / "tokenizer.json";
+  spec.licence = "as its card says";
+}
+
+std::optional<Json> read_json(const fs::path& path) {
+  if (!file_exists(path)) return std::nullopt;
+  return parse_json(read_file(path, std::size_t{1} << 20), path.string());
+}
+
+void add_describing(std::shared_ptr<const Json> config, const fs::path& folder, ModelSpec& spec) {
+  add_describing(std::move(config), read_json(folder / "preprocessor_config.json"),
+                 read_json(folder / "video_preprocessor_config.json"), folder, spec);
+}
+
 Json read_config(std::string_view text, const std::string& file) {
-  Json config = parse_json(text, file, {.max_bytes = std::size_t{32} << 20});
+  Json config = parse_json(text, file, {.max_bytes = kConfigBytes});
   if (!config.is_object()) {
     throw Error({.kind = ErrorKind::kModel,
                  .code = "E_JSON_TYPE",
@@ -98,9 +172,16 @@ Json read_config(std::string_view text, const std::string& file) {
 
 }  // namespace
 
-FamilySpec load_family_spec(const fs::path& path, const FamilyOptions& options) {
-  // Emu3 lists its whole vocabulary there.
-  constexpr std::size_t kConfigBytes = std::size_t{32} << 20;
+ModelSpec load_model_spec(const fs::path& path, const FamilyOptions& options) {
+  if (options.use == ModelUse::kDescribe) {
+    const fs::path config = path / "config.json";
+    ModelSpec spec;
+    add_describing(
+        std::make_shared<const Json>(parse_json(read_file(config, kConfigBytes), config.string(),
+                                                {.max_bytes = kConfigBytes})),
+        path, spec);
+    return spec;
+  }
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
@@ -126,11 +207,15 @@ FamilySpec load_family_spec(const fs::path& path, const FamilyOptions& options) 
     config = read_config(read_file(config_path, kConfigBytes), source.config_file);
     source.config = &config;
   }
-  return parse_source(source, source.config != nullptr ? source.config_file : path.string());
+  const std::string file = source.config != nullptr ? source.config_file : path.string();
+  if (options.use == ModelUse::kGenerate || !describes(config)) return parse_source(source, file);
+  ModelSpec spec = parse_generating(source).value_or(ModelSpec{});
+  add_describing(std::make_shared<const Json>(std::move(config)), source.folder, spec);
+  return spec;
 }
 
-FamilySpec parse_family_config(std::string_view json, const std::string& file,
-                               const FamilyOptions& options) {
+ModelSpec parse_family_config(std::string_view json, const std::string& file,
+                              const FamilyOptions& options) {
   const Json config = read_config(json, file);
   ModelSource source;
   source.options = options;
@@ -140,10 +225,83 @@ FamilySpec parse_family_config(std::string_view json, const std::string& file,
   return parse_source(source, file);
 }
 
+ModelSpec parse_describing_config(std::shared_ptr<const Json> config,
+                                  const std::optional<Json>& preprocessor,
+                                  const std::optional<Json>& video_preprocessor,
+                                  const fs::path& folder) {
+  ModelSpec spec;
+  add_describing(std::move(config), preprocessor, video_preprocessor, folder, spec);
+  return spec;
+}
+
 std::vector<std::string_view> family_names() {
   std::vector<std::string_view> names;
-  for (const Family& family : kFamilies) names.push_back(family.name);
+  for (const Family* family : kFamilies) {
+    if (family->parse != nullptr) names.push_back(family->name);
+  }
+  std::sort(names.begin(), names.end());
   return names;
+}
+
+std::string describing_types() {
+  std::vector<std::string_view> types;
+  for (const Family* family : kFamilies) {
+    for (const Describer& row : family->describers) {
+      if (!row.title.empty()) types.push_back(row.type);
+    }
+  }
+  return joined(types);
+}
+
+bool describes_images(const fs::path& folder) {
+  const fs::path path = folder / "config.json";
+  if (!file_exists(path)) return false;
+  return describes(
+      parse_json(read_file(path, kConfigBytes), path.string(), {.max_bytes = kConfigBytes}));
+}
+
+VisionTower parse_vision_tower(const Json& config, const std::string& file) {
+  const JsonReader reader(config, file);
+  const std::string type = reader.string("model_type");
+  std::vector<std::string_view> known;
+  for (const Family* family : kFamilies) {
+    for (const Describer& row : family->describers) {
+      known.push_back(row.type);
+      if (row.type != type) continue;
+      VisionTower tower = row.tower(reader);
+      finish_tower(tower, type, file);
+      return tower;
+    }
+  }
+  reader.fail("model_type", "one of " + joined(known), type);
+}
+
+PreprocessPolicy preprocess_policy(std::string_view name) {
+  for (const Family* family : kFamilies) {
+    for (const PolicyMaker make : family->policies) {
+      if (PreprocessPolicy policy = make(); policy.name == name) return policy;
+    }
+  }
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_POLICY",
+               .expected = "a preprocessing policy (" + joined(preprocess_policy_names()) + ")",
+               .found = std::string(name)});
+}
+
+std::vector<std::string> preprocess_policy_names() {
+  std::vector<std::string> names;
+  for (const Family* family : kFamilies) {
+    for (const PolicyMaker make : family->policies) names.push_back(make().name);
+  }
+  return names;
+}
+
+std::vector<const ChatForm*> chat_forms() {
+  std::vector<const ChatForm*> forms;
+  for (const Family* family : kFamilies) {
+    for (const ChatForm& form : family->forms) forms.push_back(&form);
+  }
+  return forms;
 }
 
 }  // namespace tessera

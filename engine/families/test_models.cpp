@@ -199,7 +199,7 @@ std::shared_ptr<const Checkpoint> draw_all(const std::string& label,
 }
 
 // No config of the family speaks of control ids: they are added to what one says.
-void add_control_ids(FamilySpec& spec) {
+void add_control_ids(ModelSpec& spec) {
   const std::int64_t codes = spec.model.image_tokens();
   spec.model.row_end = spec.model.image_end = true;
   spec.model.transformer.rope.positions += spec.model.image_tokens() - codes;
@@ -313,6 +313,7 @@ std::string test_model_config(std::string_view name) {
 }
 
 OpenedModel make_up_model(const std::string& name, const FamilyOptions& options) {
+  if (options.use == ModelUse::kDescribe) return make_up_captioner(name);
   for (const char* known : {"tiny", "rows", "null", "clip", "clip-rows", "cosmos", "cosmos-text",
                             "nbp", "nbp-frames"}) {
     if (name == std::string("test:") + known) return make_test_model(name);

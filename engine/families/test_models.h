@@ -24,7 +24,14 @@ bool is_made_up_model(std::string_view name);
 // random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B}, random:janus-pro:{1B,7B}: weights are drawn when the
 // loader asks for them, so that only the packed form is ever held.
 // Error kModel for any other name, listing these.
+// ModelUse::kDescribe: make_up_captioner().
 OpenedModel make_up_model(const std::string& name, const FamilyOptions& options = {});
+
+// test:tiny as a model that describes: Janus-shaped like the generator of that name, 2 layers of
+// width 64 over a byte-level vocabulary, images of 32x32 pixels in 4x4 visual tokens, seeded random
+// weights. Error kModel for another name.
+OpenedModel make_up_captioner(const std::string& name);
+bool is_made_up_captioner(std::string_view name);
 
 // A byte-level tokenizer.json without merges, with the special tokens of the Janus template.
 std::string test_tokenizer_json();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/checkpoint/non_finite.h"
-#include "engine/families/family_spec.h"
+#include "engine/families/model_spec.h"
 #include "engine/families/open_model.h"
 #include "engine/model/transformer.h"
 #include "engine/nn/linear.h"

@@ -41,7 +41,7 @@ void open_exhibit(const Exhibit& exhibit, const std::filesystem::path& path) {
       Checkpoint::open(path);
       return;
     case ReadAs::kConfig:
-      load_family_spec(path.parent_path());
+      load_model_spec(path.parent_path());
       return;
     case ReadAs::kTokenizer:
       TextTokenizer::from_file(path);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "apps/pipeline/tile_grid.h"
+#include "engine/families/registry.h"
 #include "vision/image/preprocess.h"
 #include "vision/pruning/visual_block.h"
 

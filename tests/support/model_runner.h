@@ -44,12 +44,12 @@ inline double relative_difference(const std::vector<float>& got, const std::vect
 // A model with a cache and buffers for `capacity` rows of each of `sequences` sequences.
 class ModelRunner {
  public:
-  ModelRunner(const StreamModel& model, std::int64_t sequences, std::int64_t capacity,
+  ModelRunner(const TokenModel& model, std::int64_t sequences, std::int64_t capacity,
               DType kv = DType::kF32)
       : model_(model),
-        cache_(model.backend(), {.layers = model.config().transformer.layers,
-                                 .kv_heads = model.config().transformer.kv_heads,
-                                 .head_dim = model.config().transformer.head_dim,
+        cache_(model.backend(), {.layers = model.transformer().config().layers,
+                                 .kv_heads = model.transformer().config().kv_heads,
+                                 .head_dim = model.transformer().config().head_dim,
                                  .capacity = capacity,
                                  .sequences = sequences,
                                  .dtype = kv}),
@@ -88,7 +88,7 @@ class ModelRunner {
     std::vector<Tensor> tapped;
     std::vector<TensorView> views;
     if (taps != nullptr) {
-      for (std::int64_t i = 0; i < model_.config().transformer.layers; ++i) {
+      for (std::int64_t i = 0; i < model_.transformer().config().layers; ++i) {
         tapped.push_back(room(total, model_.width()));
       }
       for (Tensor& tap : tapped) views.push_back(tap.view());
@@ -119,7 +119,7 @@ class ModelRunner {
 
   std::vector<float> logits(const std::vector<float>& hidden) {
     const Tensor rows = on_device(hidden, model_.width());
-    Tensor out = room(rows.shape()[0], model_.config().codes);
+    Tensor out = room(rows.shape()[0], model_.logit_ids());
     model_.logits(rows.view(), arena_, out.view());
     return on_host(out);
   }
@@ -136,7 +136,7 @@ class ModelRunner {
     return from_device(model_.backend(), tensor.view());
   }
 
-  const StreamModel& model_;
+  const TokenModel& model_;
   KvCache cache_;
   Arena arena_;
 };
@@ -205,7 +205,7 @@ inline std::map<std::string, Tensor> copy_tensors(const Checkpoint& checkpoint) 
   return tensors;
 }
 
-inline StreamModel load_edited(const FamilySpec& spec, const Checkpoint& checkpoint,
+inline StreamModel load_edited(const ModelSpec& spec, const Checkpoint& checkpoint,
                                Backend& backend, const TensorEdit& edit,
                                DType storage = DType::kF32) {
   std::map<std::string, Tensor> tensors = copy_tensors(checkpoint);

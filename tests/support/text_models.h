@@ -9,6 +9,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/families/language.h"
+#include "engine/families/open_model.h"
 #include "engine/families/random_weights.h"
 
 namespace tessera {
@@ -18,8 +19,8 @@ struct SmallText {
   StreamModel model;
 };
 
-inline TextSpec small_text_spec(std::int64_t vocab = 40, bool three_axes = false) {
-  TextSpec spec;
+inline ModelSpec small_text_spec(std::int64_t vocab = 40, bool three_axes = false) {
+  ModelSpec spec;
   spec.layouts = {{"model.", "lm_head.weight"}};
   ModelConfig& model = spec.model.transformer;
   model.layers = 3;
@@ -36,21 +37,23 @@ inline TextSpec small_text_spec(std::int64_t vocab = 40, bool three_axes = false
   return spec;
 }
 
-inline SmallText small_text_on(std::unique_ptr<Backend> backend, const TextSpec& spec,
+inline SmallText small_text_on(std::unique_ptr<Backend> backend, const ModelSpec& spec,
                                DType storage = DType::kF32, std::uint64_t seed = 11) {
   std::map<std::string, Tensor> tensors;
-  for (const TensorSpec& tensor : spec.tensors()) {
+  const TextLayout& layout = spec.layouts.front();
+  for (const TensorSpec& tensor : text_tensors(spec.model, layout)) {
     tensors.emplace(tensor.name,
                     random_weight(tensor.name, tensor.shape, {.seed = seed, .matrix_std = 0}));
   }
   const auto checkpoint =
       std::make_shared<const Checkpoint>(Checkpoint::from_tensors("small", std::move(tensors)));
   const auto source = source_of(checkpoint);
-  StreamModel model = load_stream_model(spec.model, spec.names(), *source, *backend, storage);
+  StreamModel model =
+      load_stream_model(spec.model, text_names(spec.model, layout), *source, *backend, storage);
   return {std::move(backend), std::move(model)};
 }
 
-inline SmallText small_text(const TextSpec& spec = small_text_spec(), int threads = 1,
+inline SmallText small_text(const ModelSpec& spec = small_text_spec(), int threads = 1,
                             std::uint64_t seed = 11, DType storage = DType::kF32) {
   return small_text_on(make_backend("cpu", {.threads = threads}), spec, storage, seed);
 }

@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "apps/pipeline/caption_prompt.h"
-#include "apps/pipeline/caption_spec.h"
+#include "apps/pipeline/visual_encoder.h"
 #include "engine/backend/backend.h"
 #include "engine/core/dtype.h"
+#include "engine/families/describe.h"
+#include "engine/families/language.h"
+#include "engine/families/open_model.h"
 
 namespace tessera {
 
@@ -20,20 +23,20 @@ struct TinyLmm {
   TinyLmm(const std::filesystem::path& model, const std::filesystem::path& recording, int threads,
           const std::string& device = "cpu")
       : folder(model),
-        spec(read_caption_spec(folder)),
+        spec(load_model_spec(folder, {.use = ModelUse::kDescribe})),
         weights(std::make_shared<const Checkpoint>(Checkpoint::open(folder / "model.safetensors"))),
         recorded(Checkpoint::open(recording)),
         backend(make_backend(device, {.threads = threads})) {
-    locate_text(spec.text, *weights);
-    if (weights->find(spec.text.layouts.front().head) == nullptr) spec.text.model.tied_head = true;
-    spec.text.model.transformer.rope.positions = spec.text.model.max_positions;
+    settle_describing(spec, *weights);
+    spec.model.transformer.rope.positions = spec.model.max_positions;
     const auto source = source_of(weights);
     text = std::make_unique<StreamModel>(
-        load_stream_model(spec.text.model, spec.text.names(), *source, *backend, DType::kF32));
+        load_stream_model(spec.model, spec.names, *source, *backend, DType::kF32));
     std::vector<float> newline;
-    if (!spec.newline_name.empty()) newline = floats(*weights, spec.newline_name);
-    pictures = std::make_unique<VisualEncoder>(*backend, *spec.config, "config.json", *weights,
-                                               newline, DType::kF32);
+    const std::string& name = spec.describe->newline_name;
+    if (!name.empty()) newline = floats(*weights, name);
+    pictures = std::make_unique<VisualEncoder>(*backend, spec.describe->tower, "config.json",
+                                               *weights, newline, DType::kF32);
   }
 
   static std::filesystem::path goldens() {
@@ -69,7 +72,7 @@ struct TinyLmm {
   }
 
   std::filesystem::path folder;
-  CaptionSpec spec;
+  ModelSpec spec;
   std::shared_ptr<const Checkpoint> weights;
   Checkpoint recorded;
   std::unique_ptr<Backend> backend;

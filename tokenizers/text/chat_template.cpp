@@ -1,5 +1,5 @@
-// A family is one row of strings; the walk over turns is shared. Strings of the table are ours, so
-// special tokens are found in them by name; texts of people are never searched.
+// A form is a row of strings; the walk over turns is shared. Strings of a form are ours, so special
+// tokens are found in them by name; texts of people are never searched.
 #include "tokenizers/text/chat_template.h"
 
 #include <algorithm>
@@ -12,179 +12,7 @@ namespace tessera {
 
 namespace {
 
-enum class Layout : std::uint8_t {
-  kImagesFirst,  // all pictures of a turn, each with a line break, then its texts
-  kInOrder,      // as given
-  kJanus,        // as given, line breaks around pictures, spaces between texts, ends trimmed
-};
-
-struct Form {
-  std::string_view name;
-  Layout layout = Layout::kInOrder;
-  std::string_view begin;           // of the whole prompt
-  std::string_view implied_system;  // text of the system turn when none is given
-  std::string_view system_open, system_close;
-  std::string_view user_open, user_close;
-  std::string_view assistant_open, assistant_close;
-  std::string_view text_close;  // after each text part
-  std::string_view generation;
-  std::string_view image, image_open, image_close;  // the token of one visual row, its frame
-  std::string_view video;     // the token of one visual row of a clip, if there is one
-  bool tiles = false;         // SmolVLM's frame with rows and columns of tiles
-  bool tight_images = false;  // no space between "User:" and a picture
-};
-
-constexpr std::string_view kVicunaUser =
-    "A chat between a curious user and an artificial intelligence assistant. The assistant gives "
-    "helpful, detailed, and polite answers to the user's questions.";
-constexpr std::string_view kVicunaHuman =
-    "A chat between a curious human and an artificial intelligence assistant. The assistant gives "
-    "helpful, detailed, and polite answers to the human's questions.";
-constexpr std::string_view kJanusSystem =
-    "You are a helpful language and vision assistant. You are able to understand the visual "
-    "content that the user provides, and assist the user with a variety of tasks using natural "
-    "language.";
-constexpr std::string_view kJanusEnd = "<\uff5cend\u2581of\u2581sentence\uff5c>";
-
-constexpr Form kVicuna = {.layout = Layout::kImagesFirst,
-                          .user_open = "USER: ",
-                          .assistant_open = "ASSISTANT: ",
-                          .text_close = " ",
-                          .generation = "ASSISTANT:",
-                          .image = "<image>"};
-
-constexpr Form vicuna_original(std::string_view name, std::string_view system) {
-  Form form = kVicuna;
-  form.name = name;
-  form.implied_system = system;
-  form.system_close = " ";
-  form.user_close = " ";
-  form.assistant_close = "</s>";
-  form.text_close = "";
-  return form;
-}
-
-constexpr Form with_name(Form form, std::string_view name) {
-  form.name = name;
-  return form;
-}
-
-constexpr Form kChatMl = {.system_open = "<|im_start|>system\n",
-                          .system_close = "<|im_end|>\n",
-                          .user_open = "<|im_start|>user\n",
-                          .user_close = "<|im_end|>\n",
-                          .assistant_open = "<|im_start|>assistant\n",
-                          .assistant_close = "<|im_end|>\n",
-                          .generation = "<|im_start|>assistant\n",
-                          .image = "<image>"};
-
-constexpr Form one_vision() {
-  Form form = with_name(kChatMl, "llava-onevision");
-  form.layout = Layout::kImagesFirst;
-  form.video = "<video>";
-  return form;
-}
-
-constexpr Form yi() {
-  Form form = with_name(kChatMl, "llava-1.6-yi");
-  form.layout = Layout::kImagesFirst;
-  form.implied_system = "Answer the questions.";
-  form.system_close = form.user_close = form.assistant_close = "<|im_end|>";
-  return form;
-}
-
-constexpr Form qwen2_vl() {
-  Form form = with_name(kChatMl, "qwen2-vl");
-  form.implied_system = "You are a helpful assistant.";
-  form.image = "<|image_pad|>";
-  form.video = "<|video_pad|>";
-  form.image_open = "<|vision_start|>";
-  form.image_close = "<|vision_end|>";
-  return form;
-}
-
-constexpr Form kMistral = {.name = "llava-1.6-mistral",
-                           .layout = Layout::kImagesFirst,
-                           .system_open = "<<SYS>>\n",
-                           .system_close = "\n<</SYS>>\n\n",
-                           .user_open = "[INST] ",
-                           .user_close = " [/INST]",
-                           .assistant_open = " ",
-                           .assistant_close = "</s> ",
-                           .image = "<image>"};
-
-constexpr Form janus(std::string_view name, std::string_view user, std::string_view assistant,
-                     std::string_view generation) {
-  return {.name = name,
-          .layout = Layout::kJanus,
-          .implied_system = kJanusSystem,
-          .system_close = "\n\n",
-          .user_open = user,
-          .user_close = "\n\n",
-          .assistant_open = assistant,
-          .assistant_close = kJanusEnd,
-          .generation = generation,
-          .image = "<image_placeholder>",
-          .image_open = "<begin_of_image>",
-          .image_close = "<end_of_image>"};
-}
-
-constexpr Form idefics3(std::string_view name, std::string_view begin) {
-  return {.name = name,
-          .begin = begin,
-          .system_open = "System: ",
-          .system_close = "<end_of_utterance>\n",
-          .user_open = "User: ",
-          .user_close = "<end_of_utterance>\n",
-          .assistant_open = "Assistant: ",
-          .assistant_close = "<end_of_utterance>\n",
-          .generation = "Assistant:",
-          .image = "<image>",
-          .tiles = true,
-          .tight_images = true};
-}
-
-// In the order of ChatTemplate.
-constexpr std::array kForms = {
-    with_name(kVicuna, "llava-1.5"),
-    vicuna_original("llava-1.5-original", kVicunaUser),
-    with_name(kVicuna, "llava-1.6-vicuna"),
-    vicuna_original("llava-1.6-vicuna-original", kVicunaHuman),
-    kMistral,
-    yi(),
-    one_vision(),
-    janus("janus", "User: ", "Assistant: ", "Assistant:"),
-    janus("janus-pro", "<|User|>: ", "<|Assistant|>: ", "<|Assistant|>:"),
-    qwen2_vl(),
-    idefics3("smolvlm", "<|im_start|>"),
-    idefics3("idefics3", "<|begin_of_text|>"),
-};
-static_assert(kForms.size() == static_cast<std::size_t>(ChatTemplate::kIdefics3) + 1);
-
-// What may stand in a control segment. Rows and columns of tiles are written by name besides.
-constexpr std::array<std::string_view, 19> kSpecial = {"<|im_start|>",
-                                                       "<|im_end|>",
-                                                       "</s>",
-                                                       "<image>",
-                                                       "<|vision_start|>",
-                                                       "<|image_pad|>",
-                                                       "<|video_pad|>",
-                                                       "<video>",
-                                                       "<|vision_end|>",
-                                                       "<image_placeholder>",
-                                                       "<begin_of_image>",
-                                                       "<end_of_image>",
-                                                       "<|User|>",
-                                                       "<|Assistant|>",
-                                                       "<end_of_utterance>",
-                                                       "<fake_token_around_image>",
-                                                       "<global-img>",
-                                                       "<|begin_of_text|>",
-                                                       kJanusEnd};
-
 using Kind = PromptSegment::Kind;
-
-const Form& form_of(ChatTemplate form) { return kForms.at(static_cast<std::size_t>(form)); }
 
 [[noreturn]] void fail(const char* code, std::string expected, std::string found) {
   throw Error({.kind = ErrorKind::kUsage,
@@ -203,11 +31,11 @@ void add(Prompt& prompt, Kind kind, std::string_view text) {
   }
 }
 
-// A string of the table: its special tokens become control.
-void add_own(Prompt& prompt, std::string_view text) {
+// A string of the form: its special tokens become control.
+void add_own(Prompt& prompt, const ChatForm& form, std::string_view text) {
   while (!text.empty()) {
     std::size_t at = text.size(), length = 0;
-    for (const std::string_view token : kSpecial) {
+    for (const std::string_view token : form.special) {
       const std::size_t found = text.find(token);
       if (found < at) at = found, length = token.size();
     }
@@ -217,13 +45,13 @@ void add_own(Prompt& prompt, std::string_view text) {
   }
 }
 
-void add_image(Prompt& prompt, const Form& form, bool clip) {
+void add_image(Prompt& prompt, const ChatForm& form, bool clip) {
   expects(!clip || !form.video.empty(), "a family with a token for clips");
   std::string text(form.image_open);
   // Janus frames a picture only when it is expanded.
-  if (form.layout == Layout::kJanus) text.clear();
+  if (form.layout == ChatLayout::kJanus) text.clear();
   text += clip ? form.video : form.image;
-  if (form.layout != Layout::kJanus) text += form.image_close;
+  if (form.layout != ChatLayout::kJanus) text += form.image_close;
   add(prompt, Kind::kImage, text);
 }
 
@@ -249,7 +77,7 @@ std::string_view trim(std::string_view text, bool left, bool right) {
   return begin < end ? text.substr(begin, end - begin) : std::string_view{};
 }
 
-void add_janus_parts(Prompt& prompt, const Form& form, const std::vector<ChatPart>& parts) {
+void add_janus_parts(Prompt& prompt, const ChatForm& form, const std::vector<ChatPart>& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const bool first = i == 0, last = i + 1 == parts.size();
     if (parts[i].is_image) {
@@ -263,9 +91,9 @@ void add_janus_parts(Prompt& prompt, const Form& form, const std::vector<ChatPar
   }
 }
 
-void add_parts(Prompt& prompt, const Form& form, const std::vector<ChatPart>& parts) {
-  if (form.layout == Layout::kJanus) return add_janus_parts(prompt, form, parts);
-  const bool images_first = form.layout == Layout::kImagesFirst;
+void add_parts(Prompt& prompt, const ChatForm& form, const std::vector<ChatPart>& parts) {
+  if (form.layout == ChatLayout::kJanus) return add_janus_parts(prompt, form, parts);
+  const bool images_first = form.layout == ChatLayout::kImagesFirst;
   for (const ChatPart& part : parts) {
     if (!part.is_image || !images_first) continue;
     add_image(prompt, form, part.is_clip);
@@ -282,7 +110,7 @@ void add_parts(Prompt& prompt, const Form& form, const std::vector<ChatPart>& pa
   }
 }
 
-std::string_view opening(const Form& form, const ChatTurn& turn) {
+std::string_view opening(const ChatForm& form, const ChatTurn& turn) {
   std::string_view open = turn.role == ChatRole::kSystem ? form.system_open
                           : turn.role == ChatRole::kUser ? form.user_open
                                                          : form.assistant_open;
@@ -292,7 +120,7 @@ std::string_view opening(const Form& form, const ChatTurn& turn) {
   return open;
 }
 
-std::string_view closing(const Form& form, ChatRole role) {
+std::string_view closing(const ChatForm& form, ChatRole role) {
   return role == ChatRole::kSystem ? form.system_close
          : role == ChatRole::kUser ? form.user_close
                                    : form.assistant_close;
@@ -310,14 +138,14 @@ void check_turns(const std::vector<ChatTurn>& turns) {
 }
 
 // Janus leaves the end of the last turn open, and an empty answer without its space.
-void add_janus_turn(Prompt& prompt, const Form& form, const ChatTurn& turn, bool open_end) {
+void add_janus_turn(Prompt& prompt, const ChatForm& form, const ChatTurn& turn, bool open_end) {
   std::string_view open = opening(form, turn);
   const bool empty =
       turn.parts.size() == 1 && !turn.parts[0].is_image && turn.parts[0].text.empty();
   if (open_end && empty && turn.role == ChatRole::kAssistant) open.remove_suffix(1);
-  add_own(prompt, open);
+  add_own(prompt, form, open);
   add_parts(prompt, form, turn.parts);
-  if (!open_end) add_own(prompt, closing(form, turn.role));
+  if (!open_end) add_own(prompt, form, closing(form, turn.role));
 }
 
 std::string repeated(std::string_view token, std::int64_t count) {
@@ -328,7 +156,7 @@ std::string repeated(std::string_view token, std::int64_t count) {
 }
 
 // Tiles row by row, each after its place; a line break a row, one more before the whole picture.
-void add_tiles(Prompt& prompt, const Form& form, const PictureLayout& layout) {
+void add_tiles(Prompt& prompt, const ChatForm& form, const PictureLayout& layout) {
   static constexpr std::string_view kFake = "<fake_token_around_image>";
   const std::string visual = repeated(form.image, layout.tokens);
   for (int row = 1; row <= layout.rows; ++row) {
@@ -349,32 +177,27 @@ void add_tiles(Prompt& prompt, const Form& form, const PictureLayout& layout) {
 
 }  // namespace
 
-std::string_view chat_template_name(ChatTemplate form) { return form_of(form).name; }
-std::string_view image_token(ChatTemplate form) { return form_of(form).image; }
-std::string_view video_token(ChatTemplate form) { return form_of(form).video; }
-
-Prompt chat_prompt(ChatTemplate which, const std::vector<ChatTurn>& turns,
+Prompt chat_prompt(const ChatForm& form, const std::vector<ChatTurn>& turns,
                    bool add_generation_prompt) {
   check_turns(turns);
-  const Form& form = form_of(which);
   Prompt prompt;
-  add_own(prompt, form.begin);
+  add_own(prompt, form, form.begin);
   const bool has_system = !turns.empty() && turns.front().role == ChatRole::kSystem;
   if (!has_system && !form.implied_system.empty()) {
-    add_own(prompt, form.system_open);
+    add_own(prompt, form, form.system_open);
     add(prompt, Kind::kPlain, form.implied_system);
-    add_own(prompt, form.system_close);
+    add_own(prompt, form, form.system_close);
   }
   for (const ChatTurn& turn : turns) {
-    if (form.layout == Layout::kJanus && turn.role != ChatRole::kSystem) {
+    if (form.layout == ChatLayout::kJanus && turn.role != ChatRole::kSystem) {
       add_janus_turn(prompt, form, turn, &turn == &turns.back() && !add_generation_prompt);
       continue;
     }
-    add_own(prompt, opening(form, turn));
+    add_own(prompt, form, opening(form, turn));
     add_parts(prompt, form, turn.parts);
-    add_own(prompt, closing(form, turn.role));
+    add_own(prompt, form, closing(form, turn.role));
   }
-  if (add_generation_prompt) add_own(prompt, form.generation);
+  if (add_generation_prompt) add_own(prompt, form, form.generation);
   return prompt;
 }
 
@@ -384,14 +207,13 @@ std::string prompt_text(const Prompt& prompt) {
   return out;
 }
 
-std::string render_chat(ChatTemplate form, const std::vector<ChatTurn>& turns,
+std::string render_chat(const ChatForm& form, const std::vector<ChatTurn>& turns,
                         bool add_generation_prompt) {
   return prompt_text(chat_prompt(form, turns, add_generation_prompt));
 }
 
-Prompt expand_images(ChatTemplate which, const Prompt& prompt,
+Prompt expand_images(const ChatForm& form, const Prompt& prompt,
                      std::span<const PictureLayout> layouts) {
-  const Form& form = form_of(which);
   const auto images = std::count_if(prompt.begin(), prompt.end(),
                                     [](const auto& s) { return s.kind == Kind::kImage; });
   if (static_cast<std::size_t>(images) != layouts.size()) {

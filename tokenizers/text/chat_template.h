@@ -1,6 +1,6 @@
-// Conversations with pictures as the text a published model was trained on, one form a family:
-// LLaVA 1.5 and 1.6, LLaVA-OneVision, Janus, Qwen2-VL, SmolVLM and Idefics3. Written from the
-// templates that the models' processors publish; tests compare with those, rendered.
+// Conversations with pictures as the text a published model was trained on, in the form of its
+// family (engine/families has them). Written from the templates that the models' processors
+// publish; tests compare with those, rendered.
 //
 // A prompt is a list of segments. Special tokens stand in control segments of their own; all else,
 // role words and what people wrote, is plain and must be encoded with SpecialText::kPlain, so that
@@ -14,27 +14,10 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizers/text/chat_form.h"
 #include "tokenizers/text/tokenizer.h"
 
 namespace tessera {
-
-enum class ChatTemplate : std::uint8_t {
-  kLlava15,          // llava-hf/llava-1.5-*-hf: no system sentence
-  kLlava15Original,  // Vicuna v1 with its system sentence ("a curious user"), answers end </s>
-  kLlava16Vicuna,    // llava-hf/llava-v1.6-vicuna-*-hf: as kLlava15
-  kLlava16VicunaOriginal,  // "a curious human"
-  kLlava16Mistral,         // [INST] ... [/INST]
-  kLlava16Yi,              // ChatML without line breaks after turns, system "Answer the questions."
-  kLlavaOneVision,         // Qwen2 ChatML, pictures first
-  kJanus,                  // Janus-1.3B, "User: "
-  kJanusPro,               // "<|User|>: "
-  kQwen2Vl,                // Qwen2-VL and Qwen2.5-VL
-  kSmolVlm,
-  kIdefics3,  // as SmolVLM, begins with <|begin_of_text|>
-};
-
-// "llava-1.5", "llava-1.6-yi", "qwen2-vl", ...
-std::string_view chat_template_name(ChatTemplate form);
 
 enum class ChatRole : std::uint8_t { kSystem, kUser, kAssistant };
 
@@ -43,7 +26,7 @@ struct ChatPart {
   std::string text;      // of a text part
   bool is_clip = false;  // an image part that stands for a whole clip
   static ChatPart image() { return {true, {}}; }
-  // For families with a video_token(); a programmer's error elsewhere.
+  // For forms with a video token; a programmer's error elsewhere.
   static ChatPart clip() { return {true, {}, true}; }
 };
 
@@ -67,12 +50,12 @@ using Prompt = std::vector<PromptSegment>;
 // The conversation as segments; neighbours of one kind are joined, except pictures. A system turn
 // may only come first (Error kUsage, E_CHAT_ROLE) and holds no picture (E_CHAT_IMAGES). With
 // add_generation_prompt the text ends where the model's answer begins.
-Prompt chat_prompt(ChatTemplate form, const std::vector<ChatTurn>& turns,
+Prompt chat_prompt(const ChatForm& form, const std::vector<ChatTurn>& turns,
                    bool add_generation_prompt);
 
 // The same as one string, each picture as its placeholder token once. For showing and comparing:
 // encoding it would take special tokens in users' texts for real.
-std::string render_chat(ChatTemplate form, const std::vector<ChatTurn>& turns,
+std::string render_chat(const ChatForm& form, const std::vector<ChatTurn>& turns,
                         bool add_generation_prompt);
 std::string prompt_text(const Prompt& prompt);
 
@@ -88,13 +71,8 @@ struct PictureLayout {
 // Replaces the placeholder of each picture, in order, by one token a visual row, with the frame the
 // family puts around them. Error kUsage, E_CHAT_IMAGES, if there are more or fewer layouts than
 // pictures; a layout out of range is a programmer's error.
-Prompt expand_images(ChatTemplate form, const Prompt& prompt,
+Prompt expand_images(const ChatForm& form, const Prompt& prompt,
                      std::span<const PictureLayout> layouts);
-
-// The token that is repeated once a visual row: where the features go.
-std::string_view image_token(ChatTemplate form);
-// The same for clips; empty where the family shows a clip as pictures.
-std::string_view video_token(ChatTemplate form);
 
 // Ids of the prompt: the tokenizer's own beginning (BOS, if it has one and the template does not
 // write it), then segment by segment.

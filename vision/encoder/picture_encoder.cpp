@@ -9,9 +9,7 @@ namespace tessera {
 
 namespace {
 
-VisionTower checked_tower(const Json& config, const std::string& config_file,
-                          const Checkpoint& checkpoint) {
-  VisionTower tower = parse_vision_tower(config, config_file);
+VisionTower checked(VisionTower tower, const Checkpoint& checkpoint) {
   locate_tower(tower, checkpoint);
   check_tower_tensors(tower, checkpoint);
   return tower;
@@ -19,9 +17,9 @@ VisionTower checked_tower(const Json& config, const std::string& config_file,
 
 }  // namespace
 
-PictureEncoder::PictureEncoder(Backend& backend, const Json& config, const std::string& config_file,
+PictureEncoder::PictureEncoder(Backend& backend, VisionTower tower, const std::string& config_file,
                                const Checkpoint& checkpoint, DType storage)
-    : tower_(checked_tower(config, config_file, checkpoint)),
+    : tower_(checked(std::move(tower), checkpoint)),
       encoder_(backend, tower_.vit, checkpoint, storage, config_file),
       projector_(backend, tower_.projector, checkpoint, storage) {}
 

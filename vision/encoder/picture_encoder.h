@@ -1,7 +1,7 @@
-// The picture half of a captioning model, ready to run: encoder and projector from one checkpoint
-// and its config.json. One call takes the normalised pixels of a picture (its tiles, or frames) and
-// gives rows for the language model, together with what pruners ask for; or the same in two steps,
-// for selections between encoder and projector.
+// The picture half of a captioning model, ready to run: encoder and projector from one checkpoint.
+// One call takes the normalised pixels of a picture (its tiles, or frames) and gives rows for the
+// language model, together with what pruners ask for; or the same in two steps, for selections
+// between encoder and projector.
 #pragma once
 
 #include <string>
@@ -45,9 +45,9 @@ struct PictureFeatures {
 class PictureEncoder {
  public:
   // Weights are kept as `storage` (f32 or bf16); products are computed in f32. Backend and nothing
-  // else must outlive the encoder. Error kModel naming file and JSON path, or the tensors that are
-  // missing, wrong or surplus.
-  PictureEncoder(Backend& backend, const Json& config, const std::string& config_file,
+  // else must outlive the encoder. `config_file` is where the tower was read from, in messages.
+  // Error kModel naming the tensors that are missing, wrong or surplus.
+  PictureEncoder(Backend& backend, VisionTower tower, const std::string& config_file,
                  const Checkpoint& checkpoint, DType storage);
 
   // Rows and signals of each tile depend on that tile alone, bit for bit, whatever stands beside

@@ -1,7 +1,8 @@
-// Shared by the readers of config.json of the families; internal to this folder.
+// Keys of picture encoders that several families share, for the readers of their config.json.
 #pragma once
 
-#include "vision/encoder/vision_tower.h"
+#include "engine/core/json.h"
+#include "vision/encoder/vit_spec.h"
 
 namespace tessera {
 
@@ -20,14 +21,5 @@ VitActivation activation_of(const JsonReader& config, std::string_view key,
 // Width, layers, heads, patch, grid, norm and activation under the names that CLIP, SigLIP and
 // Idefics3 share.
 void read_tower_sizes(const JsonReader& vision, const TowerDefaults& defaults, VitSpec& vit);
-
-// Each from the whole config.json of its family.
-VisionTower parse_llava(const JsonReader& config);
-VisionTower parse_llava_onevision(const JsonReader& config);
-VisionTower parse_janus_port(const JsonReader& config);
-VisionTower parse_janus_original(const JsonReader& config);
-VisionTower parse_qwen2(const JsonReader& config);
-VisionTower parse_qwen2_5(const JsonReader& config);
-VisionTower parse_idefics(const JsonReader& config);
 
 }  // namespace tessera

@@ -1,14 +1,12 @@
-// The picture half of a published captioning model as plain data, read from its config.json:
-// encoder, projector, and the names under which its files keep them. LLaVA (CLIP or SigLIP; port
-// and original), LLaVA-OneVision, Janus (port and original), Qwen2-VL, Qwen2.5-VL, Idefics3,
-// SmolVLM.
+// The picture half of a published captioning model as plain data: encoder, projector, and the names
+// under which its files keep them. Family files (engine/families) fill it from config.json.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "engine/core/json.h"
-#include "vision/encoder/projector.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "vision/encoder/projector_spec.h"
 #include "vision/encoder/vit_spec.h"
 
 namespace tessera {
@@ -29,9 +27,9 @@ struct VisionTower {
   std::vector<std::string> ignored;
 };
 
-// `config` is the whole config.json; `file` its name in messages. Error kModel naming file, JSON
-// path, what was expected and what was found.
-VisionTower parse_vision_tower(const Json& config, const std::string& file);
+// What follows from what a family file read: the widths between the two and the names of the first
+// layout. Error kModel (E_VIT_SPEC) for an encoder that cannot be run; `file` is its place.
+void finish_tower(VisionTower& tower, const std::string& type, const std::string& file);
 
 // Takes the names of the first layout of which the checkpoint has the patch embedding. Error kModel
 // (E_TOWER_LAYOUT) listing the names that were looked for.

@@ -1,6 +1,7 @@
 // From a decoded picture to what a vision encoder sees. Each published family resizes, pads, crops
-// or tiles in its own way; a policy describes the way as data, plan_preprocess() works out the
-// geometry and the number of visual tokens, preprocess() makes the pixels.
+// or tiles in its own way; a policy describes the way as data (engine/families has them),
+// plan_preprocess() works out the geometry and the number of visual tokens, preprocess() makes the
+// pixels.
 //
 // Sources: the image processors of Hugging Face transformers (Pillow path), which the tests
 // compare with bit for bit, and the authors' code of LLaVA, LLaVA-NeXT and Janus where it differs.
@@ -63,12 +64,9 @@ struct PreprocessPolicy {
   bool operator==(const PreprocessPolicy&) const = default;
 };
 
-// Policies of published families by name: "llava-1.5" (authors: pad), "llava-1.5-hf" (crop),
-// "llava-next" (grid order of Hugging Face), "llava-next-authors", "llava-onevision", "janus"
-// (authors), "janus-hf", "qwen2-vl", "idefics3", "smolvlm", "smolvlm-500m". Error kUsage, E_POLICY,
-// for another name.
-PreprocessPolicy preprocess_policy(std::string_view name);
-std::vector<std::string> preprocess_policy_names();
+// What CLIP was trained with.
+inline constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
+inline constexpr std::array<double, 3> kClipStd = {0.26862954, 0.26130258, 0.27577711};
 
 enum class BaseView { kOnly, kFirst, kLast };
 

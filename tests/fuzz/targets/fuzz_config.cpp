@@ -19,7 +19,7 @@ bool within(std::int64_t value, std::int64_t low, std::int64_t high) {
   return value >= low && value <= high;
 }
 
-void check_limits(const FamilySpec& spec) {
+void check_limits(const ModelSpec& spec) {
   const ModelConfig& model = spec.model.transformer;
   require(within(model.layers, 1, 1024), "layers");
   require(within(model.width, 1, 65536), "width");

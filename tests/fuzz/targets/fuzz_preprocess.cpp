@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/families/registry.h"
 #include "tests/fuzz/targets/fuzz_support.h"
 #include "vision/image/preprocess.h"
 

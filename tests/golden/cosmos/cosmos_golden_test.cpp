@@ -67,7 +67,7 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
     return out;
   }
   StreamModel load(
-      const FamilySpec& spec, const TensorEdit& edit = [](auto&) {}) const {
+      const ModelSpec& spec, const TensorEdit& edit = [](auto&) {}) const {
     return load_edited(spec, weights_, *backend_, edit);
   }
   std::vector<std::int32_t> prompt() const {
@@ -133,7 +133,7 @@ class CosmosGolden : public testing::TestWithParam<const char*> {
 
   std::unique_ptr<Backend> backend_;
   Checkpoint recorded_;
-  FamilySpec spec_;
+  ModelSpec spec_;
   Checkpoint weights_;
   std::vector<std::int32_t> tokens_;
 };
@@ -189,7 +189,7 @@ TEST_P(CosmosGolden, TwoSwappedTensorsAreNoticed) {
 // What is easily done otherwise.
 TEST_P(CosmosGolden, ARuleLeftOutIsNoticed) {
   const auto without = [&](const std::function<void(ModelConfig&)>& edit) {
-    FamilySpec spec = spec_;
+    ModelSpec spec = spec_;
     edit(spec.model.transformer);
     return worst(run(load(spec)));
   };

@@ -137,7 +137,7 @@ class Emu3Golden : public testing::Test {
 };
 
 TEST_F(Emu3Golden, SpecIsThatOfTheConfiguration) {
-  const FamilySpec& spec = opened_.spec;
+  const ModelSpec& spec = opened_.spec;
   EXPECT_EQ(spec.family, "emu3");
   EXPECT_EQ(spec.size, "2x32");
   EXPECT_EQ(spec.model.transformer.kv_heads, 2);

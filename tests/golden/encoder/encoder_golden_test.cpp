@@ -11,9 +11,12 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoint/checked_weight.h"
+#include "engine/families/registry.h"
 #include "engine/ops/host_access.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/source_folder.h"
+#include "vision/encoder/projector.h"
+#include "vision/encoder/vision_encoder.h"
 #include "vision/encoder/vision_tower.h"
 
 namespace tessera {

@@ -5,8 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/families/registry.h"
 #include "tests/support/published_names.h"
 #include "tests/support/temp_folder.h"
+#include "vision/encoder/vision_encoder.h"
 #include "vision/encoder/vision_tower.h"
 
 namespace tessera {

@@ -2,6 +2,7 @@
 // whatever stands beside a tile; in two steps; under the original's names; wrong input refused. And
 // feature maps resized as PyTorch does (assets/recipes/fixtures_encoder.py).
 #include "vision/encoder/picture_encoder.h"
+#include "engine/families/registry.h"
 #include "engine/ops/host_access.h"
 #include "tests/support/chosen_backend.h"
 #include "tests/support/source_folder.h"
@@ -41,6 +42,8 @@ struct Recorded {
       : weights(Checkpoint::open(kGolden / (name + ".safetensors"))),
         recorded(Checkpoint::open(kGolden / (name + ".recorded.safetensors"))),
         config(parse_json(weights.metadata().at("config"), "config")) {}
+
+  VisionTower tower() const { return parse_vision_tower(config, "config"); }
 };
 
 bool same_rows(Backend& backend, const PictureFeatures& a, const RowRun& rows_a,
@@ -57,7 +60,7 @@ class PictureEncoderTest : public testing::TestWithParam<std::string> {};
 TEST_P(PictureEncoderTest, TilesGiveTheReferencesRowsTogetherAndAlone) {
   const Recorded model(GetParam());
   const auto backend = chosen_backend({.threads = 2});
-  const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
+  const PictureEncoder encoder(*backend, model.tower(), "config", model.weights, DType::kF32);
   const ConstTensorView pixels = *model.recorded.find("a.pixels");
   const ConstTensorView want = *model.recorded.find("a.projected");
   EXPECT_EQ(encoder.out_width(), want.shape[want.shape.rank() - 1]);
@@ -91,7 +94,7 @@ TEST_P(PictureEncoderTest, TilesGiveTheReferencesRowsTogetherAndAlone) {
 TEST_P(PictureEncoderTest, TwoStepsAreOne) {
   const Recorded model(GetParam());
   const auto backend = chosen_backend({.threads = 1});
-  const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
+  const PictureEncoder encoder(*backend, model.tower(), "config", model.weights, DType::kF32);
   const EncoderInput tile{.pixels = *model.recorded.find("a.pixels")};
   const PictureFeatures whole = encoder.run({&tile, 1});
   const EncodedPicture picture = encoder.encode({&tile, 1});
@@ -116,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Towers, PictureEncoderTest,
 TEST(PictureEncoders, TheClassTokenStaysWhenItIsAskedFor) {
   const Recorded model("clip");
   const auto backend = chosen_backend({.threads = 1});
-  const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
+  const PictureEncoder encoder(*backend, model.tower(), "config", model.weights, DType::kF32);
   const EncoderInput tile{.pixels = *model.recorded.find("a.pixels")};
   const PictureFeatures plain = encoder.run({&tile, 1});
   PictureOptions options;
@@ -137,7 +140,7 @@ TEST(PictureEncoders, OriginalLlavaNamesAreTheSameModel) {
   const Recorded model("clip");
   const auto backend = chosen_backend({.threads = 1});
   const EncoderInput tile{.pixels = *model.recorded.find("a.pixels")};
-  const PictureEncoder port(*backend, model.config, "config", model.weights, DType::kF32);
+  const PictureEncoder port(*backend, model.tower(), "config", model.weights, DType::kF32);
   const PictureFeatures want = port.run({&tile, 1});
   for (const char* tower : {"model.vision_tower.vision_tower.vision_model.", "vision_model."}) {
     std::map<std::string, Tensor> tensors;
@@ -152,7 +155,7 @@ TEST(PictureEncoders, OriginalLlavaNamesAreTheSameModel) {
       tensors.emplace(renamed, widened(view));
     }
     const Checkpoint renamed = Checkpoint::from_tensors("renamed", std::move(tensors));
-    const PictureEncoder original(*backend, model.config, "config", renamed, DType::kF32);
+    const PictureEncoder original(*backend, model.tower(), "config", renamed, DType::kF32);
     const PictureFeatures got = original.run({&tile, 1});
     EXPECT_TRUE(same_rows(*backend, got, got.tiles[0].rows, want, want.tiles[0].rows)) << tower;
   }
@@ -161,7 +164,7 @@ TEST(PictureEncoders, OriginalLlavaNamesAreTheSameModel) {
 TEST(PictureEncoders, PicturesThatAreNoWholeCellsAreRefused) {
   const Recorded model("idefics3");
   const auto backend = chosen_backend({.threads = 1});
-  const PictureEncoder encoder(*backend, model.config, "config", model.weights, DType::kF32);
+  const PictureEncoder encoder(*backend, model.tower(), "config", model.weights, DType::kF32);
   const Tensor odd = Tensor::host(DType::kF32, {3, 20, 28});  // 5 x 7 patches, cells of 2 x 2
   const EncoderInput tile{.pixels = odd.view()};
   try {

@@ -98,7 +98,7 @@ class JanusGolden : public testing::Test {
 };
 
 TEST_F(JanusGolden, SpecIsThatOfTheConfiguration) {
-  const FamilySpec& spec = opened_.spec;
+  const ModelSpec& spec = opened_.spec;
   EXPECT_EQ(spec.family, "janus");
   EXPECT_EQ(spec.size, "2x32");
   EXPECT_EQ(spec.model.transformer.kv_heads, 2);

@@ -169,7 +169,7 @@ TEST(LlamaGenFiles, ZeroConditionRowsMatter) {
     EXPECT_EQ(sin[pair], 0.0f);
     EXPECT_EQ(cos[8 + pair], 1.0f) << "place (0, 0)";
   }
-  FamilySpec shifted = fixture.opened.spec;
+  ModelSpec shifted = fixture.opened.spec;
   shifted.model.transformer.rope.condition_rows = 0;
   shifted.model.transformer.rope.grid_rows = 6;
   const StreamModel model = load_edited(shifted, *fixture.opened.weights, *fixture.backend,

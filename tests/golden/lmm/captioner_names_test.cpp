@@ -6,7 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/caption_weights.h"
+#include "engine/families/describe.h"
+#include "engine/families/registry.h"
 #include "tests/support/published_names.h"
 #include "tests/support/temp_folder.h"
 
@@ -52,28 +53,23 @@ bool of_a_painter(const std::string& name) {
   return name.starts_with("model.vqmodel.") || name.starts_with("model.generation_");
 }
 
-CaptionSpec settled(const Published& model, const std::vector<TensorSpec>& tensors) {
+ModelSpec settled(const Published& model, const std::vector<TensorSpec>& tensors) {
   const TempFolder folder;
   write_sparse_safetensors(folder / "model.safetensors", tensors);
-  CaptionSpec spec = parse_caption_spec(model.config, std::nullopt, folder.path());
-  settle_caption_weights(spec, Checkpoint::open(folder / "model.safetensors"));
+  ModelSpec spec = parse_describing_config(model.config, std::nullopt, std::nullopt, folder.path());
+  settle_describing(spec, Checkpoint::open(folder / "model.safetensors"));
   return spec;
 }
 
 class PublishedCaptioner : public testing::TestWithParam<Case> {
  protected:
-  static void expect_exactly(const CaptionSpec& spec, const std::vector<TensorSpec>& tensors) {
+  static void expect_exactly(const ModelSpec& spec, const std::vector<TensorSpec>& tensors) {
     std::map<std::string, Shape> want, got;
     for (const TensorSpec& tensor : tensors) {
       if (!of_a_painter(tensor.name)) want.emplace(tensor.name, tensor.shape);
     }
-    for (const auto& list : {spec.text.tensors(), tower_tensors(spec.tower)}) {
-      for (const TensorSpec& tensor : list) {
-        EXPECT_TRUE(got.emplace(tensor.name, tensor.shape).second) << tensor.name << " twice";
-      }
-    }
-    if (!spec.newline_name.empty()) {
-      got.emplace(spec.newline_name, Shape{spec.text.model.transformer.width});
+    for (const TensorSpec& tensor : describing_tensors(spec)) {
+      EXPECT_TRUE(got.emplace(tensor.name, tensor.shape).second) << tensor.name << " twice";
     }
     for (const auto& [name, shape] : want) {
       ASSERT_TRUE(got.contains(name)) << name;
@@ -96,7 +92,7 @@ class PublishedCaptioner : public testing::TestWithParam<Case> {
 
 TEST_P(PublishedCaptioner, WantsExactlyTheseTensors) {
   const Published model = published(GetParam().stem);
-  const CaptionSpec spec = settled(model, model.tensors);
+  const ModelSpec spec = settled(model, model.tensors);
   expect_exactly(spec, model.tensors);
   std::int64_t all = 0, painter = 0;
   for (const TensorSpec& tensor : model.tensors) {
@@ -105,7 +101,7 @@ TEST_P(PublishedCaptioner, WantsExactlyTheseTensors) {
   }
   EXPECT_EQ(all, model.parameters);
   EXPECT_EQ(all, GetParam().parameters);
-  EXPECT_EQ(parameter_count(spec), all - painter);
+  EXPECT_EQ(describing_parameters(spec), all - painter);
 }
 
 TEST_P(PublishedCaptioner, UnderNewerNamesToo) {
@@ -132,11 +128,12 @@ TEST_P(PublishedCaptioner, OneNameChangedIsRefused) {
     expect_refused(model, wrong, whole[at].name);
   }
   // A layer more than the configuration says, in either half.
-  const CaptionSpec spec = settled(model, whole);
-  const std::string layers = spec.text.layouts.front().root + "layers.";
+  const ModelSpec spec = settled(model, whole);
+  const std::string layers = spec.layouts.front().root + "layers.";
   const std::string beyond =
-      layers + std::to_string(spec.text.model.transformer.layers) + ".input_layernorm.weight";
-  for (const std::string& name : {beyond, spec.tower.vit.names.prefix + "stranger.weight"}) {
+      layers + std::to_string(spec.model.transformer.layers) + ".input_layernorm.weight";
+  for (const std::string& name :
+       {beyond, spec.describe->tower.vit.names.prefix + "stranger.weight"}) {
     std::vector<TensorSpec> more = whole;
     more.push_back({name, Shape{4}});
     expect_refused(model, more, name);

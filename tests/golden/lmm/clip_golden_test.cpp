@@ -50,9 +50,10 @@ PreprocessedPicture prepared(const ClipPolicy& policy, const RecordedClip& clip)
 std::vector<float> pixels_of(const TinyLmm& tiny, const PreprocessedPicture& clip) {
   std::vector<float> out;
   for (const EncoderView& view : clip.views) {
-    const bool rows = tiny.spec.policy.mode == ResizeMode::kMultiples;
-    const std::vector<float> more =
-        rows ? patch_rows(tiny.spec.clip.frame, view, tiny.spec.clip.view_frames) : view.values;
+    const bool rows = tiny.spec.describe->policy.mode == ResizeMode::kMultiples;
+    const std::vector<float> more = rows ? patch_rows(tiny.spec.describe->clip.frame, view,
+                                                      tiny.spec.describe->clip.view_frames)
+                                         : view.values;
     out.insert(out.end(), more.begin(), more.end());
   }
   return out;
@@ -74,12 +75,12 @@ class ClipFamily : public testing::TestWithParam<const char*> {};
 
 TEST_P(ClipFamily, EqualsTheReference) {
   const TinyLmm tiny = clip_model(GetParam());
-  ASSERT_EQ(tiny.spec.video_id, 91);
+  ASSERT_EQ(tiny.spec.describe->video_id, 91);
   int number = 0;
   for (const std::string at : {"", "odd."}) {
     SCOPED_TRACE(at.empty() ? "six frames" : "five frames");
     const RecordedClip clip = clip_of(tiny, number++, at);
-    const PreprocessedPicture ready = prepared(tiny.spec.clip, clip);
+    const PreprocessedPicture ready = prepared(tiny.spec.describe->clip, clip);
     expect_close(pixels_of(tiny, ready), tiny, at + "pixel_values_videos");
     std::vector<PromptPicture> visual;
     visual.push_back({tiny.pictures->encode(ready, tiny.spec.three_axes(), nullptr)});
@@ -91,8 +92,9 @@ TEST_P(ClipFamily, EqualsTheReference) {
       last = token.frame;
     }
     EXPECT_EQ(last, ready.plan.views - 1) << "every view has tokens";
-    PromptRows prompt = build_prompt(*tiny.text, tiny.ints(at + "input_ids"), tiny.spec.image_id,
-                                     std::move(visual), tiny.spec.video_id);
+    PromptRows prompt =
+        build_prompt(*tiny.text, tiny.ints(at + "input_ids"), tiny.spec.describe->image_id,
+                     std::move(visual), tiny.spec.describe->video_id);
     expect_rows_parity(tiny, std::move(prompt), at);
   }
 }
@@ -101,9 +103,9 @@ TEST_P(ClipFamily, EqualsTheReference) {
 TEST_P(ClipFamily, TheOrderOfFramesShows) {
   const TinyLmm tiny = clip_model(GetParam());
   RecordedClip clip = clip_of(tiny, 0, "");
-  const PreprocessedPicture right = prepared(tiny.spec.clip, clip);
+  const PreprocessedPicture right = prepared(tiny.spec.describe->clip, clip);
   std::swap(clip.frames[1], clip.frames[4]);
-  const PreprocessedPicture swapped = prepared(tiny.spec.clip, clip);
+  const PreprocessedPicture swapped = prepared(tiny.spec.describe->clip, clip);
   const bool three = tiny.spec.three_axes();
   const VisualRows a = tiny.pictures->encode(right, three, nullptr);
   const VisualRows b = tiny.pictures->encode(swapped, three, nullptr);
@@ -114,8 +116,8 @@ TEST_P(ClipFamily, TheOrderOfFramesShows) {
 // A clip that is encoded beside others is what it is alone.
 TEST_P(ClipFamily, SeenTogether) {
   const TinyLmm tiny = clip_model(GetParam());
-  const PreprocessedPicture two[] = {prepared(tiny.spec.clip, clip_of(tiny, 0, "")),
-                                     prepared(tiny.spec.clip, clip_of(tiny, 1, "odd."))};
+  const PreprocessedPicture two[] = {prepared(tiny.spec.describe->clip, clip_of(tiny, 0, "")),
+                                     prepared(tiny.spec.describe->clip, clip_of(tiny, 1, "odd."))};
   const PreprocessedPicture* const order[] = {&two[1], &two[0]};
   std::vector<EncodedPicture> seen = tiny.pictures->look(order);
   ASSERT_EQ(seen.size(), 2u);
@@ -158,13 +160,13 @@ TEST(ClipPlaces, TextStandsBehindTheHighestPlace) {
   const TinyLmm tiny = clip_model("qwen2.5-vl");
   RecordedClip clip = clip_of(tiny, 0, "");
   clip.choice.rate = 0.1;  // 20 s a grid at 2 ids a second: 0, 40, 80
-  const PreprocessedPicture ready = prepared(tiny.spec.clip, clip);
+  const PreprocessedPicture ready = prepared(tiny.spec.describe->clip, clip);
   ASSERT_EQ(ready.plan.clip->time_ids, (std::vector<std::int32_t>{0, 40, 80}));
   std::vector<PromptPicture> visual;
   visual.push_back({tiny.pictures->encode(ready, true, nullptr)});
   const auto ids = tiny.ints("input_ids");
-  const PromptRows rows =
-      build_prompt(*tiny.text, ids, tiny.spec.image_id, std::move(visual), tiny.spec.video_id);
+  const PromptRows rows = build_prompt(*tiny.text, ids, tiny.spec.describe->image_id,
+                                       std::move(visual), tiny.spec.describe->video_id);
   const auto first = std::find(ids.begin(), ids.end(), 91) - ids.begin();
   const auto behind = std::find(ids.rbegin(), ids.rend(), 91).base() - ids.begin();
   EXPECT_EQ(rows.places[static_cast<std::size_t>(behind - 1)][0], first + 80);

@@ -27,8 +27,8 @@ class Lmm : public testing::Test {
     std::vector<float> got;
     for (const PreprocessedPicture& picture : pictures) {
       for (const EncoderView& view : picture.views) {
-        if (tiny.spec.policy.mode == ResizeMode::kMultiples) {
-          const std::vector<float> rows = patch_rows(tiny.spec.policy, view, 2);
+        if (tiny.spec.describe->policy.mode == ResizeMode::kMultiples) {
+          const std::vector<float> rows = patch_rows(tiny.spec.describe->policy, view, 2);
           got.insert(got.end(), rows.begin(), rows.end());
         } else {
           got.insert(got.end(), view.values.begin(), view.values.end());
@@ -41,14 +41,15 @@ class Lmm : public testing::Test {
   static PromptRows build(const TinyLmm& tiny, const Prompt& prompt) {
     std::vector<PreprocessedPicture> prepared;
     std::vector<PromptPicture> visual;
-    const PreprocessPolicy& policy = prompt.policy != nullptr ? *prompt.policy : tiny.spec.policy;
+    const PreprocessPolicy& policy =
+        prompt.policy != nullptr ? *prompt.policy : tiny.spec.describe->policy;
     for (int i = 0; i < prompt.pictures; ++i) {
       prepared.push_back(preprocess(policy, tiny.picture(prompt.first + i)));
       visual.push_back({tiny.pictures->encode(prepared.back(), tiny.spec.three_axes(), nullptr)});
     }
     if (prompt.pictures > 0) expect_pixels(tiny, prepared, prompt.prefix);
     const std::vector<std::int32_t> ids = tiny.ints(prompt.prefix + "input_ids");
-    return build_prompt(*tiny.text, ids, tiny.spec.image_id, std::move(visual));
+    return build_prompt(*tiny.text, ids, tiny.spec.describe->image_id, std::move(visual));
   }
 
   static void expect_parity(const TinyLmm& tiny, const Prompt& prompt) {
@@ -82,8 +83,8 @@ TEST_P(LmmFamily, TextsWithoutPicturesToo) {
 // Pictures that run through the encoder together are what they are alone.
 TEST_P(LmmFamily, PicturesSeenTogether) {
   const TinyLmm tiny(GetParam());
-  const PreprocessedPicture two[] = {preprocess(tiny.spec.policy, tiny.picture(0)),
-                                     preprocess(tiny.spec.policy, tiny.picture(1))};
+  const PreprocessedPicture two[] = {preprocess(tiny.spec.describe->policy, tiny.picture(0)),
+                                     preprocess(tiny.spec.describe->policy, tiny.picture(1))};
   const PreprocessedPicture* const order[] = {&two[1], &two[0], &two[1]};
   std::vector<EncodedPicture> seen = tiny.pictures->look(order);
   ASSERT_EQ(seen.size(), 3u);
@@ -100,8 +101,8 @@ TEST_P(LmmFamily, PicturesSeenTogether) {
 // LLaVA-OneVision cuts no tiles of pictures that share a prompt.
 TEST_F(Lmm, OneVisionShowsPicturesOfOnePromptWhole) {
   const TinyLmm tiny("llava-onevision");
-  const PreprocessPolicy& together = tiny.spec.policy_of(2);
-  EXPECT_NE(&together, &tiny.spec.policy_of(1));
+  const PreprocessPolicy& together = tiny.spec.describe->policy_of(2);
+  EXPECT_NE(&together, &tiny.spec.describe->policy_of(1));
   expect_parity(tiny, {"multi.", 2, &together});
 }
 
@@ -110,7 +111,9 @@ TEST_F(Lmm, SmolVlmWithoutTiles) {
   TinyLmm tiny("smolvlm");
   Json preprocessor = parse_json(read_file(tiny.folder / "preprocessor_config.json", 1 << 20), "");
   preprocessor["do_image_splitting"] = false;
-  const CaptionSpec single = parse_caption_spec(tiny.spec.config, preprocessor, tiny.folder);
+  const ModelSpec whole =
+      parse_describing_config(tiny.spec.describe->config, preprocessor, std::nullopt, tiny.folder);
+  const DescribeSpec& single = *whole.describe;
   EXPECT_EQ(&single.policy_of(1), &single.policy_of(2));
   expect_parity(tiny, {"single.", 2, &single.policy});
 }
@@ -118,13 +121,13 @@ TEST_F(Lmm, SmolVlmWithoutTiles) {
 // What the checks above would not see would not be checked.
 TEST_P(LmmFamily, AChangedPixelShows) {
   const TinyLmm tiny(GetParam());
-  VisualRows rows = tiny.pictures->encode(preprocess(tiny.spec.policy, tiny.picture(0)),
+  VisualRows rows = tiny.pictures->encode(preprocess(tiny.spec.describe->policy, tiny.picture(0)),
                                           tiny.spec.three_axes(), nullptr);
   const std::vector<float> right = rows.rows;
   Picture changed = tiny.picture(0);
   *changed.at(changed.width / 2, changed.height / 2) ^= 0x40;
-  rows =
-      tiny.pictures->encode(preprocess(tiny.spec.policy, changed), tiny.spec.three_axes(), nullptr);
+  rows = tiny.pictures->encode(preprocess(tiny.spec.describe->policy, changed),
+                               tiny.spec.three_axes(), nullptr);
   EXPECT_GT(worst_relative(rows.rows, right), 1e-5);
 }
 

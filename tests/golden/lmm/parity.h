@@ -79,7 +79,7 @@ inline void expect_rows_parity(const TinyLmm& tiny, PromptRows rows, const std::
     EXPECT_EQ(rows.next_place, static_cast<std::int64_t>(count) + tiny.ints(at + "rope_delta")[0]);
   }
   // Hidden state of the last row and logits of the last four.
-  const ModelConfig& config = tiny.spec.text.model.transformer;
+  const ModelConfig& config = tiny.spec.model.transformer;
   const auto total = static_cast<std::int64_t>(count);
   KvCache cache(*tiny.backend, {config.layers, config.kv_heads, config.head_dim, total, 1});
   Arena arena = make_arena(*tiny.backend, tiny.text->scratch_bytes(total) + 4096);
@@ -95,7 +95,7 @@ inline void expect_rows_parity(const TinyLmm& tiny, PromptRows rows, const std::
   const std::vector<float> all = from_device(*tiny.backend, hidden.view());
   EXPECT_LT(worst_relative({all.end() - config.width, all.end()}, tiny.floats(at + "hidden")),
             1e-5);
-  Tensor logits = tiny.backend->allocate(DType::kF32, Shape{4, tiny.spec.text.model.vocab});
+  Tensor logits = tiny.backend->allocate(DType::kF32, Shape{4, tiny.spec.model.vocab});
   tiny.text->logits({DType::kF32, Shape{4, config.width},
                      hidden.view().f32() + (total - 4) * config.width, tiny.backend->device()},
                     arena, logits.view());

@@ -38,7 +38,7 @@ void write_tokenizer(const TempFolder& folder) {
 
 class CosmosNames : public testing::TestWithParam<Published> {};
 
-void expect_spec(const FamilySpec& spec, const Published& published) {
+void expect_spec(const ModelSpec& spec, const Published& published) {
   EXPECT_EQ(spec.family, "cosmos");
   EXPECT_EQ(spec.size, published.size);
   const ModelConfig& model = spec.model.transformer;

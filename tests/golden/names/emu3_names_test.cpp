@@ -51,7 +51,7 @@ void write_original(const TempFolder& folder, const std::vector<TensorSpec>& ten
   write_sparse_safetensors(folder / "vision_tokenizer" / "model.safetensors", tokenizer);
 }
 
-void expect_spec(const FamilySpec& spec) {
+void expect_spec(const ModelSpec& spec) {
   EXPECT_EQ(spec.title, "Emu3 8B");
   EXPECT_EQ(spec.model.transformer.kv_heads, 8);
   EXPECT_EQ(spec.model.transformer.head_dim, 128);

@@ -136,8 +136,8 @@ TEST(PublishedNames, PortAndOriginalAgree) {
     const auto spec = [&](const char* layout) {
       return parse_family_config(published("janus-pro-" + size + "-" + layout).config, layout);
     };
-    const FamilySpec port = spec("port");
-    const FamilySpec original = spec("original");
+    const ModelSpec port = spec("port");
+    const ModelSpec original = spec("original");
     EXPECT_EQ(port.parameter_count(), original.parameter_count()) << size;
     EXPECT_EQ(port.model.transformer.ffn_width, original.model.transformer.ffn_width);
     EXPECT_EQ(port.model.grid_rows, 24);
@@ -152,7 +152,7 @@ TEST(PublishedNames, PortAndOriginalAgree) {
 TEST(PublishedNames, LlamaGen3BHasHeadsOf100) {
   const TempFolder folder;
   write_folder(folder, {"llamagen-3B", "3B", "llamagen-vq16", 0}, published("llamagen-3B").tensors);
-  const FamilySpec spec = load_family_spec(folder.path(), {.image_size = 384});
+  const ModelSpec spec = load_model_spec(folder.path(), {.image_size = 384});
   EXPECT_EQ(spec.model.transformer.head_dim, 100);
   EXPECT_EQ(spec.model.grid_rows, 24);
 }

@@ -109,7 +109,7 @@ struct Prompted {
 };
 
 PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
-  const ModelConfig& language = tiny.spec.text.model.transformer;
+  const ModelConfig& language = tiny.spec.model.transformer;
   PrunedModel out = tiny.pictures->pruned_model(static_cast<std::int64_t>(views));
   out.llm_layers = static_cast<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
@@ -129,7 +129,7 @@ std::vector<std::int32_t> text_of(const TinyLmm& tiny, PromptRows prompt) {
     void on_done(std::size_t, StreamResult&& result) override { tokens = result.tokens; }
   } keep;
   DecodeAids aids;
-  aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.text.model.vocab), 6);
+  aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.model.vocab), 6);
   const OwnedParts<float, KeyedRandom> parts(DecodeMethod{}, aids);
   StreamLoop loop(
       *tiny.text,
@@ -150,7 +150,7 @@ Prompted prompt_of(const TinyLmm& tiny, const Pruner* pruner) {
   std::vector<std::unique_ptr<PruneSession>> sessions;
   std::vector<PromptPicture> pictures;
   for (int i = 0; i < 2; ++i) {
-    const PreprocessedPicture picture = preprocess(tiny.spec.policy, tiny.picture(i));
+    const PreprocessedPicture picture = preprocess(tiny.spec.describe->policy, tiny.picture(i));
     PromptPicture& visual = pictures.emplace_back();
     if (pruner != nullptr) {
       sessions.push_back(std::make_unique<PruneSession>(
@@ -160,8 +160,8 @@ Prompted prompt_of(const TinyLmm& tiny, const Pruner* pruner) {
     visual.visual = tiny.pictures->encode(picture, tiny.spec.three_axes(), visual.session);
     out.pictures.push_back(visual.visual.rows);
   }
-  PromptRows prompt =
-      build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.image_id, std::move(pictures));
+  PromptRows prompt = build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.describe->image_id,
+                                   std::move(pictures));
   out.rows = downloaded(*tiny.backend, prompt.rows);
   out.tokens = text_of(tiny, std::move(prompt));
   return out;
@@ -175,9 +175,9 @@ std::unique_ptr<Pruner> pruner_for(const TinyLmm& tiny, const std::string& metho
   if (method == "flowcut") options = {{"llm_layer", 0}};
   auto out = make_pruner(method, options);
   const bool whole = tiny.pictures->encoder().tower().projector.cell > 1 ||
-                     tiny.spec.policy.most_map_tiles > 0 ||
+                     tiny.spec.describe->policy.most_map_tiles > 0 ||
                      tiny.pictures->encoder().spec().class_token_feature;
-  const std::int64_t layers = tiny.spec.text.model.transformer.layers;
+  const std::int64_t layers = tiny.spec.model.transformer.layers;
   for (const Hook& hook : out->hooks(facts_of(tiny, 1))) {
     const bool patches =
         hook.point != HookPoint::kAfterProjector && hook.point != HookPoint::kBeforeLlm;

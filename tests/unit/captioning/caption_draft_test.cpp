@@ -11,6 +11,7 @@
 #include "apps/pipeline/caption_pipeline.h"
 #include "apps/pipeline/picture_queue.h"
 #include "engine/families/random_weights.h"
+#include "tests/support/chat_forms.h"
 #include "tests/support/temp_folder.h"
 #include "tests/unit/captioning/scarce_memory.h"
 #include "vision/scene/render.h"
@@ -259,24 +260,20 @@ TEST_F(CaptionDrafts, WhatCannotDraftIsRefusedBeforeWeightsAreRead) {
 
 // What a blind draft is asked: every family writes questions without pictures.
 TEST(CaptionDraftPrompts, EveryFamilyAsksWithoutPictures) {
-  for (const ChatTemplate form :
-       {ChatTemplate::kLlava15, ChatTemplate::kLlava15Original, ChatTemplate::kLlava16Vicuna,
-        ChatTemplate::kLlava16VicunaOriginal, ChatTemplate::kLlava16Mistral,
-        ChatTemplate::kLlava16Yi, ChatTemplate::kLlavaOneVision, ChatTemplate::kJanus,
-        ChatTemplate::kJanusPro, ChatTemplate::kQwen2Vl, ChatTemplate::kSmolVlm,
-        ChatTemplate::kIdefics3}) {
+  for (const ChatForm* each : chat_forms()) {
+    const ChatForm& form = *each;
     ChatTurn turn;
     turn.parts.push_back({false, "What is there?"});
     const Prompt prompt = expand_images(form, chat_prompt(form, {turn}, true), {});
     const std::string text = prompt_text(prompt);
-    EXPECT_NE(text.find("What is there?"), std::string::npos) << chat_template_name(form);
-    EXPECT_EQ(text.find(image_token(form)), std::string::npos) << chat_template_name(form);
+    EXPECT_NE(text.find("What is there?"), std::string::npos) << form.name;
+    EXPECT_EQ(text.find(form.image), std::string::npos) << form.name;
   }
 }
 
 // A draft of another policy sees the picture as its own family prepares it.
 TEST_F(CaptionDrafts, PicturesArePreparedByBothPolicies) {
-  CaptionSpec target, drafter, same;
+  DescribeSpec target, drafter, same;
   target.policy = same.policy = preprocess_policy("llava-1.5-hf");
   drafter.policy = preprocess_policy("qwen2-vl");
   same.together = drafter.policy;
@@ -285,7 +282,7 @@ TEST_F(CaptionDrafts, PicturesArePreparedByBothPolicies) {
   const auto image = std::make_shared<Image>(render.width, render.height, render.rgb);
   Picture picture(image->width, image->height, 3, "pixels");
   picture.pixels = image->rgb;
-  const auto take = [&](const CaptionSpec* draft, int pictures = 1) {
+  const auto take = [&](const DescribeSpec* draft, int pictures = 1) {
     bool given = false;
     PictureQueue queue(
         [&]() -> std::optional<CaptionRequest> {
@@ -308,7 +305,7 @@ TEST_F(CaptionDrafts, PicturesArePreparedByBothPolicies) {
   EXPECT_EQ(take(&same, 3).draft_pictures.size(), 3u) << "but not where several share a prompt";
   EXPECT_EQ(take(nullptr).draft_pictures.size(), 0u);
 
-  CaptionSpec narrow = drafter;
+  DescribeSpec narrow = drafter;
   narrow.policy.max_aspect = 0.5;  // no picture
   const PreparedPictures without = take(&narrow);
   EXPECT_FALSE(without.error.has_value());

@@ -8,6 +8,7 @@
 #include "apps/pipeline/clip_prompt.h"
 #include "apps/pipeline/prune_session.h"
 #include "apps/pipeline/verifier_watch.h"
+#include "tests/support/chat_forms.h"
 #include "tests/support/tiny_lmm.h"
 #include "tokenizers/text/chat_template.h"
 
@@ -28,13 +29,13 @@ Picture frame(int number) {
 }
 
 PreprocessedPicture clip_of(const TinyLmm& tiny) {
-  ClipPreprocessor maker(tiny.spec.clip, 30, 22, three_frames());
+  ClipPreprocessor maker(tiny.spec.describe->clip, 30, 22, three_frames());
   for (int i = 0; i < kFrames; ++i) maker.add(frame(i));
   return maker.finish();
 }
 
 PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
-  const ModelConfig& language = tiny.spec.text.model.transformer;
+  const ModelConfig& language = tiny.spec.model.transformer;
   PrunedModel out = tiny.pictures->pruned_model(static_cast<std::int64_t>(views));
   out.llm_layers = static_cast<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
@@ -46,7 +47,7 @@ class ClipBlocks : public testing::TestWithParam<const char*> {};
 TEST_P(ClipBlocks, EveryTokenKnowsItsFrame) {
   const TinyLmm tiny(GetParam());
   const PreprocessedPicture clip = clip_of(tiny);
-  const std::int64_t depth = tiny.spec.clip.view_frames;
+  const std::int64_t depth = tiny.spec.describe->clip.view_frames;
   EXPECT_EQ(clip.plan.views, (kFrames + depth - 1) / depth);
   EXPECT_EQ(static_cast<std::int64_t>(clip.views.size()), clip.plan.views);
   const VisualRows rows = tiny.pictures->encode(clip, tiny.spec.three_axes(), nullptr);
@@ -67,7 +68,7 @@ TEST_P(FramesAsPictures, AFrameIsThePictureWithoutTiles) {
   const TinyLmm tiny(GetParam());
   const VisualRows clip = tiny.pictures->encode(clip_of(tiny), false, nullptr);
   const VisualRows one =
-      tiny.pictures->encode(preprocess(tiny.spec.clip.frame, frame(1)), false, nullptr);
+      tiny.pictures->encode(preprocess(tiny.spec.describe->clip.frame, frame(1)), false, nullptr);
   ASSERT_EQ(clip.rows.size(), kFrames * one.rows.size());
   const auto begin = clip.rows.begin() + static_cast<std::ptrdiff_t>(one.rows.size());
   EXPECT_TRUE(std::equal(one.rows.begin(), one.rows.end(), begin));
@@ -79,7 +80,7 @@ TEST_P(ClipBlocks, KeepingEverythingIsTheModelAsItIs) {
   const std::int64_t tokens =
       tiny.pictures->encode(clip, tiny.spec.three_axes(), nullptr).block.count();
   std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens) + 4, 20);
-  std::fill(ids.begin() + 2, ids.end() - 2, tiny.spec.image_id);
+  std::fill(ids.begin() + 2, ids.end() - 2, tiny.spec.describe->image_id);
   const auto rows_of = [&](const Pruner* pruner, Scope scope, std::int64_t* kept) {
     Budget budget;
     budget.scope = scope;
@@ -92,7 +93,8 @@ TEST_P(ClipBlocks, KeepingEverythingIsTheModelAsItIs) {
     one.visual = tiny.pictures->encode(clip, tiny.spec.three_axes(), one.session);
     std::vector<PromptPicture> pictures;
     pictures.push_back(std::move(one));
-    PromptRows rows = build_prompt(*tiny.text, ids, tiny.spec.image_id, std::move(pictures));
+    PromptRows rows =
+        build_prompt(*tiny.text, ids, tiny.spec.describe->image_id, std::move(pictures));
     *kept = rows.kept[0].count();
     const float* data = rows.rows.view().f32();
     return std::pair(std::vector<float>(data, data + rows.rows.shape().elements()), rows.places);
@@ -131,7 +133,7 @@ class AllQueries final : public LayerObserver {
 // Attention that text rows pay each row, mean over layers, heads and text rows, in plain loops.
 std::vector<double> plain_attention(const TinyLmm& tiny, const PromptRows& prompt, KvCache& cache,
                                     Tensor& hidden) {
-  const ModelConfig& model = tiny.spec.text.model.transformer;
+  const ModelConfig& model = tiny.spec.model.transformer;
   const std::int64_t total = prompt.rows.shape()[0];
   Arena arena(tiny.text->scratch_bytes(total) + 4096);
   std::vector<std::int64_t> positions;
@@ -179,11 +181,11 @@ TEST(VerifierWatching, ScoresAreTheAttentionOfAllLayersAndNothingChanges) {
     pictures.push_back({tiny.pictures->encode(clip_of(tiny), tiny.spec.three_axes(), nullptr)});
     const auto tokens = static_cast<std::size_t>(pictures[0].visual.total);
     std::vector<std::int32_t> ids = {20, 21};
-    ids.insert(ids.end(), tokens, tiny.spec.image_id);
+    ids.insert(ids.end(), tokens, tiny.spec.describe->image_id);
     ids.insert(ids.end(), {22, 23, 24});
     const PromptRows prompt =
-        build_prompt(*tiny.text, ids, tiny.spec.image_id, std::move(pictures));
-    const ModelConfig& model = tiny.spec.text.model.transformer;
+        build_prompt(*tiny.text, ids, tiny.spec.describe->image_id, std::move(pictures));
+    const ModelConfig& model = tiny.spec.model.transformer;
     const std::int64_t total = prompt.rows.shape()[0];
     const auto fresh = [&] {
       return KvCache(*tiny.backend, {model.layers, model.kv_heads, model.head_dim, total, 1});
@@ -211,7 +213,7 @@ TEST(VerifierWatching, ScoresAreTheAttentionOfAllLayersAndNothingChanges) {
   }
 }
 
-std::string words(ChatTemplate form, const PreprocessPlan& plan) {
+std::string words(const ChatForm& form, const PreprocessPlan& plan) {
   std::vector<ChatPart> parts;
   std::vector<PictureLayout> layouts;
   add_clip(form, plan, 0, parts, layouts);
@@ -237,7 +239,7 @@ TEST(ClipWords, SmolVlmSaysTheTimes) {
   const std::string shown =
       "<fake_token_around_image><global-img><image><image>"
       "<fake_token_around_image>";
-  EXPECT_EQ(words(ChatTemplate::kSmolVlm, small_plan(2)),
+  EXPECT_EQ(words(form_named("smolvlm"), small_plan(2)),
             "<|im_start|>User: You are provided the following series of three frames from a "
             "0:01:06 [H:MM:SS] video.\n\nFrame from 00:00:" +
                 shown + "\nFrame from 00:01:" + shown + "\nFrame from 01:05:" + shown +
@@ -245,14 +247,14 @@ TEST(ClipWords, SmolVlmSaysTheTimes) {
 }
 
 TEST(ClipWords, TokensOfTheirOwn) {
-  EXPECT_EQ(words(ChatTemplate::kQwen2Vl, small_plan(1)),
+  EXPECT_EQ(words(form_named("qwen2-vl"), small_plan(1)),
             "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n"
             "<|vision_start|><|video_pad|><|video_pad|><|video_pad|><|vision_end|>What happens?"
             "<|im_end|>\n<|im_start|>assistant\n");
-  EXPECT_EQ(words(ChatTemplate::kLlavaOneVision, small_plan(1)),
+  EXPECT_EQ(words(form_named("llava-onevision"), small_plan(1)),
             "<|im_start|>user\n<video><video><video>\nWhat happens?<|im_end|>\n"
             "<|im_start|>assistant\n");
-  EXPECT_EQ(words(ChatTemplate::kLlava15, small_plan(1)),
+  EXPECT_EQ(words(form_named("llava-1.5"), small_plan(1)),
             "USER: <image>\n<image>\n<image>\nWhat happens? ASSISTANT:");
 }
 

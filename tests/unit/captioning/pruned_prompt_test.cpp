@@ -20,7 +20,7 @@ struct Pruned {
 };
 
 PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
-  const ModelConfig& language = tiny.spec.text.model.transformer;
+  const ModelConfig& language = tiny.spec.model.transformer;
   PrunedModel out = tiny.pictures->pruned_model(static_cast<std::int64_t>(views));
   out.llm_layers = static_cast<int>(language.layers);
   out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
@@ -31,7 +31,8 @@ PrunedModel facts_of(const TinyLmm& tiny, std::size_t views) {
 Pruned prune(const TinyLmm& tiny, const Pruner* pruner, const Budget& budget,
              bool together = false) {
   Pruned out;
-  const PreprocessPolicy& policy = together ? tiny.spec.policy_of(2) : tiny.spec.policy;
+  const PreprocessPolicy& policy =
+      together ? tiny.spec.describe->policy_of(2) : tiny.spec.describe->policy;
   std::vector<PromptPicture> pictures;
   for (int i = 0; i < 2; ++i) {
     const PreprocessedPicture picture = preprocess(policy, tiny.picture(i));
@@ -44,7 +45,7 @@ Pruned prune(const TinyLmm& tiny, const Pruner* pruner, const Budget& budget,
     visual.visual = tiny.pictures->encode(picture, tiny.spec.three_axes(), visual.session);
   }
   out.rows = build_prompt(*tiny.text, tiny.ints(together ? "multi.input_ids" : "input_ids"),
-                          tiny.spec.image_id, std::move(pictures));
+                          tiny.spec.describe->image_id, std::move(pictures));
   return out;
 }
 
@@ -63,7 +64,7 @@ Written write(const TinyLmm& tiny, Pruned pruned, const std::string& drafter, st
   method.rule = drafter == "none" ? "exact" : "gumbel";
   method.window = window;
   DecodeAids aids;
-  aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.text.model.vocab), 24);
+  aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.model.vocab), 24);
   const OwnedParts<float, KeyedRandom> parts(method, aids);
   StreamLoop loop(
       *tiny.text,
@@ -118,7 +119,7 @@ class PrunedPrompt : public testing::TestWithParam<Case> {
     tiny_ = std::make_unique<TinyLmm>(GetParam().family);
     std::vector<PruneOption> options = options_for(GetParam().method);
     // Three stages do not fit two layers.
-    const std::int64_t layers = tiny_->spec.text.model.transformer.layers;
+    const std::int64_t layers = tiny_->spec.model.transformer.layers;
     if (GetParam().method == "sparsevlm" && layers < 4) {
       GTEST_SKIP() << "three cuts need four layers";
     }
@@ -127,7 +128,7 @@ class PrunedPrompt : public testing::TestWithParam<Case> {
   // Whether this family's tokens are patches of its encoder.
   bool served() const {
     const bool whole = tiny_->pictures->encoder().tower().projector.cell > 1 ||
-                       tiny_->spec.policy.most_map_tiles > 0 ||
+                       tiny_->spec.describe->policy.most_map_tiles > 0 ||
                        tiny_->pictures->encoder().spec().class_token_feature;
     return !whole || !on_patches(*pruner_, facts_of(*tiny_, 1));
   }
@@ -215,8 +216,8 @@ TEST(VisionZipOrder, DominantTokensComeFirstWhenAsked) {
   };
   // The picture stands where its placeholders stood, and every other row where it was.
   const std::vector<std::int32_t> ids = tiny.ints("input_ids");
-  const auto first =
-      static_cast<std::size_t>(std::find(ids.begin(), ids.end(), tiny.spec.image_id) - ids.begin());
+  const auto first = static_cast<std::size_t>(
+      std::find(ids.begin(), ids.end(), tiny.spec.describe->image_id) - ids.begin());
   for (std::size_t i = 0; i < first; ++i) EXPECT_EQ(row(rows_a, i), row(rows_b, i));
   // Blocks hold the ids of the prompt: where a row went is seen by its values.
   const std::size_t kept = a.rows.kept[0].tokens.size();
@@ -267,7 +268,7 @@ TEST(ThinPictures, TilesOfPaddingAloneGoThroughTheEncoder) {
     for (std::size_t i = 0; i < thin.pixels.size(); ++i) {
       thin.pixels[i] = static_cast<std::uint8_t>(i * 37 % 251);
     }
-    const PreprocessedPicture picture = preprocess(tiny.spec.policy, thin);
+    const PreprocessedPicture picture = preprocess(tiny.spec.describe->policy, thin);
     const VisualBlock whole = tiny.pictures->encode(picture, false, nullptr).block;
     std::set<std::int32_t> shown;
     std::int64_t patches = 0;
@@ -299,7 +300,7 @@ TEST(ThinPictures, TilesOfPaddingAloneGoThroughTheEncoder) {
 // A number of tokens is the whole picture's, however many tiles it has.
 TEST(SharedBudgets, TilesShareANumberOfTokens) {
   const TinyLmm tiny("llava-next");
-  const PreprocessedPicture picture = preprocess(tiny.spec.policy, tiny.picture(0));
+  const PreprocessedPicture picture = preprocess(tiny.spec.describe->policy, tiny.picture(0));
   ASSERT_GT(picture.views.size(), 2u);
   const auto patches = [&](PruneSession* session) {
     std::int64_t count = 0;

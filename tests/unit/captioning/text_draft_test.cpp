@@ -29,17 +29,18 @@ struct Asked {
 Asked ask(const TinyLmm& tiny, const Seen& seen) {
   Asked out;
   if (seen.blind) {
-    out.rows = build_prompt(*tiny.text, tiny.ints("text.input_ids"), tiny.spec.image_id, {});
+    out.rows =
+        build_prompt(*tiny.text, tiny.ints("text.input_ids"), tiny.spec.describe->image_id, {});
     return out;
   }
   Budget budget;
   budget.ratio = seen.ratio;
   std::vector<PromptPicture> pictures;
   for (int i = 0; i < 2; ++i) {
-    const PreprocessedPicture picture = preprocess(tiny.spec.policy, tiny.picture(i));
+    const PreprocessedPicture picture = preprocess(tiny.spec.describe->policy, tiny.picture(i));
     PromptPicture& visual = pictures.emplace_back();
     if (seen.pruner != nullptr) {
-      const ModelConfig& language = tiny.spec.text.model.transformer;
+      const ModelConfig& language = tiny.spec.model.transformer;
       PrunedModel facts =
           tiny.pictures->pruned_model(static_cast<std::int64_t>(picture.views.size()));
       facts.llm_layers = static_cast<int>(language.layers);
@@ -50,8 +51,8 @@ Asked ask(const TinyLmm& tiny, const Seen& seen) {
     }
     visual.visual = tiny.pictures->encode(picture, tiny.spec.three_axes(), visual.session);
   }
-  out.rows =
-      build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.image_id, std::move(pictures));
+  out.rows = build_prompt(*tiny.text, tiny.ints("input_ids"), tiny.spec.describe->image_id,
+                          std::move(pictures));
   return out;
 }
 
@@ -82,7 +83,7 @@ Written write(const TinyLmm& tiny, const Seen& seen, const TinyLmm* draft, const
   method.rule = draft != nullptr ? setting.rule : "exact";
   method.window = draft != nullptr ? setting.window : 1;
   DecodeAids aids;
-  aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.text.model.vocab), 24);
+  aids.grammar = VocabularyGrammar::line(static_cast<std::size_t>(tiny.spec.model.vocab), 24);
   OwnedParts<float, KeyedRandom> owned(method, aids);
   const StreamLimits limits = text_limits(*tiny.text, kTokens,
                                           {.items = setting.items,
@@ -196,7 +197,7 @@ TEST_P(TextDraft, AnyFamilyDraftsForAnyOther) {
   std::int64_t window = 2;
   for (const char* family : kTinyFamilies) {
     const TinyLmm draft(family);
-    ASSERT_EQ(draft.spec.text.model.vocab, target_.spec.text.model.vocab);
+    ASSERT_EQ(draft.spec.model.vocab, target_.spec.model.vocab);
     const Seen third{divprune_.get(), 0.33};
     EXPECT_EQ(write(target_, {}, &draft, third, {.items = 3, .window = window}, 3).tokens,
               plain.tokens)

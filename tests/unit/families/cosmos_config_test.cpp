@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 Json cosmos(const char* name = "cosmos") { return parse_json(test_model_config(name), "cosmos"); }
 
 TEST(CosmosConfig, FormsDifferAsTheConfigurationSays) {
-  const FamilySpec plain = parse_family_config(cosmos().dump(), "c");
+  const ModelSpec plain = parse_family_config(cosmos().dump(), "c");
   EXPECT_EQ(plain.family, "cosmos");
   EXPECT_EQ(plain.model.prompt, PromptKind::kFrames);
   EXPECT_EQ(plain.model.max_prompt, 0);
@@ -37,7 +37,7 @@ TEST(CosmosConfig, FormsDifferAsTheConfigurationSays) {
   EXPECT_DOUBLE_EQ(plain.sampling.top_p, 0.8);
   EXPECT_FALSE(plain.context.has_value());
   EXPECT_FALSE(plain.names.cross.has_value());
-  const FamilySpec text = parse_family_config(cosmos("cosmos-text").dump(), "c");
+  const ModelSpec text = parse_family_config(cosmos("cosmos-text").dump(), "c");
   EXPECT_EQ(text.model.max_prompt, 1);
   EXPECT_EQ(text.names.prompt_rows.front().first, 60);
   EXPECT_EQ(text.model.transformer.rope.condition_rows, 1);
@@ -48,7 +48,7 @@ TEST(CosmosConfig, FormsDifferAsTheConfigurationSays) {
 
 // Nothing but the two fields that tell the family: the rest is the published 4B's.
 TEST(CosmosConfig, AbsentKeysAreTheAuthorsOwn) {
-  const FamilySpec spec =
+  const ModelSpec spec =
       parse_family_config(R"({"dim": 4096, "n_layers": 16, "use_qk_normalization": true})", "c");
   EXPECT_EQ(spec.size, "4B");
   EXPECT_EQ(spec.model.codes, 64000);
@@ -147,7 +147,7 @@ void write_weights(const fs::path& path, const std::vector<TensorSpec>& list,
 
 // Weights under names with a prefix, a tokenizer beside them that needs its own file.
 TEST(CosmosConfig, TheTokenizerIsAFolderOfItsOwn) {
-  const FamilySpec made = parse_family_config(cosmos("cosmos-text").dump(), "c");
+  const ModelSpec made = parse_family_config(cosmos("cosmos-text").dump(), "c");
   const TempFolder folder;
   const fs::path model = folder / "model";
   fs::create_directory(model);
@@ -179,11 +179,11 @@ TEST(CosmosConfig, TheTokenizerIsAFolderOfItsOwn) {
 // codes, which are the published ones: a small file is found out by its head.
 TEST(CosmosConfig, WithoutAConfigurationTheShapesTell) {
   Json config = cosmos();
-  const FamilySpec made = parse_family_config(config.dump(), "c");
+  const ModelSpec made = parse_family_config(config.dump(), "c");
   const TempFolder folder;
   write_weights(folder / "model.safetensors", made.tensors, "");
   try {
-    load_family_spec(folder.path());
+    load_model_spec(folder.path());
     FAIL() << "60 codes are no 64000";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_COSMOS_TOKENIZER");
@@ -191,7 +191,7 @@ TEST(CosmosConfig, WithoutAConfigurationTheShapesTell) {
   fs::create_directory(folder / "tokenizer");
   write_weights(folder / "tokenizer" / "model.safetensors", made.tensors, "tokenizer.");
   try {
-    load_family_spec(folder.path());
+    load_model_spec(folder.path());
     FAIL() << "60 codes are no 64000";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("vocab_size"), std::string::npos) << error.what();
@@ -199,7 +199,7 @@ TEST(CosmosConfig, WithoutAConfigurationTheShapesTell) {
   put_file(folder / "config.json",
            Json{{"video_tokenizer", config["video_tokenizer"]}, {"video_latent_shape", {3, 2, 3}}}
                .dump());
-  const FamilySpec spec = load_family_spec(folder.path());
+  const ModelSpec spec = load_model_spec(folder.path());
   const ModelConfig& model = spec.model.transformer;
   EXPECT_EQ(model.layers, 2);
   EXPECT_EQ(model.width, 64);

@@ -13,8 +13,8 @@ constexpr std::size_t gib(double value) { return static_cast<std::size_t>(value 
 
 // Emu3's dimensions (9.1 G parameters with the whole vocabulary, 720 x 720 pixels) around a small
 // picture tokenizer: its own is planned with the published names.
-FamilySpec emu3_dims() {
-  FamilySpec spec = open_model("random:janus-pro:1B").spec;
+ModelSpec emu3_dims() {
+  ModelSpec spec = open_model("random:janus-pro:1B").spec;
   spec.names.head_in.clear();
   StreamModelConfig& model = spec.model;
   model.transformer = {
@@ -30,11 +30,11 @@ FamilySpec emu3_dims() {
 
 class DeviceMemoryTable : public testing::Test {
  protected:
-  std::size_t bytes(const FamilySpec& spec, const MemoryRequest& request) const {
+  std::size_t bytes(const ModelSpec& spec, const MemoryRequest& request) const {
     return placed_on_device(plan_memory(spec, *backend_, request), spec, request).device_bytes();
   }
   // "fits", what would fit, or "nothing".
-  std::string verdict(const FamilySpec& spec, const MemoryRequest& asked, double card) const {
+  std::string verdict(const ModelSpec& spec, const MemoryRequest& asked, double card) const {
     const std::size_t free = gib(card);
     if (bytes(spec, asked) <= free) return "fits";
     const auto fits =
@@ -58,7 +58,7 @@ constexpr double kCards[] = {7.5, 23.5, 79.0, 140.0};
 
 class DeviceMemoryOf : public DeviceMemoryTable {
  protected:
-  void expect(const FamilySpec& spec, std::initializer_list<Asked> table) const {
+  void expect(const ModelSpec& spec, std::initializer_list<Asked> table) const {
     for (const Asked& row : table) {
       for (int card = 0; card < 4; ++card) {
         const MemoryRequest asked{.storage = row.storage, .images = row.images};
@@ -107,7 +107,7 @@ TEST_F(DeviceMemoryOf, Emu3) {
 
 // The figures of the plan, counted by hand from the published shapes.
 TEST_F(DeviceMemoryTable, PlanIsCountedFromShapes) {
-  const FamilySpec spec = open_model("random:janus-pro:7B").spec;
+  const ModelSpec spec = open_model("random:janus-pro:7B").spec;
   const MemoryRequest one{.storage = kBF16, .images = 1, .prompt_tokens = 64, .window = 8};
   const MemoryPlan plan = placed_on_device(plan_memory(spec, *backend_, one), spec, one);
   EXPECT_EQ(plan.kv,

@@ -16,8 +16,8 @@ namespace {
 Json clip(const char* name = "clip-rows") { return parse_json(test_model_config(name), "clip"); }
 
 TEST(Emu3Config, ControlIdsAreThoseThatTheConfigurationAsksFor) {
-  const FamilySpec rows = parse_family_config(clip().dump(), "c");
-  const FamilySpec plain = parse_family_config(clip("clip").dump(), "c");
+  const ModelSpec rows = parse_family_config(clip().dump(), "c");
+  const ModelSpec plain = parse_family_config(clip("clip").dump(), "c");
   EXPECT_EQ(rows.model.grids, 4);
   EXPECT_EQ(rows.model.image_codes(), 4 * 4 * 6);
   EXPECT_EQ(plain.model.image_tokens(), 4 * 4 * 6);
@@ -39,7 +39,7 @@ TEST(Emu3Config, ControlIdsAreThoseThatTheConfigurationAsksFor) {
 TEST(Emu3Config, ATiedHeadIsTheTable) {
   Json config = clip();
   config["tie_word_embeddings"] = true;
-  const FamilySpec spec = parse_family_config(config.dump(), "c");
+  const ModelSpec spec = parse_family_config(config.dump(), "c");
   EXPECT_EQ(spec.names.head_out, "model.text_model.embed_tokens");
   EXPECT_EQ(spec.optional_tensors, std::vector<std::string>{"lm_head.weight"});
 }
@@ -91,16 +91,16 @@ TEST(Emu3Config, WhatCannotBeIsRefusedByKey) {
 TEST(Emu3Config, TheNegativePromptIsTheFoldersOwn) {
   const TempFolder folder;
   put_file(folder / "config.json", Json{{"model_type", "Emu3"}, {"image_area", 512 * 512}}.dump());
-  EXPECT_THROW(load_family_spec(folder.path()), Error);  // the tokenizer's folder is missing
+  EXPECT_THROW(load_model_spec(folder.path()), Error);  // the tokenizer's folder is missing
   std::filesystem::create_directory(folder / "vision_tokenizer");
   put_file(folder / "vision_tokenizer" / "config.json", "{}");
-  const FamilySpec spec = load_family_spec(folder.path());
+  const ModelSpec spec = load_model_spec(folder.path());
   EXPECT_EQ(spec.model.grid_rows, 64);
   EXPECT_TRUE(spec.prompt.negative_text.starts_with("lowres"));
   EXPECT_FALSE(spec.clip.has_value());
   put_file(folder / "generation_config.json", R"({"negative_prompt": "fog", "top_k": 10})");
-  EXPECT_EQ(load_family_spec(folder.path()).prompt.negative_text, "fog");
-  EXPECT_EQ(load_family_spec(folder.path()).sampling.top_k, 10);
+  EXPECT_EQ(load_model_spec(folder.path()).prompt.negative_text, "fog");
+  EXPECT_EQ(load_model_spec(folder.path()).sampling.top_k, 10);
 }
 
 }  // namespace

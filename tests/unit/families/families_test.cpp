@@ -173,7 +173,7 @@ TEST(Families, NothingThere) {
 }
 
 TEST(Families, AbsentTextFieldsAreLlamaDefaults) {
-  const FamilySpec spec = parse_family_config(
+  const ModelSpec spec = parse_family_config(
       R"({"model_type":"janus","vision_config":{"projection_dim":4096},
           "vq_config":{"projection_dim":4096,"image_token_embed_dim":4096}})",
       "config.json");
@@ -189,12 +189,12 @@ TEST(Families, AbsentTextFieldsAreLlamaDefaults) {
 }
 
 TEST(Families, NullVisionMeansNoUnderstandingHalf) {
-  const FamilySpec without = parse_family_config(port_config().dump(), "config.json");
+  const ModelSpec without = parse_family_config(port_config().dump(), "config.json");
   Json config = port_config();
   config["vision_config"] = {
       {"hidden_size", 32}, {"num_attention_heads", 4}, {"num_hidden_layers", 2}, {"image_size", 32},
       {"patch_size", 4},   {"num_image_tokens", 64},   {"projection_dim", 64}};
-  const FamilySpec with = parse_family_config(config.dump(), "config.json");
+  const ModelSpec with = parse_family_config(config.dump(), "config.json");
   EXPECT_EQ(with.model.grid_rows, without.model.grid_rows);
   EXPECT_EQ(with.tensors.size(), without.tensors.size() + 3 + 2 * 16 + 2 + 4);
   for (const TensorSpec& tensor : without.tensors) {
@@ -216,7 +216,7 @@ TEST(Families, GenerationConfigSetsSampling) {
   put_file(folder / "config.json", port_config().dump());
   put_file(folder / "generation_config.json",
            R"({"guidance_scale": 3.5, "top_k": 100, "top_p": 0.9, "eos_token_id": [1, 2]})");
-  const FamilySpec spec = load_family_spec(folder.path());
+  const ModelSpec spec = load_model_spec(folder.path());
   EXPECT_DOUBLE_EQ(spec.sampling.guidance, 3.5);
   EXPECT_DOUBLE_EQ(spec.sampling.temperature, 1.0);
   EXPECT_EQ(spec.sampling.top_k, 100);
@@ -225,16 +225,16 @@ TEST(Families, GenerationConfigSetsSampling) {
   for (const char* wrong : {R"({"top_p": 1.5})", R"({"top_p": 0})", R"({"guidance_scale": 101})",
                             R"({"guidance_scale": -1})", R"({"temperature": 101})"}) {
     put_file(folder / "generation_config.json", wrong);
-    EXPECT_THROW(load_family_spec(folder.path()), Error) << wrong;
+    EXPECT_THROW(load_model_spec(folder.path()), Error) << wrong;
   }
 }
 
 TEST(Families, ADraftFolderHoldsNeitherTextHeadNorPictureTokenizer) {
   Json config = port_config();
-  const FamilySpec whole = parse_family_config(config.dump(), "c");
+  const ModelSpec whole = parse_family_config(config.dump(), "c");
   EXPECT_FALSE(whole.draft.has_value());
   config["draft_config"] = {{"guidance", 2.5}};
-  const FamilySpec draft = parse_family_config(config.dump(), "c");
+  const ModelSpec draft = parse_family_config(config.dump(), "c");
   ASSERT_TRUE(draft.draft.has_value());
   EXPECT_DOUBLE_EQ(draft.draft->guidance, 2.5);
   EXPECT_EQ(draft.tensors.size() + 1 + vq_tensors(whole.vq).size(), whole.tensors.size());
@@ -248,35 +248,74 @@ TEST(Families, ADraftFolderHoldsNeitherTextHeadNorPictureTokenizer) {
   EXPECT_THROW(parse_family_config(config.dump(), "c"), Error);
 }
 
+// What the files of a folder are for, and what is asked of them.
+TEST(Families, AUseReadsItsHalfAlone) {
+  const TempFolder folder;
+  Json config = port_config();
+  put_file(folder / "config.json", config.dump());
+  EXPECT_FALSE(describes_images(folder.path()));
+  EXPECT_FALSE(load_model_spec(folder.path(), {.use = ModelUse::kAll}).describe.has_value());
+  try {
+    load_model_spec(folder.path(), {.use = ModelUse::kDescribe});
+    FAIL() << "it generates only";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_FAMILY");
+    EXPECT_EQ(error.info().found, "janus, which has no vision_config: it only paints");
+  }
+  config["vision_config"] = {
+      {"hidden_size", 32}, {"num_attention_heads", 4}, {"num_hidden_layers", 2}, {"image_size", 32},
+      {"patch_size", 8},   {"num_image_tokens", 16},   {"projection_dim", 64}};
+  put_file(folder / "config.json", config.dump());
+  EXPECT_TRUE(describes_images(folder.path()));
+  const ModelSpec image = load_model_spec(folder.path());
+  const ModelSpec text = load_model_spec(folder.path(), {.use = ModelUse::kDescribe});
+  const ModelSpec both = load_model_spec(folder.path(), {.use = ModelUse::kAll});
+  EXPECT_TRUE(image.generates() && !image.describe);
+  EXPECT_TRUE(!text.generates() && text.describe);
+  EXPECT_TRUE(both.generates() && both.describe);
+  EXPECT_EQ(image.model.vocab, 0);
+  EXPECT_EQ(both.model.vocab, text.model.vocab);
+  EXPECT_EQ(both.model.codes, image.model.codes);
+  EXPECT_EQ(both.title, image.title);
+  EXPECT_EQ(both.describe->title, text.title);
+  EXPECT_EQ(both.model.transformer.rope.positions, std::max(image.model.transformer.rope.positions,
+                                                            text.model.transformer.rope.positions));
+  // A family that describes only.
+  config["model_type"] = "idefics3";
+  put_file(folder / "config.json", config.dump());
+  EXPECT_THROW(load_model_spec(folder.path()), Error);
+  EXPECT_EQ(load_model_spec(folder.path(), {.use = ModelUse::kAll}).family, "idefics3");
+}
+
 TEST(Families, ADraftModelIsNamedByItsFolder) {
   const TempFolder folder;
   put_file(folder / "config.json", port_config().dump());
-  EXPECT_EQ(load_family_spec(folder.path()).draft_model, "");
+  EXPECT_EQ(load_model_spec(folder.path()).draft_model, "");
   put_file(folder / "generation_config.json", R"({"draft_model": "tabletop-draft"})");
-  EXPECT_EQ(load_family_spec(folder.path()).draft_model, "tabletop-draft");
+  EXPECT_EQ(load_model_spec(folder.path()).draft_model, "tabletop-draft");
   for (const char* name : {"..", ".hidden", "a/b", "/etc", "..\\\\x", "a\\u0000b"}) {
     put_file(folder / "generation_config.json",
              R"({"draft_model": ")" + std::string(name) + R"("})");
-    EXPECT_THROW(load_family_spec(folder.path()), Error) << name;
+    EXPECT_THROW(load_model_spec(folder.path()), Error) << name;
   }
 }
 
 TEST(Families, TheModelCardNamesTheLicence) {
   const TempFolder folder;
   put_file(folder / "config.json", port_config().dump());
-  const std::string plain = load_family_spec(folder.path()).licence;
+  const std::string plain = load_model_spec(folder.path()).licence;
   EXPECT_NE(plain.find("DeepSeek"), std::string::npos);
   put_file(folder / "README.md", "---\nlanguage: en\nlicense:  mit \ntags: [a]\n---\n# Card\n");
-  EXPECT_EQ(load_family_spec(folder.path()).licence, "mit");
+  EXPECT_EQ(load_model_spec(folder.path()).licence, "mit");
   for (const char* text :
        {"# Card\nlicense: mit\n", "---\ntags: a\n---\nlicense: mit\n", "---", ""}) {
     put_file(folder / "README.md", text);
-    EXPECT_EQ(load_family_spec(folder.path()).licence, plain) << text;
+    EXPECT_EQ(load_model_spec(folder.path()).licence, plain) << text;
   }
 }
 
 TEST(Families, PromptForms) {
-  const FamilySpec spec = parse_family_config(port_config().dump(), "c");
+  const ModelSpec spec = parse_family_config(port_config().dump(), "c");
   ASSERT_EQ(spec.prompt.forms.size(), 2u);
   EXPECT_EQ(spec.prompt.forms[0].requires_token, "<|User|>");
   EXPECT_EQ(spec.prompt.forms[0].before + "a cat" + spec.prompt.forms[0].after,

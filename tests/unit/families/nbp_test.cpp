@@ -61,7 +61,7 @@ TEST(NbpNames, PublishedSizesAreToldByTheirShapes) {
   for (const Row& row :
        {Row{"base", 24, 1536, 16, 884'431'872}, Row{"xl", 24, 2048, 32, 1'481'232'384},
         Row{"3B", 32, 3072, 32, 4'034'107'392}}) {
-    const FamilySpec spec = open_sparse(published(row.layers, row.width, 0)).spec;
+    const ModelSpec spec = open_sparse(published(row.layers, row.width, 0)).spec;
     EXPECT_EQ(spec.family, "nbp");
     EXPECT_EQ(spec.size, row.size);
     EXPECT_EQ(spec.parameter_count(), row.parameters);
@@ -79,7 +79,7 @@ TEST(NbpNames, PublishedSizesAreToldByTheirShapes) {
 }
 
 TEST(NbpNames, ModelsOfClassesHaveWordsInFrontOfTheirCodes) {
-  const FamilySpec spec = open_sparse(published(24, 1536, 32000)).spec;
+  const ModelSpec spec = open_sparse(published(24, 1536, 32000)).spec;
   EXPECT_EQ(spec.blocks->start, BlockStart::kHybrid);
   EXPECT_EQ(spec.blocks->conditions, 32000);
   EXPECT_EQ(spec.blocks->first_condition, 16);
@@ -122,7 +122,7 @@ TEST(NbpNames, WhatIsWrongIsRefusedByName) {
 
 TEST(NbpConfig, IsReadAndRefusedByKey) {
   const Json good = parse_json(test_model_config("nbp"), "nbp");
-  const FamilySpec spec = parse_family_config(good.dump(), "c");
+  const ModelSpec spec = parse_family_config(good.dump(), "c");
   EXPECT_EQ(spec.blocks->first_condition, 6);
   EXPECT_EQ(spec.blocks->first_code, 6 + 263);
   EXPECT_EQ(spec.blocks->vocabulary, 6 + 263 + 64);

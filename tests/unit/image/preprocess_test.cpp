@@ -9,6 +9,7 @@
 #include <map>
 #include <sstream>
 
+#include "engine/families/registry.h"
 #include "tests/support/picture_noise.h"
 
 namespace tessera {

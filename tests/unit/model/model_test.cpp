@@ -70,7 +70,7 @@ TEST(ImageModelTest, UnconditionalPrompts) {
 // One whole pass in double, straight from the formulas, over the tensors of the checkpoint.
 class PlainModel {
  public:
-  PlainModel(const FamilySpec& spec, const Checkpoint& weights) : spec_(spec), weights_(weights) {}
+  PlainModel(const ModelSpec& spec, const Checkpoint& weights) : spec_(spec), weights_(weights) {}
 
   std::vector<double> hidden(std::vector<double> x) const {
     const ModelConfig& c = spec_.model.transformer;
@@ -185,7 +185,7 @@ class PlainModel {
     for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
   }
 
-  const FamilySpec& spec_;
+  const ModelSpec& spec_;
   const Checkpoint& weights_;
 };
 

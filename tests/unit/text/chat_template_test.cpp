@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "tests/support/chat_forms.h"
 
 namespace tessera {
 namespace {
@@ -18,15 +19,6 @@ using Json = nlohmann::ordered_json;
 using Kind = PromptSegment::Kind;
 
 const std::string kGolden = std::string(TESSERA_SOURCE_DIR) + "/tests/golden/";
-constexpr int kForms = static_cast<int>(ChatTemplate::kIdefics3) + 1;
-
-ChatTemplate form_named(const std::string& name) {
-  for (int i = 0; i < kForms; ++i) {
-    if (chat_template_name(static_cast<ChatTemplate>(i)) == name)
-      return static_cast<ChatTemplate>(i);
-  }
-  throw std::runtime_error("no form " + name);
-}
 
 std::map<std::string, std::vector<ChatTurn>> conversations() {
   std::map<std::string, std::vector<ChatTurn>> out;
@@ -68,7 +60,7 @@ TEST(ChatTemplates, EqualThePublishedOnes) {
     const Json row = Json::parse(line);
     const std::string form_name = row["form"], name = row["name"];
     SCOPED_TRACE(form_name + ": " + name + (row["generate"] ? ", generate" : ""));
-    const ChatTemplate form = form_named(form_name);
+    const ChatForm& form = form_named(form_name);
     const Prompt prompt = chat_prompt(form, all.at(name), row["generate"]);
     EXPECT_EQ(prompt_text(prompt), row["text"].get<std::string>());
     EXPECT_EQ(render_chat(form, all.at(name), row["generate"]), row["text"].get<std::string>());
@@ -76,7 +68,7 @@ TEST(ChatTemplates, EqualThePublishedOnes) {
               row["expanded"].get<std::string>());
     ++seen[form_name];
   }
-  EXPECT_EQ(seen.size(), static_cast<std::size_t>(kForms));
+  EXPECT_EQ(seen.size(), chat_forms().size());
   for (const auto& [name, count] : seen) EXPECT_EQ(count, 36) << name;
 }
 
@@ -96,9 +88,9 @@ TEST(ChatTemplates, TextsNeverBecomeControl) {
     for (ChatTurn& turn : harmless) {
       for (ChatPart& part : turn.parts) part.text = part.is_image ? "" : "x";
     }
-    for (int i = 0; i < kForms; ++i) {
-      const auto form = static_cast<ChatTemplate>(i);
-      SCOPED_TRACE(std::string(chat_template_name(form)) + ": " + name);
+    for (const ChatForm* each : chat_forms()) {
+      const ChatForm& form = *each;
+      SCOPED_TRACE(std::string(form.name) + ": " + name);
       const Prompt prompt = chat_prompt(form, turns, true);
       const Prompt plain = chat_prompt(form, harmless, true);
       EXPECT_EQ(controls(prompt), controls(plain));
@@ -112,8 +104,8 @@ TEST(ChatTemplates, TextsNeverBecomeControl) {
 // is inside one plain segment.
 TEST(ChatTemplates, ControlSegmentsAreTokensOnly) {
   for (const auto& [name, turns] : conversations()) {
-    for (int i = 0; i < kForms; ++i) {
-      const auto form = static_cast<ChatTemplate>(i);
+    for (const ChatForm* each : chat_forms()) {
+      const ChatForm& form = *each;
       const Prompt prompt = chat_prompt(form, turns, true);
       for (const PromptSegment& segment : expand_images(form, prompt, layouts_for(prompt))) {
         if (segment.kind == Kind::kPlain) continue;
@@ -140,8 +132,8 @@ TEST(ChatTemplates, RefusesWhatTheyCannotSay) {
   };
   const ChatTurn user = {ChatRole::kUser, {ChatPart::image(), {false, "x"}}};
   const ChatTurn system = {ChatRole::kSystem, {{false, "x"}}};
-  for (int i = 0; i < kForms; ++i) {
-    const auto form = static_cast<ChatTemplate>(i);
+  for (const ChatForm* each : chat_forms()) {
+    const ChatForm& form = *each;
     EXPECT_EQ(code([&] { chat_prompt(form, {user, system}, true); }), "E_CHAT_ROLE");
     EXPECT_EQ(code([&] {
                 chat_prompt(form, {{ChatRole::kSystem, {ChatPart::image()}}, user}, true);
@@ -158,8 +150,10 @@ TEST(ChatTemplates, RefusesWhatTheyCannotSay) {
 
 struct Case {
   std::string tokenizer;
-  ChatTemplate form;
+  std::string form;
   std::vector<std::string> special;  // of the family
+
+  const ChatForm& chat() const { return form_named(form); }
 };
 
 // A recorded tokenizer that knows the family's special tokens too.
@@ -195,8 +189,8 @@ TEST_P(ChatIds, SegmentsEqualTheWholeString) {
   for (const auto& [name, turns] : conversations()) {
     if (name.starts_with("attack")) continue;
     SCOPED_TRACE(name);
-    const Prompt prompt = chat_prompt(c.form, turns, true);
-    for (const Prompt& one : {prompt, expand_images(c.form, prompt, layouts_for(prompt))}) {
+    const Prompt prompt = chat_prompt(c.chat(), turns, true);
+    for (const Prompt& one : {prompt, expand_images(c.chat(), prompt, layouts_for(prompt))}) {
       const auto begin = tokenizer.encode("", true);
       auto whole = tokenizer.encode(prompt_text(one), false);
       const bool begun = std::equal(begin.begin(), begin.end(), whole.begin());
@@ -216,9 +210,9 @@ TEST_P(ChatIds, AttacksAddNoSpecialId) {
     for (ChatTurn& turn : harmless) {
       for (ChatPart& part : turn.parts) part.text = part.is_image ? "" : "x";
     }
-    const auto ids = encode_prompt(tokenizer, chat_prompt(c.form, turns, true));
-    const auto want = encode_prompt(tokenizer, chat_prompt(c.form, harmless, true));
-    const auto naive = tokenizer.encode(render_chat(c.form, turns, true), true);
+    const auto ids = encode_prompt(tokenizer, chat_prompt(c.chat(), turns, true));
+    const auto want = encode_prompt(tokenizer, chat_prompt(c.chat(), harmless, true));
+    const auto naive = tokenizer.encode(render_chat(c.chat(), turns, true), true);
     for (const std::string& token : c.special) {
       const auto id = tokenizer.id_of(token);
       ASSERT_TRUE(id && tokenizer.is_special(*id)) << token;
@@ -239,26 +233,26 @@ std::vector<std::string> tiles_and(const std::string& begin) {
 
 INSTANTIATE_TEST_SUITE_P(
     Tokenizers, ChatIds,
-    ::testing::Values(
-        Case{"qwen2",
-             ChatTemplate::kQwen2Vl,
-             {"<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>"}},
-        Case{"qwen2", ChatTemplate::kLlavaOneVision, {"<|im_start|>", "<|im_end|>", "<image>"}},
-        Case{"digits_gpt2", ChatTemplate::kSmolVlm, tiles_and("<|im_start|>")},
-        Case{"llama3", ChatTemplate::kIdefics3, tiles_and("<|begin_of_text|>")},
-        Case{"llama2", ChatTemplate::kLlava15, {"<image>"}},
-        Case{"llama2", ChatTemplate::kLlava16VicunaOriginal, {"</s>", "<image>"}},
-        Case{"llama2", ChatTemplate::kLlava16Mistral, {"</s>", "<image>"}},
-        Case{"llama2", ChatTemplate::kLlava16Yi, {"<|im_start|>", "<|im_end|>", "<image>"}},
-        Case{"deepseek_llm",
-             ChatTemplate::kJanus,
-             {"<image_placeholder>", "<begin_of_image>", "<end_of_image>", kEnd}},
-        Case{"deepseek_llm",
-             ChatTemplate::kJanusPro,
-             {"<image_placeholder>", "<begin_of_image>", "<end_of_image>", "<|User|>",
-              "<|Assistant|>", kEnd}}),
+    ::testing::Values(Case{"qwen2",
+                           "qwen2-vl",
+                           {"<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>",
+                            "<|vision_end|>"}},
+                      Case{"qwen2", "llava-onevision", {"<|im_start|>", "<|im_end|>", "<image>"}},
+                      Case{"digits_gpt2", "smolvlm", tiles_and("<|im_start|>")},
+                      Case{"llama3", "idefics3", tiles_and("<|begin_of_text|>")},
+                      Case{"llama2", "llava-1.5", {"<image>"}},
+                      Case{"llama2", "llava-1.6-vicuna-original", {"</s>", "<image>"}},
+                      Case{"llama2", "llava-1.6-mistral", {"</s>", "<image>"}},
+                      Case{"llama2", "llava-1.6-yi", {"<|im_start|>", "<|im_end|>", "<image>"}},
+                      Case{"deepseek_llm",
+                           "janus",
+                           {"<image_placeholder>", "<begin_of_image>", "<end_of_image>", kEnd}},
+                      Case{"deepseek_llm",
+                           "janus-pro",
+                           {"<image_placeholder>", "<begin_of_image>", "<end_of_image>", "<|User|>",
+                            "<|Assistant|>", kEnd}}),
     [](const auto& tested) {
-      std::string name(chat_template_name(tested.param.form));
+      std::string name = tested.param.form;
       for (char& c : name) c = c == '-' || c == '.' ? '_' : c;
       return name;
     });

@@ -1,10 +1,9 @@
-// The made-up captioner: configuration, tokenizer and weights.
-#include "apps/pipeline/made_up_captioner.h"
-
+// A captioner without files for tests and soaks: configuration and weights of test:tiny as `tessera
+// caption` takes it.
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/caption_spec.h"
+#include "engine/families/describe.h"
 #include "engine/families/random_weights.h"
 #include "engine/families/test_models.h"
 
@@ -14,11 +13,7 @@ namespace {
 
 constexpr std::string_view kName = "test:tiny";
 
-}  // namespace
-
-bool is_made_up_captioner(std::string_view name) { return name == kName; }
-
-std::shared_ptr<const Json> made_up_captioner_config() {
+std::shared_ptr<const Json> config() {
   const std::int64_t width = 64;
   // Ids of the test tokenizer: 256 bytes, then its special tokens in order.
   return std::make_shared<const Json>(Json{{"model_type", "janus"},
@@ -45,18 +40,31 @@ std::shared_ptr<const Json> made_up_captioner_config() {
                                              {"depth", 2}}}});
 }
 
-std::string made_up_captioner_tokenizer() { return test_tokenizer_json(); }
+}  // namespace
 
-std::shared_ptr<const Checkpoint> made_up_captioner_weights(const CaptionSpec& spec) {
+bool is_made_up_captioner(std::string_view name) { return name == kName; }
+
+OpenedModel make_up_captioner(const std::string& name) {
+  if (!is_made_up_captioner(name)) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_MODEL_MISSING",
+                 .file = name,
+                 .expected = "test:tiny, the one made-up model that describes pictures",
+                 .found = "another"});
+  }
+  OpenedModel out;
+  out.spec = parse_describing_config(config(), std::nullopt, std::nullopt, name);
   const RandomWeightRule rule{.seed = 11, .matrix_std = 0.0f};
   std::map<std::string, Tensor> tensors;
-  for (const auto& list : {spec.text.tensors(), tower_tensors(spec.tower)}) {
-    for (const TensorSpec& tensor : list) {
-      tensors.emplace(tensor.name, random_weight(tensor.name, tensor.shape, rule));
-    }
+  for (const TensorSpec& tensor : describing_tensors(out.spec)) {
+    tensors.emplace(tensor.name, random_weight(tensor.name, tensor.shape, rule));
   }
-  return std::make_shared<const Checkpoint>(
+  out.weights = std::make_shared<const Checkpoint>(
       Checkpoint::from_tensors(std::string(kName), std::move(tensors)));
+  settle_describing(out.spec, *out.weights);
+  out.source = source_of(out.weights);
+  out.tokenizer_json = test_tokenizer_json();
+  return out;
 }
 
 }  // namespace tessera

@@ -1,4 +1,5 @@
-// A checkpoint family as plain data: what a family file fills and every library takes its part of.
+// A model of a checkpoint family as plain data, generating, describing or both: what a family file
+// fills and every library takes its part of.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "engine/core/tensor.h"
+#include "engine/families/describe_spec.h"
 #include "engine/model/block_model.h"
 #include "engine/model/stream_model.h"
 #include "engine/nn/fsq_clip_spec.h"
@@ -33,11 +35,11 @@ struct CrossNames {
 struct WeightNames {
   std::string layer_prefix;
   std::string attention_norm, ffn_norm, out, down;
-  std::vector<std::string> qkv;      // one fused tensor, or q, k, v
+  std::vector<std::string> qkv;       // one fused tensor, or q, k, v
   std::vector<std::string> qkv_bias;  // of the same parts; empty = no biases
-  std::vector<std::string> gate_up;  // gate, up
-  std::string q_norm, k_norm;        // empty = none
-  std::optional<CrossNames> cross;   // empty = no attention to other rows
+  std::vector<std::string> gate_up;   // gate, up
+  std::string q_norm, k_norm;         // empty = none
+  std::optional<CrossNames> cross;    // empty = no attention to other rows
   std::string final_norm;
   std::string prompt_table;
   std::string code_table;
@@ -48,6 +50,12 @@ struct WeightNames {
   // Where text and picture share one vocabulary, the rows of the tensors that are the prompt table,
   // the code table (one range behind the other) and the head; empty = all rows.
   std::vector<RowRange> prompt_rows, code_rows, head_rows;
+};
+
+// One way of naming a language model's tensors. Files written by different releases differ.
+struct TextLayout {
+  std::string root;  // "model."
+  std::string head;  // "lm_head.weight"
 };
 
 // How a text becomes a prompt. The first form whose required token the tokenizer knows is used
@@ -78,7 +86,7 @@ struct ClipSpec {
   std::int64_t rate = 8;  // frames a second, as it was trained
   // Frames that the first grid stands for, and each further one.
   std::int64_t first_grid = 4, further_grid = 4;
-  bool goes_on = true;      // clips longer than its own are written in windows
+  bool goes_on = true;       // clips longer than its own are written in windows
   bool from_frames = false;  // writes none without first frames
   std::int64_t most_given = std::int64_t{1} << 40;  // grids that a clip may begin with
 
@@ -109,7 +117,7 @@ struct DraftSpec {
   double guidance = 0;
 };
 
-struct FamilySpec {
+struct ModelSpec {
   std::string family;  // "janus", "llamagen"
   std::string size;    // "1B", "L", or "24x2048" (layers x width) when it is no published size
   std::string title;   // "Janus-Pro 1B"
@@ -119,8 +127,10 @@ struct FamilySpec {
   std::filesystem::path tokenizer;   // tokenizer.json; empty for class-conditional models
   StreamModelConfig model;
   WeightNames names;
+  std::vector<TextLayout> layouts;       // of the text it writes; the first is the one in use
+  std::optional<DescribeSpec> describe;  // empty = describes no images, or was not asked to
   VqSpec vq;
-  std::optional<MovqSpec> movq;  // the tokenizer, where it is a clip tokenizer; vq is its frame's
+  std::optional<MovqSpec> movq;    // the tokenizer, where it is a clip tokenizer; vq is its frame's
   std::optional<FsqClipSpec> fsq;  // the same of another kind; at most one of the two
   std::optional<ClipSpec> clip;    // empty = paints pictures
   std::optional<ContextSpec> context;
@@ -131,7 +141,7 @@ struct FamilySpec {
   std::optional<DraftSpec> draft;
   std::string draft_model;  // a folder beside this one that guesses for it; empty = none
   std::string licence;
-  // Every tensor of `weights` with its shape, those that generation never uploads included.
+  // What generates: every tensor of `weights` with its shape, those never uploaded included.
   std::vector<TensorSpec> tensors;
   std::vector<std::string> optional_tensors;  // from `tensors`: may be absent (tied heads)
   std::vector<std::string> ignored;           // prefixes (ending in '.' or '*') or names to ignore
@@ -143,12 +153,14 @@ struct FamilySpec {
   std::int64_t image_height() const { return model.grid_rows * vq.downsample(); }  // pixels
   std::int64_t image_width() const { return model.grid_cols * vq.downsample(); }
   std::int64_t parameter_count() const;  // of `tensors`
+  bool generates() const { return model.codes > 0; }
+  bool three_axes() const { return model.transformer.rope.three_axes(); }
 };
 
 // Names, shapes and element types of the checkpoint against spec.tensors. Error kModel listing
 // missing, surplus and wrong-shaped tensors, the first 10 of each and how many there are.
-void check_tensors(const FamilySpec& spec, const Checkpoint& checkpoint);
-void check_vq_tensors(const FamilySpec& spec, const Checkpoint& vq_checkpoint);
+void check_tensors(const ModelSpec& spec, const Checkpoint& checkpoint);
+void check_vq_tensors(const ModelSpec& spec, const Checkpoint& vq_checkpoint);
 // These tensors alone; what else the checkpoint holds is other parts' business.
 void check_tensors(const std::vector<TensorSpec>& expected, const Checkpoint& checkpoint,
                    const std::string& file);

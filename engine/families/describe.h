@@ -1,0 +1,42 @@
+// The describing half of a family: from the files beside the weights to a spec, and the weight file
+// against it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/families/model_spec.h"
+
+namespace tessera {
+
+struct Describer;
+
+// Fills spec.describe and the text of spec.model and spec.layouts from what config.json,
+// preprocessor_config.json and video_preprocessor_config.json hold; `folder` is their place in
+// messages. Error kModel.
+void read_describing(const Describer& row, std::shared_ptr<const Json> config,
+                     const std::optional<Json>& preprocessor,
+                     const std::optional<Json>& video_preprocessor,
+                     const std::filesystem::path& folder, ModelSpec& spec);
+
+// The weight file against the spec: settles names of text and picture encoder, the newline's, and
+// whether the text head is the embedding table. Error kModel (E_TEXT_LAYOUT, E_TOWER_LAYOUT,
+// E_TENSORS, E_CAPTION_MODEL) naming what is missing, wrong or surplus. Tensors of other parts are
+// passed over.
+void settle_describing(ModelSpec& spec, const Checkpoint& weights);
+
+// Every tensor of language model, picture encoder and projector, and the newline; a tied table
+// once.
+std::vector<TensorSpec> describing_tensors(const ModelSpec& spec);
+// Numbers in them.
+std::int64_t describing_parameters(const ModelSpec& spec);
+
+// Rows of the rotary table where texts are written: not all that was trained, but what prompts and
+// texts here may need.
+std::int64_t text_places(const StreamModelConfig& config);
+
+}  // namespace tessera

@@ -1,0 +1,48 @@
+// How a model describes images, as plain data: picture encoder, preprocessing, chat form, stops and
+// the ids that stand for visual tokens. What a family file fills for the describing half.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/json.h"
+#include "tokenizers/text/chat_form.h"
+#include "video/frame_sampler.h"
+#include "vision/encoder/vision_tower.h"
+#include "vision/image/clip_preprocess.h"
+
+namespace tessera {
+
+// A form of the prompt, for tokenizers that know a token: newer members of a family write their
+// prompts in another way than older ones.
+struct ChatChoice {
+  std::string_view requires_token;  // empty = always
+  const ChatForm* form = nullptr;
+};
+
+struct DescribeSpec {
+  std::string type;  // model_type
+  std::string title;
+  VisionTower tower;
+  PreprocessPolicy policy;
+  std::optional<PreprocessPolicy> together;  // of images that share a prompt; none = the same
+  ClipPolicy clip;                           // of videos
+  FrameSampling clip_frames;                 // which frames of a video are shown
+  std::vector<ChatChoice> chats;             // the first whose token is known
+  std::int32_t image_id = -1;                // the id that stands for a visual token
+  std::int32_t video_id = -1;                // ... of a video; -1: it is shown as images
+  std::string image_token;                   // the same as it is written
+  std::string newline_name;                  // tensor after each row of tiles; empty = none
+  std::vector<std::int32_t> stops;
+  std::shared_ptr<const Json> config;  // config.json
+
+  const PreprocessPolicy& policy_of(std::size_t images) const {
+    return images > 1 && together ? *together : policy;
+  }
+};
+
+}  // namespace tessera

@@ -1,0 +1,104 @@
+// The weight file of a model that describes images, against its configuration: where the names of
+// its parts stand, and that every tensor of both halves is there, in its shape, and none beside.
+#include <set>
+
+#include "engine/families/describe.h"
+#include "engine/families/language.h"
+
+namespace tessera {
+
+namespace {
+
+// Newer files put everything under "model.".
+void locate_newline(ModelSpec& spec, const Checkpoint& checkpoint) {
+  std::string& newline = spec.describe->newline_name;
+  if (newline.empty()) return;
+  ErrorInfo why{.kind = ErrorKind::kModel,
+                .code = "E_CAPTION_MODEL",
+                .file = spec.folder.string(),
+                .where = newline,
+                .expected = "a tensor of that name",
+                .found = "none"};
+  for (const std::string& name : {newline, "model." + newline}) {
+    const ConstTensorView* view = checkpoint.find(name);
+    if (view == nullptr) continue;
+    newline = name;
+    const Shape wanted{spec.model.transformer.width};
+    const bool real =
+        view->dtype == DType::kF32 || view->dtype == DType::kBF16 || view->dtype == DType::kF16;
+    if (view->shape == wanted && real) return;
+    why.file = checkpoint.file_of(name);
+    why.where = name;
+    why.expected = wanted.to_string() + " of f32, f16 or bf16";
+    why.found = view->shape.to_string() + " " + std::string(dtype_name(view->dtype));
+    break;
+  }
+  throw Error(why);
+}
+
+// Layers that the configuration does not speak of would be another model's. Older files keep a
+// table of the rotary embedding in every layer, which nobody reads.
+void refuse_surplus_layers(const ModelSpec& spec, const Checkpoint& checkpoint) {
+  const std::string layers = spec.layouts.front().root + "layers.";
+  std::set<std::string_view> known;
+  const std::vector<TensorSpec> tensors = text_tensors(spec.model, spec.layouts.front());
+  for (const TensorSpec& tensor : tensors) known.insert(tensor.name);
+  std::size_t count = 0;
+  std::string first;
+  for (const auto& [name, unused] : checkpoint.tensors()) {
+    if (!name.starts_with(layers) || known.contains(name)) continue;
+    if (name.ends_with(".rotary_emb.inv_freq")) continue;
+    if (count++ == 0) first = name;
+  }
+  if (count == 0) return;
+  throw Error(
+      {.kind = ErrorKind::kModel,
+       .code = "E_TENSORS",
+       .file = checkpoint.file_of(first),
+       .where = first,
+       .expected =
+           "the " + std::to_string(known.size()) + " tensors of the language model's configuration",
+       .found = std::to_string(count) + " surplus (" + first + (count > 1 ? ", ...)" : ")")});
+}
+
+// Weights of the text where the first layout has them.
+void name_text(ModelSpec& spec) {
+  const WeightNames names = text_names(spec.model, spec.layouts.front());
+  if (!spec.generates()) {
+    spec.names = names;
+    return;
+  }
+  expects(spec.names.prompt_table == names.prompt_table, "both halves share the language model");
+  spec.names.text_head = names.text_head;
+}
+
+}  // namespace
+
+void settle_describing(ModelSpec& spec, const Checkpoint& weights) {
+  locate_text(spec.layouts, weights);
+  const TextLayout& layout = spec.layouts.front();
+  if (weights.find(layout.head) == nullptr) spec.model.tied_head = true;
+  name_text(spec);
+  locate_tower(spec.describe->tower, weights);
+  locate_newline(spec, weights);
+  check_tensors(text_tensors(spec.model, layout), weights, spec.folder.string());
+  refuse_surplus_layers(spec, weights);
+  check_tower_tensors(spec.describe->tower, weights);
+}
+
+std::vector<TensorSpec> describing_tensors(const ModelSpec& spec) {
+  std::vector<TensorSpec> out = text_tensors(spec.model, spec.layouts.front());
+  for (TensorSpec& tensor : tower_tensors(spec.describe->tower)) out.push_back(std::move(tensor));
+  if (!spec.describe->newline_name.empty()) {
+    out.push_back({spec.describe->newline_name, Shape{spec.model.transformer.width}});
+  }
+  return out;
+}
+
+std::int64_t describing_parameters(const ModelSpec& spec) {
+  std::int64_t sum = 0;
+  for (const TensorSpec& tensor : describing_tensors(spec)) sum += tensor.shape.elements();
+  return sum;
+}
+
+}  // namespace tessera

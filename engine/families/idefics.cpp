@@ -1,0 +1,119 @@
+// Idefics3 (Laurençon et al. 2024) and SmolVLM (Marafioti et al. 2025): SigLIP over tiles, a pixel
+// shuffle and one linear layer in front of a Llama. They describe images.
+#include <nlohmann/json.hpp>
+
+#include "engine/families/family.h"
+#include "engine/families/language.h"
+#include "vision/encoder/tower_configs.h"
+
+namespace tessera {
+
+namespace {
+
+// --- picture encoder and projector ---------------------------------------------------------------
+
+VisionTower tower(const JsonReader& config) {
+  const JsonReader vision = config.object("vision_config");
+  VisionTower out;
+  VitSpec& vit = out.vit;
+  read_tower_sizes(vision, {1152, 3072, 12, 16, 224, 32, "gelu_pytorch_tanh", 1e-6}, vit);
+  vit.patch_bias = true;
+  vit.positions = VitPositions::kBuckets;
+  ProjectorSpec& projector = out.projector;
+  projector.cell = config.integer_or("scale_factor", 2, 1, 16);
+  projector.layers = {"modality_projection.proj"};
+  projector.widths = {config.object("text_config").integer("hidden_size", 1, kMaxTowerWidth)};
+  projector.bias = false;
+  TowerLayout layout;
+  layout.vit.prefix = "model.vision_model.";
+  layout.projector_prefix = "model.connector.";
+  out.layouts = {layout};
+  return out;
+}
+
+// --- preprocessing -------------------------------------------------------------------------------
+
+PreprocessPolicy tiles(std::string name, std::int64_t side, std::int64_t patch,
+                       std::int64_t merge) {
+  PreprocessPolicy out;
+  out.name = std::move(name);
+  out.mode = ResizeMode::kTiles;
+  out.filter = ResampleFilter::kLanczos;
+  out.side = side;
+  out.patch = patch;
+  out.merge = merge;
+  out.longest = 4 * side;
+  return out;
+}
+
+PreprocessPolicy idefics3() { return tiles("idefics3", 364, 14, 2); }
+PreprocessPolicy smolvlm() { return tiles("smolvlm", 384, 14, 3); }
+PreprocessPolicy smolvlm_500m() { return tiles("smolvlm-500m", 512, 16, 4); }
+
+constexpr PolicyMaker kPolicies[] = {idefics3, smolvlm, smolvlm_500m};
+
+// --- prompts -------------------------------------------------------------------------------------
+
+constexpr std::string_view kSpecial[] = {"<|im_start|>",       "<|begin_of_text|>",
+                                         "<end_of_utterance>", "<image>",
+                                         "<global-img>",       "<fake_token_around_image>"};
+
+constexpr ChatForm form(std::string_view name, std::string_view begin) {
+  return {.name = name,
+          .begin = begin,
+          .system_open = "System: ",
+          .system_close = "<end_of_utterance>\n",
+          .user_open = "User: ",
+          .user_close = "<end_of_utterance>\n",
+          .assistant_open = "Assistant: ",
+          .assistant_close = "<end_of_utterance>\n",
+          .generation = "Assistant:",
+          .image = "<image>",
+          .tiles = true,
+          .tight_images = true,
+          .frame_times = name == "smolvlm",
+          .special = kSpecial};
+}
+
+constexpr ChatForm kForms[] = {form("smolvlm", "<|im_start|>"),
+                               form("idefics3", "<|begin_of_text|>")};
+constexpr ChatChoice kSmolVlmChats[] = {{"", &kForms[0]}};
+constexpr ChatChoice kIdefics3Chats[] = {{"", &kForms[1]}};
+
+// --- the rows ------------------------------------------------------------------------------------
+
+constexpr std::string_view kText[] = {"llama"};
+constexpr LayoutNames kLayouts[] = {{"model.text_model.", "lm_head.weight"}};
+
+constexpr Describer kDescribers[] = {
+    {.type = "idefics3",
+     .title = "Idefics3",
+     .tower = tower,
+     .text_key = "text_config",
+     .languages = kText,
+     .layouts = kLayouts,
+     .policy = [](const JsonReader&) { return idefics3(); },
+     .chats = kIdefics3Chats,
+     .image_key = "image_token_id",
+     .image_id = 128257,
+     .image_token = "<image>"},
+    {.type = "smolvlm",
+     .title = "SmolVLM",
+     .tower = tower,
+     .text_key = "text_config",
+     .languages = kText,
+     .layouts = kLayouts,
+     .policy = [](const JsonReader&) { return smolvlm(); },
+     .clip_frames = {.rule = FrameRule::kRate, .rate = 1},
+     .chats = kSmolVlmChats,
+     .image_key = "image_token_id",
+     .image_id = 49190,
+     .image_token = "<image>"},
+};
+
+}  // namespace
+
+extern constinit const Family kIdeficsFamily = {
+    .name = "idefics", .describers = kDescribers, .policies = kPolicies, .forms = kForms};
+
+}  // namespace tessera

@@ -1,0 +1,356 @@
+// LLaVA (Liu et al. 2023, 2024), LLaVA-NeXT and LLaVA-OneVision (Li et al. 2024): CLIP or SigLIP
+// with two linear layers after it in front of Vicuna, Mistral or Qwen2. They describe images. Files
+// of the port and of the original (liuhaotian/llava-*) name their parts otherwise.
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "engine/families/family.h"
+#include "engine/families/language.h"
+#include "vision/encoder/tower_configs.h"
+
+namespace tessera {
+
+namespace {
+
+// --- picture encoder and projector ---------------------------------------------------------------
+
+constexpr TowerDefaults kClip = {768, 3072, 12, 12, 224, 32, "quick_gelu", 1e-5};
+constexpr TowerDefaults kSiglip = {768, 3072, 12, 12, 224, 16, "gelu_pytorch_tanh", 1e-6};
+
+TowerLayout layout(const char* tower, const char* projector, std::vector<std::string> layers) {
+  TowerLayout out;
+  out.vit.prefix = tower;
+  out.projector_prefix = projector;
+  out.projector_layers = std::move(layers);
+  return out;
+}
+
+std::vector<TowerLayout> port_layouts() {
+  const std::vector<std::string> layers = {"linear_1", "linear_2"};
+  return {layout("vision_tower.vision_model.", "multi_modal_projector.", layers),
+          layout("model.vision_tower.vision_model.", "model.multi_modal_projector.", layers),
+          layout("model.vision_tower.", "model.multi_modal_projector.", layers)};
+}
+
+// The tower within the model's files, or in CLIP's own.
+std::vector<TowerLayout> original_layouts() {
+  return {
+      layout("model.vision_tower.vision_tower.vision_model.", "model.mm_projector.", {"0", "2"}),
+      layout("vision_model.", "model.mm_projector.", {"0", "2"})};
+}
+
+std::vector<TowerLayout> joined(std::vector<TowerLayout> first, std::vector<TowerLayout> second) {
+  for (TowerLayout& one : second) first.push_back(std::move(one));
+  return first;
+}
+
+// Entry 0 of the reference's hidden states is what enters layer 0; -1 the output of the last layer,
+// without the norm behind it. Several entries are joined on the channels.
+void read_feature_layers(const JsonReader& config, const char* key, std::int64_t fallback,
+                         VitSpec& vit) {
+  const std::int64_t low = -vit.layers - 1, high = vit.layers;
+  std::vector<std::int64_t> entries;
+  if (config.has(key) && config.raw(key).is_array()) {
+    entries = config.integers(key, low, high, 64);
+    if (entries.empty()) config.fail(key, "at least one layer", "none");
+  } else {
+    entries = {config.integer_or(key, fallback, low, high)};
+  }
+  vit.run_layers = 0;
+  for (std::int64_t& entry : entries) {
+    if (entry < 0) entry += vit.layers + 1;
+    vit.run_layers = std::max(vit.run_layers, entry);
+  }
+  if (entries.size() > 1) vit.taps = entries;
+}
+
+void read_text_width(const JsonReader& config, ProjectorSpec& projector) {
+  std::int64_t out = 4096;
+  if (config.has("text_config")) {
+    out = config.object("text_config").integer_or("hidden_size", 4096, 1, kMaxTowerWidth);
+  }
+  projector.widths = {out, out};
+}
+
+VisionTower port_tower(const JsonReader& config, std::int64_t feature_layer,
+                       const char* strategy_fallback) {
+  static constexpr std::array<std::string_view, 2> kTowers = {"clip_vision_model",
+                                                              "siglip_vision_model"};
+  static constexpr const char* kStrategy = "vision_feature_select_strategy";
+  const JsonReader vision = config.object("vision_config");
+  const bool clip = vision.choice("model_type", kTowers) == kTowers[0];
+  VisionTower tower;
+  VitSpec& vit = tower.vit;
+  read_tower_sizes(vision, clip ? kClip : kSiglip, vit);
+  vit.class_token = vit.first_norm = clip;
+  vit.patch_bias = !clip;
+  vit.final_norm = VitFinalNorm::kUnused;
+  read_feature_layers(config, "vision_feature_layer", feature_layer, vit);
+  const std::string strategy = config.string_or(kStrategy, strategy_fallback);
+  if (strategy != "default" && strategy != "full") {
+    config.fail(kStrategy, "default or full", strategy);
+  }
+  // "default" drops the first row whatever it is: of SigLIP that is a patch.
+  if (!clip && strategy == "default") {
+    config.fail(kStrategy, "full, as SigLIP has no class token to drop", strategy);
+  }
+  vit.class_token_feature = clip && strategy == "full";
+  read_text_width(config, tower.projector);
+  tower.projector.bias = config.boolean_or("multimodal_projector_bias", true);
+  tower.projector.activation = activation_of(config, "projector_hidden_act", "gelu");
+  tower.layouts = joined(port_layouts(), original_layouts());
+  tower.ignored = {"embeddings.position_ids", "head.*"};
+  return tower;
+}
+
+// The original names its encoder, CLIP-L, and gives no sizes.
+VisionTower original_tower(const JsonReader& config) {
+  static constexpr std::array<std::string_view, 2> kTowers = {"openai/clip-vit-large-patch14-336",
+                                                              "openai/clip-vit-large-patch14"};
+  static constexpr std::array<std::string_view, 1> kProjectors = {"mlp2x_gelu"};
+  static constexpr std::array<std::string_view, 2> kFeatures = {"patch", "cls_patch"};
+  VisionTower tower;
+  VitSpec& vit = tower.vit;
+  vit.grid = config.choice("mm_vision_tower", kTowers) == kTowers[0] ? 24 : 16;
+  vit.class_token = vit.first_norm = true;
+  vit.final_norm = VitFinalNorm::kUnused;
+  config.integer_or("mm_hidden_size", vit.width, vit.width, vit.width);
+  read_feature_layers(config, "mm_vision_select_layer", -2, vit);
+  vit.class_token_feature = config.has("mm_vision_select_feature") &&
+                            config.choice("mm_vision_select_feature", kFeatures) == kFeatures[1];
+  config.choice("mm_projector_type", kProjectors);
+  const std::int64_t out = config.integer("hidden_size", 1, kMaxTowerWidth);
+  tower.projector.widths = {out, out};
+  tower.layouts = joined(original_layouts(), port_layouts());
+  tower.ignored = {"embeddings.position_ids"};
+  return tower;
+}
+
+VisionTower llava_tower(const JsonReader& config) {
+  return config.has("mm_vision_tower") ? original_tower(config) : port_tower(config, -2, "default");
+}
+
+// Its SigLIP is published without the last of 27 layers: the output of the 26th is the feature.
+VisionTower onevision_tower(const JsonReader& config) { return port_tower(config, -1, "full"); }
+
+// --- preprocessing -------------------------------------------------------------------------------
+
+PreprocessPolicy clip(std::string name, ResizeMode mode) {
+  PreprocessPolicy out;
+  out.name = std::move(name);
+  out.mode = mode;
+  out.mean = kClipMean;
+  out.std = kClipStd;
+  return out;
+}
+
+PreprocessPolicy llava_pad() {
+  PreprocessPolicy out = clip("llava-1.5", ResizeMode::kPadToSquare);
+  out.background = {122, 116, 104};  // the mean colour, truncated
+  return out;
+}
+
+PreprocessPolicy llava_crop() { return clip("llava-1.5-hf", ResizeMode::kShortestSide); }
+
+PreprocessPolicy llava_next() {
+  PreprocessPolicy out = clip("llava-next", ResizeMode::kPinpoints);
+  out.pinpoints = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}};
+  return out;
+}
+
+// The authors list widths before heights, so at a tie a square becomes two rows; Hugging Face
+// lists heights first, which makes it two columns.
+PreprocessPolicy llava_next_authors() {
+  PreprocessPolicy out = llava_next();
+  out.name = "llava-next-authors";
+  for (Tiling& grid : out.pinpoints) std::swap(grid.rows, grid.cols);
+  return out;
+}
+
+PreprocessPolicy llava_onevision() {
+  PreprocessPolicy out;
+  out.name = "llava-onevision";
+  out.mode = ResizeMode::kPinpoints;
+  out.side = 384;
+  for (std::int64_t rows = 1; rows <= 6; ++rows) {
+    for (std::int64_t cols = 1; cols <= 6; ++cols) out.pinpoints.push_back({rows, cols});
+  }
+  out.most_map_tiles = 9;
+  return out;
+}
+
+constexpr PolicyMaker kPolicies[] = {llava_pad, llava_crop, llava_next, llava_next_authors,
+                                     llava_onevision};
+
+// Newer files of LLaVA-1.5 may ask for the authors' way.
+PreprocessPolicy llava_policy(const JsonReader& preprocessor) {
+  return preprocessor.boolean_or("do_pad", false) ? llava_pad() : llava_crop();
+}
+
+// LLaVA-OneVision cuts no tiles of pictures that share a prompt: each is padded to a square with
+// the mean colour, one view, one newline after it.
+PreprocessPolicy whole_views(PreprocessPolicy policy) {
+  policy.mode = ResizeMode::kPadToSquare;
+  policy.newline_at_end = true;
+  for (std::size_t i = 0; i < 3; ++i) {
+    policy.background[i] =
+        static_cast<std::uint8_t>(std::clamp(policy.mean[i] * 255.0, 0.0, 255.0));
+  }
+  return policy;
+}
+
+void finish_onevision(const JsonReader&, DescribeSpec& spec) {
+  spec.together = whole_views(spec.policy);
+  spec.clip.halved = spec.clip.newline_at_end = true;
+}
+
+// --- prompts -------------------------------------------------------------------------------------
+
+constexpr std::string_view kVicunaUser =
+    "A chat between a curious user and an artificial intelligence assistant. The assistant gives "
+    "helpful, detailed, and polite answers to the user's questions.";
+constexpr std::string_view kVicunaHuman =
+    "A chat between a curious human and an artificial intelligence assistant. The assistant gives "
+    "helpful, detailed, and polite answers to the human's questions.";
+
+constexpr std::string_view kVicunaSpecial[] = {"</s>", "<image>"};
+constexpr std::string_view kChatMlSpecial[] = {"<|im_start|>", "<|im_end|>", "<image>", "<video>"};
+
+constexpr ChatForm kVicuna = {.layout = ChatLayout::kImagesFirst,
+                              .user_open = "USER: ",
+                              .assistant_open = "ASSISTANT: ",
+                              .text_close = " ",
+                              .generation = "ASSISTANT:",
+                              .image = "<image>",
+                              .special = kVicunaSpecial};
+
+constexpr ChatForm with_name(ChatForm form, std::string_view name) {
+  form.name = name;
+  return form;
+}
+
+// With the authors' system sentence; answers end </s>.
+constexpr ChatForm vicuna_original(std::string_view name, std::string_view system) {
+  ChatForm form = with_name(kVicuna, name);
+  form.implied_system = system;
+  form.system_close = " ";
+  form.user_close = " ";
+  form.assistant_close = "</s>";
+  form.text_close = "";
+  return form;
+}
+
+constexpr ChatForm kMistral = {.name = "llava-1.6-mistral",
+                               .layout = ChatLayout::kImagesFirst,
+                               .system_open = "<<SYS>>\n",
+                               .system_close = "\n<</SYS>>\n\n",
+                               .user_open = "[INST] ",
+                               .user_close = " [/INST]",
+                               .assistant_open = " ",
+                               .assistant_close = "</s> ",
+                               .image = "<image>",
+                               .special = kVicunaSpecial};
+
+constexpr ChatForm kOneVision = {.name = "llava-onevision",
+                                 .layout = ChatLayout::kImagesFirst,
+                                 .system_open = "<|im_start|>system\n",
+                                 .system_close = "<|im_end|>\n",
+                                 .user_open = "<|im_start|>user\n",
+                                 .user_close = "<|im_end|>\n",
+                                 .assistant_open = "<|im_start|>assistant\n",
+                                 .assistant_close = "<|im_end|>\n",
+                                 .generation = "<|im_start|>assistant\n",
+                                 .image = "<image>",
+                                 .video = "<video>",
+                                 .special = kChatMlSpecial};
+
+// ChatML without line breaks after turns.
+constexpr ChatForm yi() {
+  ChatForm form = with_name(kOneVision, "llava-1.6-yi");
+  form.implied_system = "Answer the questions.";
+  form.system_close = form.user_close = form.assistant_close = "<|im_end|>";
+  form.video = "";
+  return form;
+}
+
+enum {
+  kLlava15,
+  kLlava15Original,
+  kVicuna16,
+  kVicuna16Original,
+  kMistral16,
+  kYi16,
+  kOneVisionChat
+};
+constexpr ChatForm kForms[] = {with_name(kVicuna, "llava-1.5"),
+                               vicuna_original("llava-1.5-original", kVicunaUser),
+                               with_name(kVicuna, "llava-1.6-vicuna"),
+                               vicuna_original("llava-1.6-vicuna-original", kVicunaHuman),
+                               kMistral,
+                               yi(),
+                               kOneVision};
+constexpr ChatChoice kLlavaChats[] = {{"", &kForms[kLlava15]}};
+constexpr ChatChoice kNextChats[] = {{"<|im_start|>", &kForms[kYi16]}, {"", &kForms[kVicuna16]}};
+constexpr ChatChoice kOneVisionChats[] = {{"", &kForms[kOneVisionChat]}};
+
+void finish_next(const JsonReader& config, DescribeSpec& spec) {
+  const JsonReader text = sub_config(config, "text_config");
+  if (text.string_or("model_type", "") == "mistral") spec.chats = {{"", &kForms[kMistral16]}};
+}
+
+// --- the rows ------------------------------------------------------------------------------------
+
+constexpr std::string_view kLlavaText[] = {"llama", "mistral", "qwen2"};
+constexpr std::string_view kQwen2Text[] = {"qwen2"};
+constexpr LayoutNames kLayouts[] = {{"language_model.model.", "language_model.lm_head.weight"},
+                                    {"model.language_model.", "lm_head.weight"}};
+
+constexpr Describer kDescribers[] = {
+    {.type = "llava",
+     .title = "LLaVA",
+     .tower = llava_tower,
+     .text_key = "text_config",
+     .languages = kLlavaText,
+     .layouts = kLayouts,
+     .policy = llava_policy,
+     .chats = kLlavaChats,
+     .image_key = "image_token_index",
+     .image_id = 32000,
+     .image_token = "<image>"},
+    {.type = "llava_llama", .tower = llava_tower},
+    {.type = "llava_mistral", .tower = llava_tower},
+    {.type = "llava_next",
+     .title = "LLaVA-NeXT",
+     .tower = llava_tower,
+     .text_key = "text_config",
+     .languages = kLlavaText,
+     .layouts = kLayouts,
+     .policy = [](const JsonReader&) { return llava_next(); },
+     .chats = kNextChats,
+     .image_key = "image_token_index",
+     .image_id = 32000,
+     .image_token = "<image>",
+     .finish = finish_next},
+    {.type = "llava_onevision",
+     .title = "LLaVA-OneVision",
+     .tower = onevision_tower,
+     .text_key = "text_config",
+     .languages = kQwen2Text,
+     .layouts = kLayouts,
+     .policy = [](const JsonReader&) { return llava_onevision(); },
+     .clip_frames = {.rule = FrameRule::kUniform},
+     .chats = kOneVisionChats,
+     .image_key = "image_token_index",
+     .image_id = 151646,
+     .image_token = "<image>",
+     .video_id = 151647,
+     .finish = finish_onevision},
+};
+
+}  // namespace
+
+extern constinit const Family kLlavaFamily = {
+    .name = "llava", .describers = kDescribers, .policies = kPolicies, .forms = kForms};
+
+}  // namespace tessera

@@ -1,0 +1,165 @@
+// Qwen2-VL (Wang et al. 2024) and Qwen2.5-VL (Bai et al. 2025): a picture encoder with rotary
+// positions for any size, patches two frames deep, a merger of two by two patches, and a language
+// model with three rotary axes. They describe images.
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "engine/families/family.h"
+#include "engine/families/language.h"
+#include "vision/encoder/tower_configs.h"
+
+namespace tessera {
+
+namespace {
+
+// --- picture encoder and projector ---------------------------------------------------------------
+
+void read_qwen_shared(const JsonReader& vision, VisionTower& tower) {
+  VitSpec& vit = tower.vit;
+  vit.layers = vit.run_layers = vision.integer_or("depth", 32, 1, 1024);
+  vit.heads = vision.integer_or("num_heads", 16, 1, 1024);
+  vit.patch = vision.integer_or("patch_size", 14, 1, 256);
+  vit.frames = vision.integer_or("temporal_patch_size", 2, 1, 16);
+  vit.merge = vision.integer_or("spatial_merge_size", 2, 1, 8);
+  vision.integer_or("in_channels", 3, 3, 3);
+  vit.positions = VitPositions::kRotary2d;
+  vit.final_norm = VitFinalNorm::kNone;
+  vit.norm_eps = 1e-6f;
+  tower.projector.cell = vit.merge;
+  tower.projector.norm = "ln_q";
+  tower.projector.layers = {"mlp.0", "mlp.2"};
+  for (const char* prefix : {"visual.", "model.visual."}) {
+    TowerLayout layout;
+    layout.vit.prefix = prefix;
+    layout.vit.patch = "patch_embed.proj";
+    layout.vit.layer = "blocks.{}.";
+    layout.vit.norm1 = "norm1";
+    layout.vit.norm2 = "norm2";
+    layout.vit.qkv = {"attn.qkv"};
+    layout.vit.out = "attn.proj";
+    layout.projector_prefix = std::string(prefix) + "merger.";
+    tower.layouts.push_back(layout);
+  }
+}
+
+VisionTower qwen2_tower(const JsonReader& config) {
+  const JsonReader vision = config.object("vision_config");
+  VisionTower tower;
+  read_qwen_shared(vision, tower);
+  VitSpec& vit = tower.vit;
+  vit.width = vision.integer_or("embed_dim", 1280, 1, kMaxTowerWidth);
+  vit.mlp_width = vit.width * vision.integer_or("mlp_ratio", 4, 1, 64);
+  vit.activation = activation_of(vision, "hidden_act", "quick_gelu");
+  const std::int64_t joined = vit.merge * vit.merge * vit.width;
+  tower.projector.widths = {joined, vision.integer_or("hidden_size", 3584, 1, kMaxTowerWidth)};
+  return tower;
+}
+
+VisionTower qwen2_5_tower(const JsonReader& config) {
+  static constexpr std::array<std::string_view, 1> kActivations = {"silu"};
+  const JsonReader vision = config.object("vision_config");
+  VisionTower tower;
+  read_qwen_shared(vision, tower);
+  VitSpec& vit = tower.vit;
+  vit.width = vision.integer("hidden_size", 1, kMaxTowerWidth);
+  vit.mlp_width = vision.integer_or("intermediate_size", 3420, 1, kMaxTowerWidth);
+  if (vision.has("hidden_act")) vision.choice("hidden_act", kActivations);
+  vit.activation = VitActivation::kSiluGated;
+  vit.norm = tower.projector.norm_kind = VitNorm::kRms;
+  const std::int64_t pixels = vision.integer_or("window_size", 112, 1, 16384);
+  vit.window = pixels / vit.merge / vit.patch;
+  if (vit.window < 1)
+    vision.fail("window_size", "at least one merged patch", std::to_string(pixels));
+  vit.full_layers = vision.has("fullatt_block_indexes")
+                        ? vision.integers("fullatt_block_indexes", 0, vit.layers - 1, 1024)
+                        : std::vector<std::int64_t>{7, 15, 23, 31};
+  for (TowerLayout& layout : tower.layouts) layout.vit.mlp_in = {"mlp.gate_proj", "mlp.up_proj"};
+  for (TowerLayout& layout : tower.layouts) layout.vit.mlp_out = "mlp.down_proj";
+  const std::int64_t joined = vit.merge * vit.merge * vit.width;
+  tower.projector.widths = {joined, vision.integer_or("out_hidden_size", 3584, 1, kMaxTowerWidth)};
+  return tower;
+}
+
+// --- preprocessing -------------------------------------------------------------------------------
+
+PreprocessPolicy qwen2_vl() {
+  PreprocessPolicy out;
+  out.name = "qwen2-vl";
+  out.mode = ResizeMode::kMultiples;
+  out.mean = kClipMean;
+  out.std = kClipStd;
+  out.side = 0;
+  out.merge = 2;
+  out.min_pixels = 4 * 28 * 28;
+  out.max_pixels = 16384 * 28 * 28;
+  return out;
+}
+
+constexpr PolicyMaker kPolicies[] = {qwen2_vl};
+
+void finish_qwen2_5(const JsonReader& config, DescribeSpec& spec) {
+  const JsonReader vision = sub_config(config, "vision_config");
+  spec.clip.ids_per_second = vision.number_or("tokens_per_second", 4, 0, 1000);
+}
+
+// --- prompts -------------------------------------------------------------------------------------
+
+constexpr std::string_view kSpecial[] = {"<|im_start|>",  "<|im_end|>",    "<|vision_start|>",
+                                         "<|image_pad|>", "<|video_pad|>", "<|vision_end|>"};
+constexpr ChatForm kForms[] = {{.name = "qwen2-vl",
+                                .implied_system = "You are a helpful assistant.",
+                                .system_open = "<|im_start|>system\n",
+                                .system_close = "<|im_end|>\n",
+                                .user_open = "<|im_start|>user\n",
+                                .user_close = "<|im_end|>\n",
+                                .assistant_open = "<|im_start|>assistant\n",
+                                .assistant_close = "<|im_end|>\n",
+                                .generation = "<|im_start|>assistant\n",
+                                .image = "<|image_pad|>",
+                                .image_open = "<|vision_start|>",
+                                .image_close = "<|vision_end|>",
+                                .video = "<|video_pad|>",
+                                .special = kSpecial}};
+constexpr ChatChoice kChats[] = {{"", &kForms[0]}};
+
+// --- the rows ------------------------------------------------------------------------------------
+
+constexpr std::string_view kQwen2Text[] = {"qwen2_vl", "qwen2_vl_text"};
+constexpr std::string_view kQwen25Text[] = {"qwen2_5_vl", "qwen2_5_vl_text"};
+constexpr LayoutNames kLayouts[] = {{"model.", "lm_head.weight"},
+                                    {"model.language_model.", "lm_head.weight"}};
+
+constexpr Describer kDescribers[] = {
+    {.type = "qwen2_vl",
+     .title = "Qwen2-VL",
+     .tower = qwen2_tower,
+     .languages = kQwen2Text,
+     .layouts = kLayouts,
+     .policy = [](const JsonReader&) { return qwen2_vl(); },
+     .clip_frames = {.rule = FrameRule::kQwen},
+     .chats = kChats,
+     .image_key = "image_token_id",
+     .image_id = 151655,
+     .image_token = "<|image_pad|>",
+     .video_id = 151656},
+    {.type = "qwen2_5_vl",
+     .title = "Qwen2.5-VL",
+     .tower = qwen2_5_tower,
+     .languages = kQwen25Text,
+     .layouts = kLayouts,
+     .policy = [](const JsonReader&) { return qwen2_vl(); },
+     .clip_frames = {.rule = FrameRule::kQwen},
+     .chats = kChats,
+     .image_key = "image_token_id",
+     .image_id = 151655,
+     .image_token = "<|image_pad|>",
+     .video_id = 151656,
+     .finish = finish_qwen2_5},
+};
+
+}  // namespace
+
+extern constinit const Family kQwenVlFamily = {
+    .name = "qwen-vl", .describers = kDescribers, .policies = kPolicies, .forms = kForms};
+
+}  // namespace tessera
