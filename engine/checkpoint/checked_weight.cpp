@@ -41,18 +41,4 @@ ConstTensorView checked_weight(const Checkpoint& checkpoint, const std::string& 
   return *tensor;
 }
 
-Tensor widened(ConstTensorView weight) {
-  Tensor wide = Tensor::host(DType::kF32, weight.shape);
-  const std::int64_t count = weight.shape.elements();
-  for (std::int64_t i = 0; i < count; ++i) {
-    switch (weight.dtype) {
-      case DType::kF32: wide.f32()[i] = weight.as<float>()[i]; break;
-      case DType::kBF16: wide.f32()[i] = bf16_to_float(weight.as<std::uint16_t>()[i]); break;
-      case DType::kF16: wide.f32()[i] = f16_to_float(weight.as<std::uint16_t>()[i]); break;
-      default: expects(false, "weights are f32, bf16 or f16");
-    }
-  }
-  return wide;
-}
-
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/core/storage.h"  // widened()
 
 namespace tessera {
 
@@ -12,8 +13,5 @@ namespace tessera {
 // infinity (E_WEIGHT_NOT_FINITE, with the first index and the count).
 ConstTensorView checked_weight(const Checkpoint& checkpoint, const std::string& name,
                                const Shape& shape);
-
-// The same values as f32, in host memory.
-Tensor widened(ConstTensorView weight);
 
 }  // namespace tessera

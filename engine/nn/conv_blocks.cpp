@@ -238,21 +238,7 @@ namespace {
 Tensor upload_vector(Backend& backend, ConstTensorView host) {
   const std::int64_t count = host.shape.elements();
   Tensor wide = Tensor::host(DType::kF32, {count});
-  for (std::int64_t i = 0; i < count; ++i) {
-    switch (host.dtype) {
-      case DType::kF32:
-        wide.f32()[i] = host.as<float>()[i];
-        break;
-      case DType::kBF16:
-        wide.f32()[i] = bf16_to_float(host.as<std::uint16_t>()[i]);
-        break;
-      case DType::kF16:
-        wide.f32()[i] = f16_to_float(host.as<std::uint16_t>()[i]);
-        break;
-      default:
-        expects(false, "weights are f32, bf16 or f16");
-    }
-  }
+  read_numbers(host, 0, 1, count, wide.f32());
   Tensor device = backend.allocate(DType::kF32, {count});
   backend.upload(wide.view(), device.view());
   return device;

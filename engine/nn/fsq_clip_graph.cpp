@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/nn/fsq_clip_spec.h"
+#include "engine/ops/conv2d.h"
 
 namespace tessera {
 

@@ -16,6 +16,7 @@
 
 #include "engine/backend/backend.h"
 #include "engine/core/tensor.h"
+#include "engine/ops/rope.h"
 
 namespace tessera {
 

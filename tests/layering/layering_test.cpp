@@ -18,9 +18,9 @@ namespace {
 const std::map<std::string, std::vector<std::string>> kArrows = {
     {"engine/core", {}},
     {"engine/backend", {"engine/core"}},
-    {"engine/backend/cpu", {"engine/backend", "engine/core"}},
-    {"engine/backend/cuda", {"engine/backend", "engine/core"}},
     {"engine/ops", {"engine/backend"}},
+    {"engine/backend/cpu", {"engine/ops"}},
+    {"engine/backend/cuda", {"engine/ops"}},
     {"engine/checkpoint", {"engine/core"}},
     {"engine/nn", {"engine/ops"}},
     {"engine/cache", {"engine/ops"}},
@@ -166,6 +166,8 @@ TEST(Layering, ForbiddenIncludesAreCaught) {
   EXPECT_EQ(count("engine/core/a.cpp", "#include \"engine/ops/ops.h\"\n"), 1u);
   EXPECT_EQ(count("engine/ops/a.cpp", "#include \"engine/model/transformer.h\"\n"), 1u);
   EXPECT_EQ(count("engine/sampling/a.cpp", "#include \"engine/decoding/stream_loop.h\"\n"), 1u);
+  EXPECT_EQ(count("engine/backend/cpu/a.cpp", "#include \"engine/ops/norm.h\"\n"), 0u);
+  EXPECT_EQ(count("engine/ops/a.h", "#include \"engine/backend/cpu/cpu_backend.h\"\n"), 1u);
   EXPECT_EQ(count("tokenizers/text/a.cpp", "#include \"engine/backend/backend.h\"\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include \"tokenizers/visual/vq_tokenizer.h\"\n"), 1u);
   EXPECT_EQ(count("apps/pipeline/a.cpp", "#include <png.h>\n"), 1u);

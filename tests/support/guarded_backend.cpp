@@ -18,11 +18,6 @@ Counters& counters() {
   return all;
 }
 
-template <typename T>
-std::vector<T> kept(std::span<const T> span) {
-  return {span.begin(), span.end()};
-}
-
 // Borrows memory that somebody else drops.
 Tensor borrowed(const ConstTensorView& view) {
   return Tensor(view.dtype, view.shape,
@@ -37,7 +32,10 @@ GuardedCounts guarded_counts() {
 }
 
 GuardedBackend::GuardedBackend(const CpuOptions& cpu, const GuardedOptions& options)
-    : options_(options), cpu_(make_backend("cpu", cpu)) {}
+    : GuardedBackend(make_backend("cpu", cpu), options) {}
+
+GuardedBackend::GuardedBackend(std::unique_ptr<Backend> arithmetic, const GuardedOptions& options)
+    : options_(options), cpu_(std::move(arithmetic)) {}
 
 GuardedBackend::~GuardedBackend() {
   GuardedMemory::instance().add_pending(-static_cast<std::ptrdiff_t>(queue_.size()));
@@ -113,19 +111,6 @@ TensorView GuardedBackend::open(TensorView view) {
   return {opened.dtype, opened.shape, const_cast<void*>(opened.data), opened.device};
 }
 
-LinearWeight GuardedBackend::open(const LinearWeight& weight) {
-  return {borrowed(open(weight.packed.view())), weight.n, weight.k, weight.storage};
-}
-
-ConvWeight GuardedBackend::open(const ConvWeight& weight) {
-  return {borrowed(open(weight.packed.view())),
-          weight.c_out,
-          weight.c_in,
-          weight.kh,
-          weight.kw,
-          weight.storage};
-}
-
 // --- the queue ----------------------------------------------------------------------------------
 
 void GuardedBackend::enqueue(Job job) {
@@ -168,12 +153,12 @@ void GuardedBackend::end_recorded() {
 
 LinearWeight GuardedBackend::pack_linear(std::span<const ConstTensorView> stacked, DType storage) {
   LinearWeight packed = cpu_->pack_linear(stacked, storage);
-  return {moved(packed.packed), packed.n, packed.k, packed.storage};
+  return packed.in(moved(packed.packed));
 }
 
 ConvWeight GuardedBackend::pack_conv(ConstTensorView kernel, DType storage) {
   ConvWeight packed = cpu_->pack_conv(kernel, storage);
-  return {moved(packed.packed), packed.c_out, packed.c_in, packed.kh, packed.kw, packed.storage};
+  return packed.in(moved(packed.packed));
 }
 
 std::size_t GuardedBackend::packed_linear_bytes(std::int64_t n, std::int64_t k,
@@ -198,176 +183,51 @@ std::size_t GuardedBackend::attention_scratch_bytes(std::int64_t rows, std::int6
 
 // --- ops ----------------------------------------------------------------------------------------
 
-void GuardedBackend::linear(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
-                            TensorView out) {
-  const auto weight = std::make_shared<const LinearWeight>(open(w));
-  enqueue([x = open(x), weight, bias = open(bias), out = open(out)](Backend& cpu) {
-    cpu.linear(x, *weight, bias, out);
-  });
-}
-
-void GuardedBackend::embedding(ConstTensorView table, std::span<const std::int32_t> ids,
-                               TensorView out) {
-  enqueue([table = open(table), ids = kept(ids), out = open(out)](Backend& cpu) {
-    cpu.embedding(table, ids, out);
-  });
-}
-
-void GuardedBackend::rms_norm(ConstTensorView x, ConstTensorView weight, float eps,
-                              TensorView out) {
-  enqueue([x = open(x), weight = open(weight), eps, out = open(out)](Backend& cpu) {
-    cpu.rms_norm(x, weight, eps, out);
-  });
-}
-
-void GuardedBackend::add(ConstTensorView a, ConstTensorView b, TensorView out) {
-  enqueue([a = open(a), b = open(b), out = open(out)](Backend& cpu) { cpu.add(a, b, out); });
-}
-
-void GuardedBackend::silu_mul(ConstTensorView gate_up, TensorView out) {
-  enqueue([gate_up = open(gate_up), out = open(out)](Backend& cpu) { cpu.silu_mul(gate_up, out); });
-}
-
-void GuardedBackend::gelu(ConstTensorView x, TensorView out) {
-  enqueue([x = open(x), out = open(out)](Backend& cpu) { cpu.gelu(x, out); });
-}
-
-void GuardedBackend::gelu_tanh(ConstTensorView x, TensorView out) {
-  enqueue([x = open(x), out = open(out)](Backend& cpu) { cpu.gelu_tanh(x, out); });
-}
-
-void GuardedBackend::quick_gelu(ConstTensorView x, TensorView out) {
-  enqueue([x = open(x), out = open(out)](Backend& cpu) { cpu.quick_gelu(x, out); });
-}
-
-void GuardedBackend::layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
-                                float eps, TensorView out) {
-  enqueue([x = open(x), weight = open(weight), bias = open(bias), eps,
-           out = open(out)](Backend& cpu) { cpu.layer_norm(x, weight, bias, eps, out); });
-}
-
-void GuardedBackend::softmax_rows(ConstTensorView x, TensorView out) {
-  enqueue([x = open(x), out = open(out)](Backend& cpu) { cpu.softmax_rows(x, out); });
-}
-
-void GuardedBackend::combine_rows(ConstTensorView x, std::span<const std::int32_t> to,
-                                  std::span<const float> weight, TensorView out) {
-  enqueue([x = open(x), to = kept(to), weight = kept(weight), out = open(out)](Backend& cpu) {
-    cpu.combine_rows(x, to, weight, out);
-  });
-}
-
-void GuardedBackend::rope(TensorView x, ConstTensorView cos, ConstTensorView sin,
-                          RopePairing pairing) {
-  enqueue([x = open(x), cos = open(cos), sin = open(sin), pairing](Backend& cpu) {
-    cpu.rope(x, cos, sin, pairing);
-  });
-}
-
-void GuardedBackend::store_rows(const float* rows, std::int64_t row_stride,
-                                std::span<const std::int64_t> slots, TensorView cache) {
-  note(reinterpret_cast<std::uintptr_t>(rows));
-  note(static_cast<std::uint64_t>(row_stride));
-  note(slots.size());
-  const TensorView to = open(cache);
-  if (slots.empty()) return;
-  const auto floats =
-      static_cast<std::int64_t>(slots.size() - 1) * row_stride + cache.shape[1] * cache.shape[2];
-  const auto* from = reinterpret_cast<const float*>(GuardedMemory::instance().open(
-      rows, static_cast<std::size_t>(floats) * sizeof(float), "store_rows: rows of the device"));
-  enqueue([from, row_stride, slots = kept(slots), to](Backend& cpu) {
-    cpu.store_rows(from, row_stride, slots, to);
-  });
-}
-
-void GuardedBackend::attention(const AttentionArgs& args) {
-  struct Kept {
-    AttentionArgs args;
-    std::vector<AttentionSegment> segments;
-    std::vector<std::vector<std::int32_t>> listed;
-  };
-  auto own = std::make_shared<Kept>();
-  own->args = args;
-  own->args.q = open(args.q);
-  own->args.out = open(args.out);
-  own->args.log_sum = open(args.log_sum);
-  for (const AttentionSegment& segment : args.segments) {
-    AttentionSegment& copy = own->segments.emplace_back(segment);
-    copy.keys = open(segment.keys);
-    copy.values = open(segment.values);
-    copy.key_bias = open(segment.key_bias);
-    own->listed.push_back(kept(segment.listed));
-    for (const std::int64_t word :
-         {segment.row_begin, segment.rows, static_cast<std::int64_t>(segment.causal),
-          static_cast<std::int64_t>(segment.listed.size())}) {
-      note(static_cast<std::uint64_t>(word));
-    }
+// The arguments of an op until it runs: views opened, host arrays and weights copied.
+class GuardedBackend::LateOp final : public OpVisitor {
+ public:
+  LateOp(GuardedBackend& device, const OpKind& kind, const void* op)
+      : device_(device), kind_(kind), op_(kind.copy(op)) {
+    device.note(op_id(kind.name));
+    kind.visit(op_.get(), *this);
   }
-  for (std::size_t i = 0; i < own->segments.size(); ++i) own->segments[i].listed = own->listed[i];
-  own->args.segments = own->segments;
-  enqueue([own](Backend& cpu) { cpu.attention(own->args); });
-}
+  void run(Backend& cpu) const { kind_.run(cpu, op_.get()); }
 
-void GuardedBackend::row_attention(const RowAttentionArgs& args) {
-  RowAttentionArgs own = args;
-  own.q = open(args.q);
-  own.keys = open(args.keys);
-  own.key_bias = open(args.key_bias);
-  own.log_sum = open(args.log_sum);
-  own.out = open(args.out);
-  enqueue([own](Backend& cpu) { cpu.row_attention(own); });
-}
+ private:
+  void tensor(ConstTensorView& view) override { view = device_.open(view); }
+  void tensor(TensorView& view) override { view = device_.open(view); }
+  void weight(const LinearWeight*& weight) override { open_weight(weight); }
+  void weight(const ConvWeight*& weight) override { open_weight(weight); }
+  void* host(const void* data, std::size_t bytes) override {
+    const auto own = std::make_shared<std::vector<std::byte>>(bytes);
+    if (bytes > 0) std::memcpy(own->data(), data, bytes);
+    kept_.push_back(own);
+    return own->data();
+  }
+  // What the host finds before it waited is nothing that it may use.
+  void result(void* data, std::size_t bytes) override {
+    device_.outside_passes("nothing comes back to the host in a recorded pass");
+    if (bytes > 0) std::memset(data, 0xff, bytes);
+  }
+  void number(std::uint64_t bits) override { device_.note(bits); }
 
-void GuardedBackend::conv2d(const Conv2dArgs& args) {
-  const auto weight = std::make_shared<const ConvWeight>(open(*args.weight));
-  Conv2dArgs own = args;
-  own.in = open(args.in);
-  own.weight = weight.get();
-  own.bias = open(args.bias);
-  own.scale = open(args.scale);
-  own.shift = open(args.shift);
-  own.out = open(args.out);
-  enqueue([own, weight](Backend& cpu) { cpu.conv2d(own); });
-}
+  template <typename Weight>
+  void open_weight(const Weight*& weight) {
+    const auto own =
+        std::make_shared<const Weight>(weight->in(borrowed(device_.open(weight->packed.view()))));
+    kept_.push_back(own);
+    weight = own.get();
+  }
 
-void GuardedBackend::group_norm_coefficients(ConstTensorView x, int groups, float eps,
-                                             ConstTensorView gamma, ConstTensorView beta,
-                                             TensorView scale, TensorView shift) {
-  enqueue([x = open(x), groups, eps, gamma = open(gamma), beta = open(beta), scale = open(scale),
-           shift = open(shift)](Backend& cpu) {
-    cpu.group_norm_coefficients(x, groups, eps, gamma, beta, scale, shift);
-  });
-}
+  GuardedBackend& device_;
+  const OpKind& kind_;
+  std::shared_ptr<void> op_;
+  std::vector<std::shared_ptr<const void>> kept_;
+};
 
-void GuardedBackend::affine_channels(ConstTensorView x, ConstTensorView scale,
-                                     ConstTensorView shift, TensorView out) {
-  enqueue([x = open(x), scale = open(scale), shift = open(shift), out = open(out)](Backend& cpu) {
-    cpu.affine_channels(x, scale, shift, out);
-  });
-}
-
-void GuardedBackend::modulate(const ModulateArgs& args) {
-  ModulateArgs own = args;
-  own.in = open(args.in);
-  own.scale = open(args.scale);
-  own.shift = open(args.shift);
-  own.gain = open(args.gain);
-  own.bias = open(args.bias);
-  own.out = open(args.out);
-  enqueue([own](Backend& cpu) { cpu.modulate(own); });
-}
-
-void GuardedBackend::nearest_code(ConstTensorView z, ConstTensorView codebook,
-                                  std::span<std::int32_t> ids) {
-  outside_passes("no ids come back in a recorded pass");
-  std::fill(ids.begin(), ids.end(), -1);
-  enqueue([z = open(z), codebook = open(codebook), ids](Backend& cpu) {
-    cpu.nearest_code(z, codebook, ids);
-  });
-}
-
-void GuardedBackend::l2_normalize(ConstTensorView x, float eps, TensorView out) {
-  enqueue([x = open(x), eps, out = open(out)](Backend& cpu) { cpu.l2_normalize(x, eps, out); });
+void GuardedBackend::run_unknown(const OpKind& kind, const void* op) {
+  const auto late = std::make_shared<const LateOp>(*this, kind, op);
+  enqueue([late](Backend& cpu) { late->run(cpu); });
 }
 
 void offer_guarded_devices() {

@@ -2,7 +2,7 @@
 // (guarded_memory.h) and whose ops run late, at synchronize(). What works here and gives the CPU
 // backend's bits neither reads device memory on the host, nor hands host memory to an op, nor
 // forgets to wait, nor lets a host array go that an op reads later. Recorded passes are held to
-// their contract: the same key means the same ops on the same tensors.
+// their contract: the same key means the same ops on the same tensors. It takes ops of any kind.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,8 @@ GuardedCounts guarded_counts();
 class GuardedBackend final : public Backend {
  public:
   GuardedBackend(const CpuOptions& cpu, const GuardedOptions& options);
+  // With another device's arithmetic, which computes in the host's memory.
+  GuardedBackend(std::unique_ptr<Backend> arithmetic, const GuardedOptions& options);
   ~GuardedBackend() override;
 
   std::string name() const override { return options_.late ? "guarded:0" : "guarded:1"; }
@@ -56,44 +58,17 @@ class GuardedBackend final : public Backend {
   std::size_t attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
                                       std::int64_t head_dim) const override;
 
-  void linear(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
-              TensorView out) override;
-  void embedding(ConstTensorView table, std::span<const std::int32_t> ids, TensorView out) override;
-  void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView out) override;
-  void add(ConstTensorView a, ConstTensorView b, TensorView out) override;
-  void silu_mul(ConstTensorView gate_up, TensorView out) override;
-  void gelu(ConstTensorView x, TensorView out) override;
-  void gelu_tanh(ConstTensorView x, TensorView out) override;
-  void quick_gelu(ConstTensorView x, TensorView out) override;
-  void layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias, float eps,
-                  TensorView out) override;
-  void softmax_rows(ConstTensorView x, TensorView out) override;
-  void combine_rows(ConstTensorView x, std::span<const std::int32_t> to,
-                    std::span<const float> weight, TensorView out) override;
-  void rope(TensorView x, ConstTensorView cos, ConstTensorView sin, RopePairing pairing) override;
-  void store_rows(const float* rows, std::int64_t row_stride, std::span<const std::int64_t> slots,
-                  TensorView cache) override;
-  void attention(const AttentionArgs& args) override;
-  void row_attention(const RowAttentionArgs& args) override;
-  void conv2d(const Conv2dArgs& args) override;
-  void group_norm_coefficients(ConstTensorView x, int groups, float eps, ConstTensorView gamma,
-                               ConstTensorView beta, TensorView scale, TensorView shift) override;
-  void affine_channels(ConstTensorView x, ConstTensorView scale, ConstTensorView shift,
-                       TensorView out) override;
-  void modulate(const ModulateArgs& args) override;
-  // Late, too: the ids are there behind synchronize().
-  void nearest_code(ConstTensorView z, ConstTensorView codebook,
-                    std::span<std::int32_t> ids) override;
-  void l2_normalize(ConstTensorView x, float eps, TensorView out) override;
+ protected:
+  // Every op there is: its arguments are copied and opened (LateOp), and the op runs on the CPU.
+  void run_unknown(const OpKind& kind, const void* op) override;
 
  private:
+  class LateOp;
   using Job = std::function<void(Backend& cpu)>;
 
   // The same view where the CPU's ops may read it; notes it in a recorded pass.
   ConstTensorView open(ConstTensorView view);
   TensorView open(TensorView view);
-  LinearWeight open(const LinearWeight& weight);
-  ConvWeight open(const ConvWeight& weight);
   void note(std::uint64_t word);
   void enqueue(Job job);
   void outside_passes(const char* what) const;

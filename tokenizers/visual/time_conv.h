@@ -13,6 +13,7 @@
 #include "engine/backend/backend.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/core/tensor.h"
+#include "engine/ops/conv2d.h"
 
 namespace tessera {
 

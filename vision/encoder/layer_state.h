@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/ops/row_attention.h"
 #include "vision/encoder/vit_grid.h"
 
 namespace tessera {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/ops/attention.h"
 
 namespace tessera::cpu {
 
@@ -89,25 +90,18 @@ void run_task(const AttentionArgs& args, const AttentionSegment& segment, const 
   }
 }
 
-}  // namespace
-
-std::size_t CpuBackend::attention_scratch_bytes(std::int64_t, std::int64_t,
-                                                std::int64_t head_dim) const {
-  return static_cast<std::size_t>(attention_scratch_floats(head_dim) * pool_.threads()) *
-         sizeof(float);
-}
-
-void CpuBackend::attention(const AttentionArgs& args) {
+void attention(CpuBackend& cpu, const AttentionArgs& args) {
   if (args.segments.empty()) return;
+  ThreadPool& pool = cpu.threads();
   const std::int64_t kv_heads = args.segments[0].keys.shape[1];
   const auto segments = static_cast<std::int64_t>(args.segments.size());
   const Heads heads{args.q.shape[1], kv_heads, args.q.shape[1] / kv_heads, args.q.shape[2],
-                    pool_.threads() == 1 ? 1 : divide_up(3 * pool_.threads(), segments)};
-  ensure_scratch(static_cast<std::size_t>(attention_scratch_floats(heads.dim)));
+                    pool.threads() == 1 ? 1 : divide_up(3 * pool.threads(), segments)};
+  cpu.ensure_scratch(static_cast<std::size_t>(attention_scratch_floats(heads.dim)));
   std::int64_t tasks = 0;
   for (const AttentionSegment& segment : args.segments)
     tasks += cut_segment(segment, heads).tasks();
-  pool_.parallel_for(tasks, 1, [&](std::int64_t task, std::int64_t end, int worker) {
+  pool.parallel_for(tasks, 1, [&](std::int64_t task, std::int64_t end, int worker) {
     for (; task < end; ++task) {
       std::int64_t index = task;
       std::size_t at = 0;
@@ -116,9 +110,19 @@ void CpuBackend::attention(const AttentionArgs& args) {
         index -= skip;
         ++at;
       }
-      run_task(args, args.segments[at], heads, index, kernels_, scratch(worker));
+      run_task(args, args.segments[at], heads, index, cpu.kernels(), cpu.scratch(worker));
     }
   });
 }
+
+}  // namespace
+
+std::size_t CpuBackend::attention_scratch_bytes(std::int64_t, std::int64_t,
+                                                std::int64_t head_dim) const {
+  return static_cast<std::size_t>(attention_scratch_floats(head_dim) * pool_.threads()) *
+         sizeof(float);
+}
+
+void add_attention_ops(OpTable& table) { table.add<attention>(); }
 
 }  // namespace tessera::cpu

@@ -4,20 +4,22 @@
 #include <limits>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/ops/codebook.h"
 
 namespace tessera::cpu {
 
-void CpuBackend::nearest_code(ConstTensorView z, ConstTensorView codebook,
-                              std::span<std::int32_t> ids) {
-  const std::int64_t codes = codebook.shape[0];
-  const std::int64_t width = codebook.shape[1];
-  pool_.parallel_for(z.shape[0], 4, [&](std::int64_t row, std::int64_t end, int) {
+namespace {
+
+void nearest_code(CpuBackend& cpu, const NearestCodeArgs& op) {
+  const std::int64_t codes = op.codebook.shape[0];
+  const std::int64_t width = op.codebook.shape[1];
+  cpu.threads().parallel_for(op.z.shape[0], 4, [&](std::int64_t row, std::int64_t end, int) {
     for (; row < end; ++row) {
-      const float* x = z.f32() + row * width;
+      const float* x = op.z.f32() + row * width;
       double best = std::numeric_limits<double>::infinity();
       std::int64_t index = 0;
       for (std::int64_t code = 0; code < codes; ++code) {
-        const float* e = codebook.f32() + code * width;
+        const float* e = op.codebook.f32() + code * width;
         double distance = 0.0;  // |x - e|^2 = |x|^2 + |e|^2 - 2 x.e, exact to the last bits
         for (std::int64_t i = 0; i < width; ++i) {
           const double gap = static_cast<double>(x[i]) - static_cast<double>(e[i]);
@@ -28,9 +30,13 @@ void CpuBackend::nearest_code(ConstTensorView z, ConstTensorView codebook,
           index = code;
         }
       }
-      ids[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(index);
+      op.ids[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(index);
     }
   });
 }
+
+}  // namespace
+
+void add_codebook_ops(OpTable& table) { table.add<nearest_code>(); }
 
 }  // namespace tessera::cpu

@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/panel_storage.h"
+#include "engine/ops/conv2d.h"
 
 namespace tessera::cpu {
 
@@ -106,23 +108,26 @@ struct Strip {
 void multiply_block(const Conv2dArgs& args, const Geometry& g, const Kernels& kernels,
                     const Strip& strip, TileArgs& tile, std::int64_t block, float* expanded) {
   const ConvWeight& weight = *args.weight;
+  const PanelStorage& storage = panel_storage(weight.storage);
   const std::int64_t inputs = weight.kh * weight.kw * weight.c_in;
   const std::int64_t count = tile.runs * tile.run_length;
   const std::int64_t tiles = divide_up(g.out_columns, kernels.tile_rows);
   // Scratch holds two expanded panels, whatever the width of a narrow tile.
-  const std::int64_t widest = weight.storage == DType::kBF16 ? 2 : 16;
+  const std::int64_t widest = storage.expand != nullptr ? 2 : 16;
   const std::int64_t width =
       std::min<std::int64_t>(kernels.tile_panels[divide_up(g.out_columns, tiles)], widest);
   const bool last = block + count == inputs;
   for (std::int64_t panel = strip.panel; panel < strip.panel + strip.panels; panel += width) {
     const std::int64_t panels = std::min(width, strip.panel + strip.panels - panel);
-    const auto start = static_cast<std::size_t>((panel * inputs + block) * kLanes);
-    tile.b = static_cast<const float*>(weight.packed.view().data) + start;
-    tile.b_stride = inputs * kLanes;
-    if (weight.storage == DType::kBF16) {
-      const auto* stored = static_cast<const std::uint16_t*>(weight.packed.view().data) + start;
+    const std::byte* const stored = static_cast<const std::byte*>(weight.packed.view().data) +
+                                    static_cast<std::size_t>(panel) * storage.bytes(inputs) +
+                                    storage.bytes(block);
+    tile.b = stored;
+    tile.b_stride = storage.type->blocks(inputs) * kLanes;
+    if (storage.expand != nullptr) {
       for (std::int64_t p = 0; p < panels; ++p) {
-        kernels.expand_panel(stored + p * inputs * kLanes, expanded + p * kPanelFloats, count);
+        storage.expand(kernels, stored + static_cast<std::size_t>(p) * storage.bytes(inputs),
+                       expanded + p * kPanelFloats, count);
       }
       tile.b = expanded;
       tile.b_stride = kPanelFloats;
@@ -169,6 +174,39 @@ void multiply_strip(const Conv2dArgs& args, const Geometry& g, const Kernels& ke
   }
 }
 
+void conv2d(CpuBackend& cpu, const Conv2dArgs& args) {
+  ThreadPool& pool = cpu.threads();
+  const Geometry g = plan(args, pool.threads());
+  cpu.ensure_scratch(g.strip_floats + 2 * kPanelFloats);
+  const std::int64_t row_floats = g.in_columns * args.weight->c_in;
+  pool.parallel_for(g.strips * g.groups, 1, [&](std::int64_t task, std::int64_t end, int worker) {
+    for (; task < end; ++task) {
+      Strip strip{};
+      strip.row = task / g.groups * g.strip_rows;
+      strip.rows = std::min(g.strip_rows, g.out_rows - strip.row);
+      const std::int64_t pairs = divide_up(g.panels, 2);
+      strip.panel = pairs * (task % g.groups) / g.groups * 2;
+      strip.panels = std::min(pairs * (task % g.groups + 1) / g.groups * 2, g.panels) - strip.panel;
+      float* expanded = cpu.scratch(worker);
+      float* copy = expanded + 2 * kPanelFloats;
+      if (g.direct) {
+        strip.pixels = args.in.f32() + strip.row * args.stride * row_floats;
+      } else {
+        fill_strip(args, g, cpu.kernels(), strip.row * args.stride, g.input_rows(args, strip.rows),
+                   copy);
+        strip.pixels = copy;
+      }
+      const std::int64_t last = strip.row + strip.rows;
+      const std::int64_t at_once = std::max<std::int64_t>(1, kPixels / g.out_columns);
+      for (; strip.row < last; strip.row += strip.rows) {
+        strip.rows = std::min(at_once, last - strip.row);
+        multiply_strip(args, g, cpu.kernels(), strip, expanded);
+        strip.pixels += strip.rows * args.stride * row_floats;
+      }
+    }
+  });
+}
+
 }  // namespace
 
 std::size_t CpuBackend::conv_scratch_bytes(const Conv2dArgs& args) const {
@@ -178,36 +216,6 @@ std::size_t CpuBackend::conv_scratch_bytes(const Conv2dArgs& args) const {
          static_cast<std::size_t>(workers);
 }
 
-void CpuBackend::conv2d(const Conv2dArgs& args) {
-  const Geometry g = plan(args, pool_.threads());
-  ensure_scratch(g.strip_floats + 2 * kPanelFloats);
-  const std::int64_t row_floats = g.in_columns * args.weight->c_in;
-  pool_.parallel_for(g.strips * g.groups, 1, [&](std::int64_t task, std::int64_t end, int worker) {
-    for (; task < end; ++task) {
-      Strip strip{};
-      strip.row = task / g.groups * g.strip_rows;
-      strip.rows = std::min(g.strip_rows, g.out_rows - strip.row);
-      const std::int64_t pairs = divide_up(g.panels, 2);
-      strip.panel = pairs * (task % g.groups) / g.groups * 2;
-      strip.panels = std::min(pairs * (task % g.groups + 1) / g.groups * 2, g.panels) - strip.panel;
-      float* expanded = scratch(worker);
-      float* copy = expanded + 2 * kPanelFloats;
-      if (g.direct) {
-        strip.pixels = args.in.f32() + strip.row * args.stride * row_floats;
-      } else {
-        fill_strip(args, g, kernels_, strip.row * args.stride, g.input_rows(args, strip.rows),
-                   copy);
-        strip.pixels = copy;
-      }
-      const std::int64_t last = strip.row + strip.rows;
-      const std::int64_t at_once = std::max<std::int64_t>(1, kPixels / g.out_columns);
-      for (; strip.row < last; strip.row += strip.rows) {
-        strip.rows = std::min(at_once, last - strip.row);
-        multiply_strip(args, g, kernels_, strip, expanded);
-        strip.pixels += strip.rows * args.stride * row_floats;
-      }
-    }
-  });
-}
+void add_conv2d_ops(OpTable& table) { table.add<conv2d>(); }
 
 }  // namespace tessera::cpu

@@ -24,7 +24,12 @@ CpuBackend::CpuBackend(const Kernels& kernels, int threads)
     : kernels_(kernels),
       pool_(threads),
       scratch_(allocate_scratch(kInitialScratchFloats, pool_.threads())),
-      scratch_floats_(kInitialScratchFloats) {}
+      scratch_floats_(kInitialScratchFloats) {
+  for (const auto add : {add_attention_ops, add_codebook_ops, add_conv2d_ops, add_elementwise_ops,
+                         add_linear_ops, add_norm_ops, add_rope_ops, add_row_attention_ops}) {
+    add(ops());
+  }
+}
 
 std::string CpuBackend::name() const { return std::string("cpu-") + kernels_.name; }
 

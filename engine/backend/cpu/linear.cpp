@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/panel_storage.h"
+#include "engine/ops/linear.h"
 
 namespace tessera::cpu {
 
@@ -18,14 +20,16 @@ constexpr std::int64_t kChunkBytes = std::int64_t{128} << 10;  // weights of one
 struct Product {
   const float* x;
   const LinearWeight& weight;
+  const PanelStorage& storage;
   const float* bias;
   float* out;
   const Kernels& kernels;
 };
 
-const std::byte* panel_block(const LinearWeight& weight, std::int64_t panel, std::int64_t k) {
-  return static_cast<const std::byte*>(weight.packed.view().data) +
-         static_cast<std::size_t>((panel * weight.k + k) * kLanes) * dtype_size(weight.storage);
+const std::byte* panel_block(const Product& product, std::int64_t panel, std::int64_t k) {
+  return static_cast<const std::byte*>(product.weight.packed.view().data) +
+         static_cast<std::size_t>(panel) * product.storage.bytes(product.weight.k) +
+         product.storage.bytes(k);
 }
 
 // Block [k, k + inputs) of `rows` rows against panels [panel, panel + panels). `a` points at the
@@ -47,23 +51,21 @@ void multiply_block(const Product& product, const float* a, std::int64_t a_strid
   args.bias =
       product.bias != nullptr && k + inputs == weight.k ? product.bias + panel * kLanes : nullptr;
   args.first = k == 0;
-  bool as_f32 = weight.storage == DType::kF32;
-  args.b = panel_block(weight, panel, k);
-  args.b_stride = weight.k * kLanes;
+  args.b = panel_block(product, panel, k);
+  args.b_stride = product.storage.type->blocks(weight.k) * kLanes;
   if (k + inputs == weight.k && (panel + 2 * panels) * kLanes <= weight.n) {
-    args.b_next = panel_block(weight, panel + panels, 0);
+    args.b_next = panel_block(product, panel + panels, 0);
   }
-  if (!as_f32 && tiles > 1) {
+  auto run = kernels.*product.storage.tile;
+  if (product.storage.expand != nullptr && tiles > 1) {
     for (std::int64_t p = 0; p < panels; ++p) {
-      kernels.expand_panel(
-          reinterpret_cast<const std::uint16_t*>(panel_block(weight, panel + p, k)),
-          expanded + p * kBlock * kLanes, inputs);
+      product.storage.expand(kernels, panel_block(product, panel + p, k),
+                             expanded + p * kBlock * kLanes, inputs);
     }
     args.b = expanded;
     args.b_stride = kBlock * kLanes;
-    as_f32 = true;
+    run = kernels.tile_f32;
   }
-  const auto run = as_f32 ? kernels.tile_f32 : kernels.tile_bf16;
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const std::int64_t begin = rows * tile / tiles;
     const std::int64_t end = rows * (tile + 1) / tiles;
@@ -110,29 +112,30 @@ void multiply_rows(const Product& product, std::int64_t row, std::int64_t rows, 
   }
 }
 
-}  // namespace
-
-void CpuBackend::linear(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
-                        TensorView out) {
-  const std::int64_t rows = x.shape[0];
+void linear(CpuBackend& cpu, const LinearArgs& op) {
+  const LinearWeight& w = *op.weight;
+  const std::int64_t rows = op.x.shape[0];
   if (rows == 0 || w.n == 0) return;
-  const Product product{x.f32(), w, bias.empty() ? nullptr : bias.f32(), out.f32(), kernels_};
+  const Kernels& kernels = cpu.kernels();
+  ThreadPool& pool = cpu.threads();
+  const Product product{
+      op.x.f32(),   w,      panel_storage(w.storage), op.bias.empty() ? nullptr : op.bias.f32(),
+      op.out.f32(), kernels};
   const std::int64_t panels = divide_up(w.n, kLanes);
   if (rows <= kStreamRows) {
-    const std::int64_t width = kernels_.tile_panels[largest_tile(kernels_, rows)];
-    const std::int64_t panel_bytes =
-        w.k * kLanes * static_cast<std::int64_t>(dtype_size(w.storage));
+    const std::int64_t width = kernels.tile_panels[largest_tile(kernels, rows)];
+    const auto panel_bytes = static_cast<std::int64_t>(product.storage.bytes(w.k));
     const std::int64_t chunk =
         std::max<std::int64_t>(1, kChunkBytes / (panel_bytes * width)) * width;
-    pool_.parallel_for(panels, chunk, [&](std::int64_t begin, std::int64_t end, int worker) {
-      stream_panels(product, rows, begin, end, scratch(worker));
+    pool.parallel_for(panels, chunk, [&](std::int64_t begin, std::int64_t end, int worker) {
+      stream_panels(product, rows, begin, end, cpu.scratch(worker));
     });
     return;
   }
   const std::int64_t row_blocks = divide_up(rows, kRowBlock);
-  const std::int64_t groups = std::clamp<std::int64_t>(divide_up(4 * pool_.threads(), row_blocks),
+  const std::int64_t groups = std::clamp<std::int64_t>(divide_up(4 * pool.threads(), row_blocks),
                                                        divide_up(panels, 32), divide_up(panels, 2));
-  pool_.parallel_for(row_blocks * groups, 1, [&](std::int64_t task, std::int64_t last, int worker) {
+  pool.parallel_for(row_blocks * groups, 1, [&](std::int64_t task, std::int64_t last, int worker) {
     for (; task < last; ++task) {
       const std::int64_t block = task / groups;
       const std::int64_t group = task % groups;
@@ -142,9 +145,13 @@ void CpuBackend::linear(ConstTensorView x, const LinearWeight& w, ConstTensorVie
       const std::int64_t end = std::min(pairs * (group + 1) / groups * 2, panels);
       multiply_rows(product, rows * block / row_blocks,
                     rows * (block + 1) / row_blocks - rows * block / row_blocks, begin, end,
-                    scratch(worker));
+                    cpu.scratch(worker));
     }
   });
 }
+
+}  // namespace
+
+void add_linear_ops(OpTable& table) { table.add<linear>(); }
 
 }  // namespace tessera::cpu

@@ -1,62 +1,71 @@
 // Packing of weights into panels: [n / 16][k][16], columns past n are zero.
 #include <algorithm>
+#include <array>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/backend/cpu/panel_storage.h"
 
 namespace tessera::cpu {
 
 namespace {
 
-float read_element(const ConstTensorView& view, std::int64_t index) {
-  switch (view.dtype) {
-    case DType::kF32:
-      return static_cast<const float*>(view.data)[index];
-    case DType::kBF16:
-      return bf16_to_float(static_cast<const std::uint16_t*>(view.data)[index]);
-    case DType::kF16:
-      return f16_to_float(static_cast<const std::uint16_t*>(view.data)[index]);
-    default:
-      break;
-  }
-  expects(false, "weights are packed from f32, bf16 or f16");
-  return 0.0f;
-}
-
-// Writes one panel column: `count` inputs of one output, source element k at source + k * step.
-void pack_column(const ConstTensorView& source, std::int64_t first, std::int64_t step,
-                 std::int64_t count, int column, DType storage, void* panel) {
-  if (storage == DType::kF32) {
-    float* out = static_cast<float*>(panel) + column;
-    for (std::int64_t k = 0; k < count; ++k) {
-      out[k * kLanes] = read_element(source, first + k * step);
-    }
-  } else {
-    std::uint16_t* out = static_cast<std::uint16_t*>(panel) + panel_slot(column);
-    for (std::int64_t k = 0; k < count; ++k) {
-      out[k * kLanes] = float_to_bf16(read_element(source, first + k * step));
-    }
+void write_f32(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
+  float* out = static_cast<float*>(panel) + first * kLanes + column;
+  for (const float value : inputs) {
+    *out = value;
+    out += kLanes;
   }
 }
 
-void clear_column(std::int64_t count, int column, DType storage, void* panel) {
-  for (std::int64_t k = 0; k < count; ++k) {
-    if (storage == DType::kF32) {
-      static_cast<float*>(panel)[k * kLanes + column] = 0.0f;
-    } else {
-      static_cast<std::uint16_t*>(panel)[k * kLanes + panel_slot(column)] = 0;
-    }
+void write_bf16(std::span<const float> inputs, std::int64_t first, int column, void* panel) {
+  std::uint16_t* out = static_cast<std::uint16_t*>(panel) + first * kLanes + panel_slot(column);
+  for (const float value : inputs) {
+    *out = float_to_bf16(value);
+    out += kLanes;
   }
 }
 
-std::byte* panel_at(Tensor& packed, std::int64_t panel, std::int64_t k) {
+void expand_bf16(const Kernels& kernels, const void* panel, float* out, std::int64_t count) {
+  kernels.expand_panel(static_cast<const std::uint16_t*>(panel), out, count);
+}
+
+// Inputs first, first + step, ... of a source into a column; zeros without a source.
+void pack_column(const PanelStorage& storage, const ConstTensorView* source, std::int64_t first,
+                 std::int64_t step, std::int64_t count, int column, void* panel) {
+  std::array<float, kBlock> numbers{};
+  for (std::int64_t k = 0; k < count; k += kBlock) {
+    const std::int64_t some = std::min<std::int64_t>(kBlock, count - k);
+    if (source != nullptr) read_numbers(*source, first + k * step, step, some, numbers.data());
+    storage.write({numbers.data(), static_cast<std::size_t>(some)}, k, column, panel);
+  }
+}
+
+// Room for panels of so many inputs.
+Tensor allocate_panels(const PanelStorage& storage, std::int64_t panels, std::int64_t inputs) {
+  return Tensor::host(DType::kU8, {panels, static_cast<std::int64_t>(storage.bytes(inputs))});
+}
+
+std::byte* panel_at(Tensor& packed, std::int64_t panel) {
   return static_cast<std::byte*>(packed.view().data) +
-         static_cast<std::size_t>(panel * k * kLanes) * dtype_size(packed.dtype());
+         static_cast<std::size_t>(panel * packed.shape()[1]);
 }
 
 }  // namespace
 
+const PanelStorage& panel_storage(DType storage) {
+  static const PanelStorage kTypes[] = {
+      {&storage_of(DType::kF32), write_f32, &Kernels::tile_f32, nullptr},
+      {&storage_of(DType::kBF16), write_bf16, &Kernels::tile_bf16, expand_bf16},
+  };
+  const StorageType& wanted = kept_storage(storage);
+  const auto* const found = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                         [&](const PanelStorage& t) { return t.type == &wanted; });
+  expects(found != std::end(kTypes), "the CPU has panels of this storage type");
+  return *found;
+}
+
 LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, DType storage) {
-  expects(storage == DType::kF32 || storage == DType::kBF16, "weights are stored as f32 or bf16");
+  const PanelStorage& panel_type = panel_storage(storage);
   expects(!stacked.empty(), "at least one matrix to pack");
   LinearWeight weight;
   weight.storage = storage;
@@ -66,21 +75,18 @@ LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, D
     weight.n += part.shape[0];
   }
   const std::int64_t panels = divide_up(weight.n, kLanes);
-  weight.packed = Tensor::host(storage, {panels, weight.k, kLanes});
+  weight.packed = allocate_panels(panel_type, panels, weight.k);
   pool_.parallel_for(panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      void* memory = panel_at(weight.packed, panel, weight.k);
       for (int column = 0; column < kLanes; ++column) {
         std::int64_t row = panel * kLanes + column;
         std::size_t part = 0;
         while (part < stacked.size() && row >= stacked[part].shape[0]) {
           row -= stacked[part++].shape[0];
         }
-        if (part < stacked.size()) {
-          pack_column(stacked[part], row * weight.k, 1, weight.k, column, storage, memory);
-        } else {
-          clear_column(weight.k, column, storage, memory);
-        }
+        const ConstTensorView* const source = part < stacked.size() ? &stacked[part] : nullptr;
+        pack_column(panel_type, source, row * weight.k, 1, weight.k, column,
+                    panel_at(weight.packed, panel));
       }
     }
   });
@@ -88,7 +94,7 @@ LinearWeight CpuBackend::pack_linear(std::span<const ConstTensorView> stacked, D
 }
 
 ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
-  expects(storage == DType::kF32 || storage == DType::kBF16, "weights are stored as f32 or bf16");
+  const PanelStorage& panel_type = panel_storage(storage);
   expects(kernel.shape.rank() == 4, "a kernel is [c_out, c_in, kh, kw]");
   ConvWeight weight;
   weight.storage = storage;
@@ -99,19 +105,15 @@ ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
   const std::int64_t taps = weight.kh * weight.kw;
   const std::int64_t inputs = taps * weight.c_in;  // tap outer, channel inner
   const std::int64_t panels = divide_up(weight.c_out, kLanes);
-  weight.packed = Tensor::host(storage, {panels, inputs, kLanes});
+  weight.packed = allocate_panels(panel_type, panels, inputs);
   pool_.parallel_for(panels, 1, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       for (std::int64_t tap = 0; tap < taps; ++tap) {
-        void* memory = panel_at(weight.packed, panel, inputs) +
-                       static_cast<std::size_t>(tap * weight.c_in * kLanes) * dtype_size(storage);
+        std::byte* memory = panel_at(weight.packed, panel) + panel_type.bytes(tap * weight.c_in);
         for (int column = 0; column < kLanes; ++column) {
           const std::int64_t output = panel * kLanes + column;
-          if (output < weight.c_out) {
-            pack_column(kernel, output * inputs + tap, taps, weight.c_in, column, storage, memory);
-          } else {
-            clear_column(weight.c_in, column, storage, memory);
-          }
+          pack_column(panel_type, output < weight.c_out ? &kernel : nullptr, output * inputs + tap,
+                      taps, weight.c_in, column, memory);
         }
       }
     }
@@ -120,7 +122,7 @@ ConvWeight CpuBackend::pack_conv(ConstTensorView kernel, DType storage) {
 }
 
 std::size_t CpuBackend::packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const {
-  return static_cast<std::size_t>(divide_up(n, kLanes) * k * kLanes) * dtype_size(storage);
+  return static_cast<std::size_t>(divide_up(n, kLanes)) * panel_storage(storage).bytes(k);
 }
 
 std::size_t CpuBackend::packed_conv_bytes(const Shape& kernel, DType storage) const {

@@ -3,24 +3,27 @@
 #include <algorithm>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/ops/rope.h"
 
 namespace tessera::cpu {
 
-void CpuBackend::rope(TensorView x, ConstTensorView cos, ConstTensorView sin, RopePairing pairing) {
-  const std::int64_t heads = x.shape[1];
-  const std::int64_t dim = x.shape[2];
+namespace {
+
+void rope(CpuBackend& cpu, const RopeArgs& op) {
+  const std::int64_t heads = op.x.shape[1];
+  const std::int64_t dim = op.x.shape[2];
   const std::int64_t half = dim / 2;
-  const bool split = pairing == RopePairing::kHalfSplit;
+  const bool split = op.pairing == RopePairing::kHalfSplit;
   const std::int64_t step = split ? 1 : 2;
   const std::int64_t partner = split ? half : 1;
   const std::int64_t grain =
       std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(heads * dim, 1));
-  pool_.parallel_for(x.shape[0], grain, [&](std::int64_t row, std::int64_t end, int) {
+  cpu.threads().parallel_for(op.x.shape[0], grain, [&](std::int64_t row, std::int64_t end, int) {
     for (; row < end; ++row) {
-      const float* c = cos.f32() + row * half;
-      const float* s = sin.f32() + row * half;
+      const float* c = op.cos.f32() + row * half;
+      const float* s = op.sin.f32() + row * half;
       for (std::int64_t head = 0; head < heads; ++head) {
-        float* first = x.f32() + (row * heads + head) * dim;
+        float* first = op.x.f32() + (row * heads + head) * dim;
         float* second = first + partner;
         for (std::int64_t i = 0; i < half; ++i) {
           const float a = first[i * step];
@@ -32,5 +35,9 @@ void CpuBackend::rope(TensorView x, ConstTensorView cos, ConstTensorView sin, Ro
     }
   });
 }
+
+}  // namespace
+
+void add_rope_ops(OpTable& table) { table.add<rope>(); }
 
 }  // namespace tessera::cpu

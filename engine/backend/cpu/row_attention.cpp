@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/backend/cpu/cpu_backend.h"
+#include "engine/ops/row_attention.h"
 
 namespace tessera::cpu {
 
@@ -64,14 +65,13 @@ struct Rows {
   }
 };
 
-}  // namespace
-
-void CpuBackend::row_attention(const RowAttentionArgs& args) {
-  const Rows rows(args, kernels_);
+void row_attention(CpuBackend& cpu, const RowAttentionArgs& args) {
+  const Rows rows(args, cpu.kernels());
+  ThreadPool& pool = cpu.threads();
   std::vector<float> own;
   if (args.log_sum.empty()) {
     own.resize(static_cast<std::size_t>(rows.count * rows.heads));
-    pool_.parallel_for(rows.count * rows.heads, 1, [&](std::int64_t i, std::int64_t end, int) {
+    pool.parallel_for(rows.count * rows.heads, 1, [&](std::int64_t i, std::int64_t end, int) {
       for (; i < end; ++i) {
         own[static_cast<std::size_t>(i)] =
             static_cast<float>(rows.log_sum(i / rows.heads, i % rows.heads));
@@ -79,9 +79,13 @@ void CpuBackend::row_attention(const RowAttentionArgs& args) {
     });
   }
   const float* log_sums = own.empty() ? args.log_sum.f32() : own.data();
-  pool_.parallel_for(rows.keys, kKeysOfATask, [&](std::int64_t key, std::int64_t end, int) {
+  pool.parallel_for(rows.keys, kKeysOfATask, [&](std::int64_t key, std::int64_t end, int) {
     for (; key < end; ++key) rows.write(key, log_sums);
   });
 }
+
+}  // namespace
+
+void add_row_attention_ops(OpTable& table) { table.add<row_attention>(); }
 
 }  // namespace tessera::cpu

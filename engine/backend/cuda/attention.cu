@@ -11,6 +11,7 @@
 
 #include "engine/backend/cuda/attention.cuh"
 #include "engine/backend/cuda/launch.cuh"
+#include "engine/backend/cuda/stored.cuh"
 #include "engine/backend/cuda/wide_attention.h"
 
 namespace tessera::cuda {
@@ -140,16 +141,31 @@ void attend_exactly(CudaBackend& backend, const AttentionArgs& args) {
     if (entries <= kFewEntries) work.tickets = backend.tickets(shape.blocks);
     shape.blocks_y *= cut.splits;
   }
-  if (args.segments[0].keys.dtype == DType::kF32) {
-    launch_tiles<float>(backend, work, entries, shape);
-  } else {
-    launch_tiles<std::uint16_t>(backend, work, entries, shape);
-  }
+  with_stored(args.segments[0].keys.dtype,
+              [&](auto number) { launch_tiles<decltype(number)>(backend, work, entries, shape); });
   if (!apart || entries <= kFewEntries) return;
   launch(
       backend, "merge of attention",
       {.blocks = tiles * kv_heads, .threads = kMergeThreads, .blocks_y = entries, .overlaps = true},
       merge_splits, work);
+}
+
+void attention(CudaBackend& backend, const AttentionArgs& args) {
+  const auto is_wide = [&](const AttentionSegment& segment) {
+    return goes_wide(backend.options(), args, segment);
+  };
+  if (std::none_of(args.segments.begin(), args.segments.end(), is_wide)) {
+    return attend_exactly(backend, args);
+  }
+  std::vector<AttentionSegment> wide, narrow;
+  for (const AttentionSegment& segment : args.segments) {
+    (is_wide(segment) ? wide : narrow).push_back(segment);
+  }
+  AttentionArgs part = args;
+  part.segments = wide;
+  wide_attention(backend, part);
+  part.segments = narrow;
+  attend_exactly(backend, part);
 }
 
 }  // namespace
@@ -159,22 +175,6 @@ std::size_t CudaBackend::attention_scratch_bytes(std::int64_t rows, std::int64_t
   return std::min(sums_bytes(rows * heads, kPlannedSplits, head_dim), kMostScratch);
 }
 
-void CudaBackend::attention(const AttentionArgs& args) {
-  const auto is_wide = [&](const AttentionSegment& segment) {
-    return goes_wide(options_, args, segment);
-  };
-  if (std::none_of(args.segments.begin(), args.segments.end(), is_wide)) {
-    return attend_exactly(*this, args);
-  }
-  std::vector<AttentionSegment> wide, narrow;
-  for (const AttentionSegment& segment : args.segments) {
-    (is_wide(segment) ? wide : narrow).push_back(segment);
-  }
-  AttentionArgs part = args;
-  part.segments = wide;
-  wide_attention(*this, part);
-  part.segments = narrow;
-  attend_exactly(*this, part);
-}
+void add_attention_ops(OpTable& table) { table.add<attention>(); }
 
 }  // namespace tessera::cuda

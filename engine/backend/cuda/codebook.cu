@@ -1,5 +1,7 @@
 // Vector quantisation: the nearest code by squared distance (van den Oord et al. 2017). Sums are in
 // double, so that rounding decides no tie that the numbers do not hold.
+#include "engine/ops/codebook.h"
+
 #include "engine/backend/cuda/launch.cuh"
 
 namespace tessera::cuda {
@@ -70,18 +72,22 @@ __global__ void nearest_codes(const float* z, const float* codebook, std::int64_
   }
 }
 
+// Waits for the device: the ids are the host's.
+void nearest_code(CudaBackend& backend, const NearestCodeArgs& op) {
+  const std::int64_t rows = op.z.shape[0];
+  if (rows == 0) return;
+  auto* found = static_cast<std::int32_t*>(backend.scratch(op.ids.size_bytes()));
+  launch(backend, "nearest code", {.blocks = divide_up(rows, kRows), .threads = kThreads},
+         nearest_codes, op.z.f32(), op.codebook.f32(), rows, op.codebook.shape[0], op.z.shape[1],
+         found);
+  check(cudaMemcpyAsync(op.ids.data(), found, op.ids.size_bytes(), cudaMemcpyDeviceToHost,
+                        backend.stream()),
+        "copying ids from the device");
+  backend.synchronize();
+}
+
 }  // namespace
 
-void CudaBackend::nearest_code(ConstTensorView z, ConstTensorView codebook,
-                               std::span<std::int32_t> ids) {
-  const std::int64_t rows = z.shape[0];
-  if (rows == 0) return;
-  auto* found = static_cast<std::int32_t*>(scratch(ids.size_bytes()));
-  launch(*this, "nearest code", {.blocks = divide_up(rows, kRows), .threads = kThreads},
-         nearest_codes, z.f32(), codebook.f32(), rows, codebook.shape[0], z.shape[1], found);
-  check(cudaMemcpyAsync(ids.data(), found, ids.size_bytes(), cudaMemcpyDeviceToHost, stream()),
-        "copying ids from the device");
-  synchronize();
-}
+void add_codebook_ops(OpTable& table) { table.add<nearest_code>(); }
 
 }  // namespace tessera::cuda

@@ -49,6 +49,10 @@ CudaBackend::CudaBackend(int index, const CpuOptions& cpu, const CudaOptions& op
       stream_(make_stream()),
       libraries_(make_libraries()),
       judges_(make_row_judges(*this)) {
+  for (const auto add : {add_attention_ops, add_codebook_ops, add_conv2d_ops, add_elementwise_ops,
+                         add_linear_ops, add_norm_ops, add_rope_ops, add_row_attention_ops}) {
+    add(ops());
+  }
   recorder_.use(stream_.get());
   const std::size_t bytes =
       static_cast<std::size_t>(most_tickets(multiprocessors_)) * sizeof(unsigned);

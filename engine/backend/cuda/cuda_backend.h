@@ -1,5 +1,5 @@
-// One NVIDIA device: memory, a stream on which every op is enqueued, and recorded passes. Each op
-// is a method in a file of its own, named as the CPU backend's.
+// One NVIDIA device: memory, a stream on which every op is enqueued, and recorded passes. Ops are
+// functions in files that are named as the CPU's.
 #pragma once
 
 #include <cstdint>
@@ -61,46 +61,6 @@ class CudaBackend final : public Backend {
   std::size_t attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
                                       std::int64_t head_dim) const override;
 
-  void linear(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
-              TensorView out) override;
-  void linear_add(ConstTensorView x, const LinearWeight& w, ConstTensorView bias, TensorView sum,
-                  TensorView scratch) override;
-  void gated_linear(ConstTensorView x, const LinearWeight& gate_up, TensorView scratch,
-                    TensorView out) override;
-  void normed_linear(ConstTensorView x, ConstTensorView norm, float eps, const LinearWeight& w,
-                     ConstTensorView bias, TensorView normed, TensorView out) override;
-  void normed_gated_linear(ConstTensorView x, ConstTensorView norm, float eps,
-                           const LinearWeight& gate_up, TensorView normed, TensorView scratch,
-                           TensorView out) override;
-  void embedding(ConstTensorView table, std::span<const std::int32_t> ids, TensorView out) override;
-  void rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView out) override;
-  void add(ConstTensorView a, ConstTensorView b, TensorView out) override;
-  void silu_mul(ConstTensorView gate_up, TensorView out) override;
-  void gelu(ConstTensorView x, TensorView out) override;
-  void gelu_tanh(ConstTensorView x, TensorView out) override;
-  void quick_gelu(ConstTensorView x, TensorView out) override;
-  void layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias, float eps,
-                  TensorView out) override;
-  void softmax_rows(ConstTensorView x, TensorView out) override;
-  void combine_rows(ConstTensorView x, std::span<const std::int32_t> to,
-                    std::span<const float> weight, TensorView out) override;
-  void rope(TensorView x, ConstTensorView cos, ConstTensorView sin, RopePairing pairing) override;
-  void store_rows(const float* rows, std::int64_t row_stride, std::span<const std::int64_t> slots,
-                  TensorView cache) override;
-  void qkv_rope(const QkvRopeArgs& args) override;
-  void attention(const AttentionArgs& args) override;
-  void row_attention(const RowAttentionArgs& args) override;
-  void conv2d(const Conv2dArgs& args) override;
-  void group_norm_coefficients(ConstTensorView x, int groups, float eps, ConstTensorView gamma,
-                               ConstTensorView beta, TensorView scale, TensorView shift) override;
-  void affine_channels(ConstTensorView x, ConstTensorView scale, ConstTensorView shift,
-                       TensorView out) override;
-  void modulate(const ModulateArgs& args) override;
-  // Waits for the device: the ids are the host's.
-  void nearest_code(ConstTensorView z, ConstTensorView codebook,
-                    std::span<std::int32_t> ids) override;
-  void l2_normalize(ConstTensorView x, float eps, TensorView out) override;
-
   // For the files of the ops.
   // Whichever thread asks, its next calls go to this device.
   cudaStream_t stream() const {
@@ -152,5 +112,15 @@ class CudaBackend final : public Backend {
   std::shared_ptr<Libraries> libraries_;
   std::shared_ptr<RowJudgeMaker> judges_;
 };
+
+// What each file of ops puts into the table.
+void add_attention_ops(OpTable& table);
+void add_codebook_ops(OpTable& table);
+void add_conv2d_ops(OpTable& table);
+void add_elementwise_ops(OpTable& table);
+void add_linear_ops(OpTable& table);
+void add_norm_ops(OpTable& table);
+void add_rope_ops(OpTable& table);
+void add_row_attention_ops(OpTable& table);
 
 }  // namespace tessera::cuda

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "engine/backend/cuda/launch.cuh"
+#include "engine/backend/cuda/stored.cuh"
+#include "engine/ops/elementwise.h"
 
 namespace tessera::cuda {
 
@@ -70,26 +72,26 @@ __global__ void silu_mul_rows(const float* gate_up, float* out, std::int64_t wid
 
 // x Phi(x), with erfc so that the small side keeps its digits.
 struct Gelu {
-  __device__ static float of(float x) { return 0.5f * x * erfcf(-0.70710678f * x); }
+  __device__ float operator()(float x) const { return 0.5f * x * erfcf(-0.70710678f * x); }
 };
 
 // x / 2 (1 + tanh u), u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + e^-2u).
 struct GeluTanh {
-  __device__ static float of(float x) {
+  __device__ float operator()(float x) const {
     const float inner = fmaf(x * x, -0.0713548162726f, -1.59576912161f);
     return x / (1.0f + expf(x * inner));
   }
 };
 
 struct QuickGelu {
-  __device__ static float of(float x) { return x / (1.0f + expf(-1.702f * x)); }
+  __device__ float operator()(float x) const { return x / (1.0f + expf(-1.702f * x)); }
 };
 
 template <typename Function>
-__global__ void map_elements(const float* x, float* out, std::int64_t count) {
+__global__ void map_elements(Function function, const float* x, float* out, std::int64_t count) {
   begin_behind_previous();
   const std::int64_t i = element();
-  if (i < count) out[i] = Function::of(x[i]);
+  if (i < count) out[i] = function(x[i]);
 }
 
 // Row k of the output is the sum over the list [begin[k], begin[k + 1]) of rows that go there.
@@ -155,90 +157,83 @@ __global__ void modulate_pixels(Modulation m) {
   }
 }
 
-}  // namespace
-
-void CudaBackend::embedding(ConstTensorView table, std::span<const std::int32_t> ids,
-                            TensorView out) {
-  const std::int64_t width = table.shape[1];
-  const std::int32_t* rows = stage(ids);
-  const Launch shape = over_rows(static_cast<std::int64_t>(ids.size()), width);
-  if (table.dtype == DType::kF32) {
-    launch(*this, "embedding", shape, embedding_rows<float>, table.f32(), rows, width, out.f32());
-  } else {
-    launch(*this, "embedding", shape, embedding_rows<std::uint16_t>, table.as<std::uint16_t>(),
-           rows, width, out.f32());
-  }
+void embedding(CudaBackend& backend, const EmbeddingArgs& op) {
+  const std::int64_t width = op.table.shape[1];
+  const std::int32_t* rows = backend.stage(op.ids);
+  const Launch shape = over_rows(static_cast<std::int64_t>(op.ids.size()), width);
+  with_stored(op.table.dtype, [&](auto number) {
+    using T = decltype(number);
+    launch(backend, "embedding", shape, embedding_rows<T>, op.table.as<T>(), rows, width,
+           op.out.f32());
+  });
 }
 
-void CudaBackend::add(ConstTensorView a, ConstTensorView b, TensorView out) {
-  const std::int64_t count = out.shape.elements();
-  launch(*this, "add", over_elements(count), add_elements, a.f32(), b.f32(), out.f32(), count);
-}
-
-void CudaBackend::silu_mul(ConstTensorView gate_up, TensorView out) {
-  const std::int64_t width = out.shape[1];
-  launch(*this, "silu mul", over_rows(out.shape[0], width), silu_mul_rows, gate_up.f32(), out.f32(),
-         width);
-}
-
-void CudaBackend::gelu(ConstTensorView x, TensorView out) {
-  const std::int64_t count = out.shape.elements();
-  launch(*this, "gelu", over_elements(count), map_elements<Gelu>, x.f32(), out.f32(), count);
-}
-
-void CudaBackend::gelu_tanh(ConstTensorView x, TensorView out) {
-  const std::int64_t count = out.shape.elements();
-  launch(*this, "gelu tanh", over_elements(count), map_elements<GeluTanh>, x.f32(), out.f32(),
+void add(CudaBackend& backend, const AddArgs& op) {
+  const std::int64_t count = op.out.shape.elements();
+  launch(backend, "add", over_elements(count), add_elements, op.a.f32(), op.b.f32(), op.out.f32(),
          count);
 }
 
-void CudaBackend::quick_gelu(ConstTensorView x, TensorView out) {
+void silu_mul(CudaBackend& backend, const SiluMulArgs& op) {
+  const std::int64_t width = op.out.shape[1];
+  launch(backend, "silu mul", over_rows(op.out.shape[0], width), silu_mul_rows, op.gate_up.f32(),
+         op.out.f32(), width);
+}
+
+template <typename Function>
+void map(CudaBackend& backend, const char* name, Function function, const ConstTensorView& x,
+         const TensorView& out) {
   const std::int64_t count = out.shape.elements();
-  launch(*this, "quick gelu", over_elements(count), map_elements<QuickGelu>, x.f32(), out.f32(),
+  launch(backend, name, over_elements(count), map_elements<Function>, function, x.f32(), out.f32(),
          count);
+}
+
+void gelu(CudaBackend& backend, const GeluArgs& op) { map(backend, "gelu", Gelu{}, op.x, op.out); }
+
+void gelu_tanh(CudaBackend& backend, const GeluTanhArgs& op) {
+  map(backend, "gelu tanh", GeluTanh{}, op.x, op.out);
+}
+
+void quick_gelu(CudaBackend& backend, const QuickGeluArgs& op) {
+  map(backend, "quick gelu", QuickGelu{}, op.x, op.out);
 }
 
 // The rows are sorted by destination here, each list in the order of the rows.
-void CudaBackend::combine_rows(ConstTensorView x, std::span<const std::int32_t> to,
-                               std::span<const float> weight, TensorView out) {
-  const std::int64_t width = x.shape[1];
-  std::vector<std::int32_t> begin(static_cast<std::size_t>(out.shape[0]) + 1, 0);
-  for (const std::int32_t row : to) ++begin[static_cast<std::size_t>(row) + 1];
+void combine_rows(CudaBackend& backend, const CombineRowsArgs& op) {
+  const std::int64_t width = op.x.shape[1];
+  std::vector<std::int32_t> begin(static_cast<std::size_t>(op.out.shape[0]) + 1, 0);
+  for (const std::int32_t row : op.to) ++begin[static_cast<std::size_t>(row) + 1];
   for (std::size_t k = 1; k < begin.size(); ++k) begin[k] += begin[k - 1];
-  std::vector<std::int32_t> next = begin, listed(to.size());
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    std::int32_t& place = next[static_cast<std::size_t>(to[i])];
+  std::vector<std::int32_t> next = begin, listed(op.to.size());
+  for (std::size_t i = 0; i < op.to.size(); ++i) {
+    std::int32_t& place = next[static_cast<std::size_t>(op.to[i])];
     listed[static_cast<std::size_t>(place++)] = static_cast<std::int32_t>(i);
   }
-  const auto* begins = stage(std::span<const std::int32_t>(begin));
-  const auto* lists = stage(std::span<const std::int32_t>(listed));
-  const float* weights = stage(weight);
-  launch(*this, "combine rows", over_rows(out.shape[0], width), combine_listed_rows, x.f32(),
-         begins, lists, weights, width, out.f32());
+  const auto* begins = backend.stage(std::span<const std::int32_t>(begin));
+  const auto* lists = backend.stage(std::span<const std::int32_t>(listed));
+  const float* weights = backend.stage(op.weight);
+  launch(backend, "combine rows", over_rows(op.out.shape[0], width), combine_listed_rows,
+         op.x.f32(), begins, lists, weights, width, op.out.f32());
 }
 
-void CudaBackend::store_rows(const float* rows, std::int64_t row_stride,
-                             std::span<const std::int64_t> slots, TensorView cache) {
-  const std::int64_t width = cache.shape[1] * cache.shape[2];
-  const std::int64_t* places = stage(slots);
-  const Launch shape = over_rows(static_cast<std::int64_t>(slots.size()), width);
-  if (cache.dtype == DType::kF32) {
-    launch(*this, "store rows", shape, store_each_row<float>, rows, row_stride, places, width,
-           cache.f32());
-  } else {
-    launch(*this, "store rows", shape, store_each_row<std::uint16_t>, rows, row_stride, places,
-           width, cache.as<std::uint16_t>());
-  }
+void store_rows(CudaBackend& backend, const StoreRowsArgs& op) {
+  const std::int64_t width = op.cache.shape[1] * op.cache.shape[2];
+  const std::int64_t* places = backend.stage(op.slots);
+  const Launch shape = over_rows(static_cast<std::int64_t>(op.slots.size()), width);
+  with_stored(op.cache.dtype, [&](auto number) {
+    using T = decltype(number);
+    launch(backend, "store rows", shape, store_each_row<T>, op.rows.f32(), op.row_stride, places,
+           width, op.cache.as<T>());
+  });
 }
 
-void CudaBackend::affine_channels(ConstTensorView x, ConstTensorView scale, ConstTensorView shift,
-                                  TensorView out) {
-  const std::int64_t count = x.shape.elements();
-  launch(*this, "affine channels", over_elements(count), affine_elements, x.f32(), scale.f32(),
-         shift.f32(), out.f32(), scale.shape[0], count);
+void affine_channels(CudaBackend& backend, const AffineChannelsArgs& op) {
+  const std::int64_t count = op.x.shape.elements();
+  launch(backend, "affine channels", over_elements(count), affine_elements, op.x.f32(),
+         op.scale.f32(), op.shift.f32(), op.out.f32(), op.scale.shape[0], count);
 }
 
-void CudaBackend::modulate(const ModulateArgs& args) {
+void modulate(CudaBackend& backend, const ModulateArgs& args) {
   const std::int64_t height = args.in.shape[0], width = args.in.shape[1];
   const std::int64_t channels = args.in.shape[2];
   const Modulation modulation{.in = args.in.f32(),
@@ -252,7 +247,22 @@ void CudaBackend::modulate(const ModulateArgs& args) {
                               .down = height / args.gain.shape[0],
                               .across = width / args.gain.shape[1],
                               .swish = args.swish};
-  launch(*this, "modulate", over_rows(height, width * channels), modulate_pixels, modulation);
+  launch(backend, "modulate", over_rows(height, width * channels), modulate_pixels, modulation);
+}
+
+}  // namespace
+
+void add_elementwise_ops(OpTable& table) {
+  table.add<embedding>();
+  table.add<add>();
+  table.add<silu_mul>();
+  table.add<gelu>();
+  table.add<gelu_tanh>();
+  table.add<quick_gelu>();
+  table.add<combine_rows>();
+  table.add<store_rows>();
+  table.add<affine_channels>();
+  table.add<modulate>();
 }
 
 }  // namespace tessera::cuda

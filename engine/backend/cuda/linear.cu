@@ -10,6 +10,7 @@
 #include "engine/backend/cuda/libraries.h"
 #include "engine/backend/cuda/linear_products.cuh"
 #include "engine/backend/cuda/packing.h"
+#include "engine/ops/linear.h"
 
 namespace tessera::cuda {
 
@@ -100,8 +101,10 @@ void multiply_rounded(CudaBackend& backend, const std::uint16_t* x, const Linear
 
 // `scratch` has room for kOwnRows padded rows, then for as many factors, then for the splits'
 // partial sums.
-void multiply_bf16(CudaBackend& backend, const float* x, const LinearWeight& w, Norm norm, Output o,
-                   void* scratch) {
+void multiply_bf16(CudaBackend& backend, const float* x, const LinearWeight& w,
+                   const Norm& given_norm, const Output& given, void* scratch) {
+  Norm norm = given_norm;
+  Output o = given;
   const std::int64_t k = padded_inputs(w.k);
   auto* rounded = static_cast<std::uint16_t*>(scratch);
   auto* factors = reinterpret_cast<float*>(rounded + kOwnRows * k);
@@ -137,8 +140,8 @@ void launch_f32(CudaBackend& backend, const LinearWeight& w, const float* x, std
          x, inputs, padded_rows(w.n) - 1, static_cast<int>(chunks), o);
 }
 
-void multiply_f32(CudaBackend& backend, const float* x, const LinearWeight& w, const Output& o,
-                  void* scratch) {
+void multiply_f32(CudaBackend& backend, const float* x, const LinearWeight& w, const Norm&,
+                  const Output& o, void* scratch) {
   std::int64_t inputs = w.k;
   if (inputs % 4 != 0 || !is_aligned(x)) {
     x = padded_activations(backend, x, o.rows, w.k, static_cast<float*>(scratch));
@@ -150,39 +153,71 @@ void multiply_f32(CudaBackend& backend, const float* x, const LinearWeight& w, c
   launch_f32<8>(backend, w, x, inputs, o);
 }
 
-std::size_t own_scratch(std::int64_t n, std::int64_t k, DType storage, int multiprocessors) {
-  const auto rows = static_cast<std::size_t>(kOwnRows * padded_inputs(k)) * dtype_size(storage);
-  if (storage != DType::kBF16) return rows;
+// Room for rows as the kernels read them.
+std::size_t rows_scratch(std::int64_t k, std::size_t number) {
+  return static_cast<std::size_t>(kOwnRows * padded_inputs(k)) * number;
+}
+
+std::size_t f32_scratch(std::int64_t /*n*/, std::int64_t k, int /*multiprocessors*/) {
+  return rows_scratch(k, sizeof(float));
+}
+
+std::size_t bf16_scratch(std::int64_t n, std::int64_t k, int multiprocessors) {
   const std::int64_t splits = input_splits(n, k, multiprocessors);
   const std::int64_t sums = kOwnRows + (splits > 1 ? splits * kOwnRows * n : 0);
-  return rows + static_cast<std::size_t>(sums) * sizeof(float);
+  return rows_scratch(k, sizeof(std::uint16_t)) + static_cast<std::size_t>(sums) * sizeof(float);
 }
 
-std::size_t library_scratch(std::int64_t k, DType storage) {
-  const std::int64_t rounded = storage == DType::kBF16 ? kWideRows * padded_inputs(k) * 2 : 0;
-  return kLibraryWorkspace + static_cast<std::size_t>(rounded);
+// What multiplies a storage type: one row a type.
+struct Products {
+  DType storage;
+  // The norm of a row can be taken on the way.
+  bool norms;
+  std::size_t (*scratch)(std::int64_t n, std::int64_t k, int multiprocessors);
+  // Up to kOwnRows rows.
+  void (*multiply)(CudaBackend& backend, const float* x, const LinearWeight& w, const Norm& norm,
+                   const Output& o, void* scratch);
+  // Bytes of an input of the rows that the library takes, which were rounded to the type and padded
+  // as the weights are; 0: it takes the rows as they are.
+  std::int64_t rounded;
+};
+
+constexpr Products kProducts[] = {
+    {DType::kF32, false, f32_scratch, multiply_f32, 0},
+    {DType::kBF16, true, bf16_scratch, multiply_bf16, 2},
+};
+
+const Products& products_of(DType storage) {
+  for (const Products& products : kProducts) {
+    if (products.storage == storage) return products;
+  }
+  expects(false, "kernels multiply this storage type");
+  return kProducts[0];
 }
 
-// The norm, if there is one, is that of a product with bf16 weights.
+std::size_t library_scratch(std::int64_t k, const Products& products) {
+  return kLibraryWorkspace +
+         static_cast<std::size_t>(kWideRows * padded_inputs(k) * products.rounded);
+}
+
+// The norm, if there is one, is that of a storage type whose products take it.
 void multiply_own(CudaBackend& backend, const float* x, const LinearWeight& w, const Norm& norm,
                   Output o, std::int64_t rows) {
-  void* scratch = backend.scratch(own_scratch(w.n, w.k, w.storage, backend.multiprocessors()));
+  const Products& products = products_of(w.storage);
+  void* scratch = backend.scratch(products.scratch(w.n, w.k, backend.multiprocessors()));
   float* out = o.out;
   for (std::int64_t begin = 0; begin < rows; begin += kOwnRows) {
     o.rows = static_cast<int>(std::min(kOwnRows, rows - begin));
     o.out = out + begin * (o.up == 0 ? o.n : o.up);
-    if (w.storage == DType::kBF16) {
-      multiply_bf16(backend, x + begin * w.k, w, norm, o, scratch);
-    } else {
-      multiply_f32(backend, x + begin * w.k, w, o, scratch);
-    }
+    products.multiply(backend, x + begin * w.k, w, norm, o, scratch);
   }
 }
 
 // Where it can, by the library, and what that refuses by the kernels above.
 void multiply_wide(CudaBackend& backend, const float* x, const LinearWeight& w, const Output& o,
                    std::int64_t rows) {
-  auto* scratch = static_cast<std::byte*>(backend.scratch(library_scratch(w.k, w.storage)));
+  const Products& products = products_of(w.storage);
+  auto* scratch = static_cast<std::byte*>(backend.scratch(library_scratch(w.k, products)));
   MatrixProduct product;
   product.w = w.packed.view().data;
   product.w_stride = padded_inputs(w.k);
@@ -197,7 +232,7 @@ void multiply_wide(CudaBackend& backend, const float* x, const LinearWeight& w, 
     product.rows = std::min(kWideRows, rows - begin);
     product.x = x + begin * w.k;
     product.k = product.x_stride = w.k;
-    if (w.storage == DType::kBF16) {
+    if (products.rounded != 0) {
       product.k = product.x_stride = product.w_stride;
       product.x = padded_activations(backend, x + begin * w.k, product.rows, w.k,
                                      reinterpret_cast<std::uint16_t*>(scratch + kLibraryWorkspace));
@@ -210,15 +245,15 @@ void multiply_wide(CudaBackend& backend, const float* x, const LinearWeight& w, 
   }
 }
 
-bool goes_to_library(CudaBackend& backend, std::int64_t rows) {
+bool goes_to_library(CudaBackend& backend, const LinearWeight& w, std::int64_t rows) {
   return rows > kLibraryRows && !backend.options().deterministic &&
-         backend.libraries().without_cublaslt().empty();
+         !storage_of(w.storage).integers && backend.libraries().without_cublaslt().empty();
 }
 
 void multiply(CudaBackend& backend, ConstTensorView x, const LinearWeight& w, const Output& o) {
   const std::int64_t rows = x.shape[0];
   if (rows == 0 || w.n == 0 || !backend.enqueues()) return;
-  if (goes_to_library(backend, rows)) {
+  if (goes_to_library(backend, w, rows)) {
     multiply_wide(backend, x.f32(), w, o, rows);
   } else {
     multiply_own(backend, x.f32(), w, {}, o, rows);
@@ -227,7 +262,7 @@ void multiply(CudaBackend& backend, ConstTensorView x, const LinearWeight& w, co
 
 // Whether the norm of these rows is taken by the product with w: where the kernels above have it.
 bool norms_itself(CudaBackend& backend, const LinearWeight& w, std::int64_t rows) {
-  return w.storage == DType::kBF16 && !goes_to_library(backend, rows);
+  return products_of(w.storage).norms && !goes_to_library(backend, w, rows);
 }
 
 void multiply_normed(CudaBackend& backend, ConstTensorView x, const Norm& norm,
@@ -235,6 +270,39 @@ void multiply_normed(CudaBackend& backend, ConstTensorView x, const Norm& norm,
   const std::int64_t rows = x.shape[0];
   if (rows == 0 || w.n == 0 || !backend.enqueues()) return;
   multiply_own(backend, x.f32(), w, norm, o, rows);
+}
+
+const float* start_of(const ConstTensorView& bias) { return bias.empty() ? nullptr : bias.f32(); }
+
+void linear(CudaBackend& backend, const LinearArgs& op) {
+  const LinearWeight& w = *op.weight;
+  multiply(backend, op.x, w, {.bias = start_of(op.bias), .out = op.out.f32(), .n = w.n});
+}
+
+void linear_add(CudaBackend& backend, const LinearAddArgs& op) {
+  const LinearWeight& w = *op.weight;
+  multiply(backend, op.x, w,
+           {.bias = start_of(op.bias), .out = op.sum.f32(), .n = w.n, .add = true});
+}
+
+void gated_linear(CudaBackend& backend, const GatedLinearArgs& op) {
+  const LinearWeight& w = *op.gate_up;
+  if (goes_to_library(backend, w, op.x.shape[0])) return op.in_parts(backend);
+  multiply(backend, op.x, w, {.out = op.out.f32(), .n = w.n, .up = w.n / 2});
+}
+
+void normed_linear(CudaBackend& backend, const NormedLinearArgs& op) {
+  const LinearWeight& w = *op.weight;
+  if (!norms_itself(backend, w, op.x.shape[0])) return op.in_parts(backend);
+  multiply_normed(backend, op.x, {.weight = op.norm.f32(), .eps = op.eps}, w,
+                  {.bias = start_of(op.bias), .out = op.out.f32(), .n = w.n});
+}
+
+void normed_gated_linear(CudaBackend& backend, const NormedGatedLinearArgs& op) {
+  const LinearWeight& w = *op.gate_up;
+  if (!norms_itself(backend, w, op.x.shape[0])) return op.in_parts(backend);
+  multiply_normed(backend, op.x, {.weight = op.norm.f32(), .eps = op.eps}, w,
+                  {.out = op.out.f32(), .n = w.n, .up = w.n / 2});
 }
 
 }  // namespace
@@ -249,45 +317,17 @@ std::int64_t input_splits(std::int64_t n, std::int64_t k, int multiprocessors) {
 
 std::size_t linear_scratch_bytes(std::int64_t n, std::int64_t k, DType storage, int multiprocessors,
                                  bool library) {
-  const std::size_t own = own_scratch(n, k, storage, multiprocessors);
-  return library ? std::max(own, library_scratch(k, storage)) : own;
+  const Products& products = products_of(storage);
+  const std::size_t own = products.scratch(n, k, multiprocessors);
+  return library ? std::max(own, library_scratch(k, products)) : own;
 }
 
-void CudaBackend::linear(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
-                         TensorView out) {
-  multiply(*this, x, w, {.bias = bias.empty() ? nullptr : bias.f32(), .out = out.f32(), .n = w.n});
-}
-
-void CudaBackend::linear_add(ConstTensorView x, const LinearWeight& w, ConstTensorView bias,
-                             TensorView sum, TensorView /*scratch*/) {
-  multiply(*this, x, w,
-           {.bias = bias.empty() ? nullptr : bias.f32(), .out = sum.f32(), .n = w.n, .add = true});
-}
-
-void CudaBackend::gated_linear(ConstTensorView x, const LinearWeight& gate_up, TensorView scratch,
-                               TensorView out) {
-  if (goes_to_library(*this, x.shape[0])) return Backend::gated_linear(x, gate_up, scratch, out);
-  multiply(*this, x, gate_up, {.out = out.f32(), .n = gate_up.n, .up = gate_up.n / 2});
-}
-
-void CudaBackend::normed_linear(ConstTensorView x, ConstTensorView norm, float eps,
-                                const LinearWeight& w, ConstTensorView bias, TensorView normed,
-                                TensorView out) {
-  if (!norms_itself(*this, w, x.shape[0])) {
-    return Backend::normed_linear(x, norm, eps, w, bias, normed, out);
-  }
-  multiply_normed(*this, x, {.weight = norm.f32(), .eps = eps}, w,
-                  {.bias = bias.empty() ? nullptr : bias.f32(), .out = out.f32(), .n = w.n});
-}
-
-void CudaBackend::normed_gated_linear(ConstTensorView x, ConstTensorView norm, float eps,
-                                      const LinearWeight& gate_up, TensorView normed,
-                                      TensorView scratch, TensorView out) {
-  if (!norms_itself(*this, gate_up, x.shape[0])) {
-    return Backend::normed_gated_linear(x, norm, eps, gate_up, normed, scratch, out);
-  }
-  multiply_normed(*this, x, {.weight = norm.f32(), .eps = eps}, gate_up,
-                  {.out = out.f32(), .n = gate_up.n, .up = gate_up.n / 2});
+void add_linear_ops(OpTable& table) {
+  table.add<linear>();
+  table.add<linear_add>();
+  table.add<gated_linear>();
+  table.add<normed_linear>();
+  table.add<normed_gated_linear>();
 }
 
 }  // namespace tessera::cuda

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/backend/cuda/launch.cuh"
+#include "engine/ops/norm.h"
 
 namespace tessera::cuda {
 
@@ -188,46 +189,52 @@ __global__ void unit_rows(const float* x, double eps, float* out, std::int64_t r
   }
 }
 
+void rms_norm(CudaBackend& backend, const RmsNormArgs& op) {
+  const std::int64_t rows = op.x.shape[0], width = op.x.shape[1];
+  launch(backend, "rms norm", over_rows(rows, width),
+         width <= kWarpWidth ? rms_norm_rows<kWarp> : rms_norm_rows<kBlock>, op.x.f32(),
+         op.weight.f32(), op.eps, op.out.f32(), rows, width);
+}
+
+void layer_norm(CudaBackend& backend, const LayerNormArgs& op) {
+  const std::int64_t rows = op.x.shape[0], width = op.x.shape[1];
+  launch(backend, "layer norm", over_rows(rows, width),
+         width <= kWarpWidth ? layer_norm_rows<kWarp> : layer_norm_rows<kBlock>, op.x.f32(),
+         op.weight.f32(), op.bias.f32(), op.eps, op.out.f32(), rows, width);
+}
+
+void softmax_rows(CudaBackend& backend, const SoftmaxRowsArgs& op) {
+  launch(backend, "softmax rows", {.blocks = op.x.shape[0], .threads = kBlock, .overlaps = true},
+         softmax_each_row, op.x.f32(), op.out.f32(), op.x.shape[1]);
+}
+
+void group_norm_coefficients(CudaBackend& backend, const GroupNormArgs& op) {
+  Sums sums = cut_map(op.x.shape);
+  const std::int64_t numbers = sums.parts * sums.lanes * 2 * sums.channels;
+  sums.of =
+      static_cast<double*>(backend.scratch(static_cast<std::size_t>(numbers) * sizeof(double)));
+  launch(backend, "sums of channels", {.blocks = sums.parts, .threads = kBlock, .overlaps = true},
+         sum_channels, op.x.f32(), sums);
+  launch(backend, "group norm", {.blocks = op.groups, .threads = kBlock, .overlaps = true},
+         group_coefficients, sums, sums.channels / op.groups, static_cast<double>(op.eps),
+         op.gamma.f32(), op.beta.f32(), op.scale.f32(), op.shift.f32());
+}
+
+void l2_normalize(CudaBackend& backend, const L2NormalizeArgs& op) {
+  const std::int64_t rows = op.x.shape[0], width = op.x.shape[1];
+  launch(backend, "unit rows", over_rows(rows, width),
+         width <= kWarpWidth ? unit_rows<kWarp> : unit_rows<kBlock>, op.x.f32(),
+         static_cast<double>(op.eps), op.out.f32(), rows, width);
+}
+
 }  // namespace
 
-void CudaBackend::rms_norm(ConstTensorView x, ConstTensorView weight, float eps, TensorView out) {
-  const std::int64_t rows = x.shape[0], width = x.shape[1];
-  launch(*this, "rms norm", over_rows(rows, width),
-         width <= kWarpWidth ? rms_norm_rows<kWarp> : rms_norm_rows<kBlock>, x.f32(), weight.f32(),
-         eps, out.f32(), rows, width);
-}
-
-void CudaBackend::layer_norm(ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
-                             float eps, TensorView out) {
-  const std::int64_t rows = x.shape[0], width = x.shape[1];
-  launch(*this, "layer norm", over_rows(rows, width),
-         width <= kWarpWidth ? layer_norm_rows<kWarp> : layer_norm_rows<kBlock>, x.f32(),
-         weight.f32(), bias.f32(), eps, out.f32(), rows, width);
-}
-
-void CudaBackend::softmax_rows(ConstTensorView x, TensorView out) {
-  launch(*this, "softmax rows", {.blocks = x.shape[0], .threads = kBlock, .overlaps = true},
-         softmax_each_row, x.f32(), out.f32(), x.shape[1]);
-}
-
-void CudaBackend::group_norm_coefficients(ConstTensorView x, int groups, float eps,
-                                          ConstTensorView gamma, ConstTensorView beta,
-                                          TensorView scale, TensorView shift) {
-  Sums sums = cut_map(x.shape);
-  const std::int64_t numbers = sums.parts * sums.lanes * 2 * sums.channels;
-  sums.of = static_cast<double*>(scratch(static_cast<std::size_t>(numbers) * sizeof(double)));
-  launch(*this, "sums of channels", {.blocks = sums.parts, .threads = kBlock, .overlaps = true},
-         sum_channels, x.f32(), sums);
-  launch(*this, "group norm", {.blocks = groups, .threads = kBlock, .overlaps = true},
-         group_coefficients, sums, sums.channels / groups, static_cast<double>(eps), gamma.f32(),
-         beta.f32(), scale.f32(), shift.f32());
-}
-
-void CudaBackend::l2_normalize(ConstTensorView x, float eps, TensorView out) {
-  const std::int64_t rows = x.shape[0], width = x.shape[1];
-  launch(*this, "unit rows", over_rows(rows, width),
-         width <= kWarpWidth ? unit_rows<kWarp> : unit_rows<kBlock>, x.f32(),
-         static_cast<double>(eps), out.f32(), rows, width);
+void add_norm_ops(OpTable& table) {
+  table.add<rms_norm>();
+  table.add<layer_norm>();
+  table.add<softmax_rows>();
+  table.add<group_norm_coefficients>();
+  table.add<l2_normalize>();
 }
 
 }  // namespace tessera::cuda

@@ -8,44 +8,33 @@
 #include "engine/backend/cuda/libraries.h"
 #include "engine/backend/cuda/packing.h"
 #include "engine/core/function_ref.h"
+#include "engine/core/storage.h"
 
 namespace tessera::cuda {
 
 namespace {
 
 constexpr std::int64_t kChunkBytes = std::int64_t{4} << 20;
+constexpr std::int64_t kNumbers = 512;  // converted at once: whole blocks of any storage type
 
-float element(const ConstTensorView& view, std::int64_t index) {
-  if (view.dtype == DType::kF32) return static_cast<const float*>(view.data)[index];
-  const std::uint16_t bits = static_cast<const std::uint16_t*>(view.data)[index];
-  return view.dtype == DType::kBF16 ? bf16_to_float(bits) : f16_to_float(bits);
-}
-
-// `count` numbers, source element i at first + i * step, to `out` as f32 or bf16.
+// `count` numbers, source element i at first + i * step, to `out` as the storage type keeps them.
 void convert(const ConstTensorView& source, std::int64_t first, std::int64_t step,
-             std::int64_t count, DType storage, std::byte* out) {
-  if (source.dtype == storage && step == 1) {
-    const std::size_t size = dtype_size(storage);
-    std::memcpy(out,
-                static_cast<const std::byte*>(source.data) + static_cast<std::size_t>(first) * size,
-                static_cast<std::size_t>(count) * size);
+             std::int64_t count, const StorageType& storage, std::byte* out) {
+  if (source.dtype == storage.dtype && step == 1) {
+    std::memcpy(out, static_cast<const std::byte*>(source.data) + storage.bytes(first),
+                storage.bytes(count));
     return;
   }
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float value = element(source, first + i * step);
-    if (storage == DType::kF32) {
-      reinterpret_cast<float*>(out)[i] = value;
-    } else {
-      reinterpret_cast<std::uint16_t*>(out)[i] = float_to_bf16(value);
-    }
+  std::array<float, kNumbers> numbers;
+  for (std::int64_t i = 0; i < count; i += kNumbers) {
+    const std::int64_t some = std::min(kNumbers, count - i);
+    read_numbers(source, first + i * step, step, some, numbers.data());
+    storage.write(numbers.data(), some, out + storage.bytes(i));
   }
 }
 
-void check_source(const ConstTensorView& source, DType storage) {
-  expects(storage == DType::kF32 || storage == DType::kBF16, "weights are stored as f32 or bf16");
-  expects(
-      source.dtype == DType::kF32 || source.dtype == DType::kBF16 || source.dtype == DType::kF16,
-      "weights are packed from f32, bf16 or f16");
+void check_source(const ConstTensorView& source) {
+  storage_of(source.dtype);
   expects(source.device.kind == DeviceKind::kCpu, "weights are packed from host memory");
 }
 
@@ -82,17 +71,18 @@ void send_rows(CudaBackend& backend, std::int64_t rows, std::int64_t row_bytes, 
 
 LinearWeight CudaBackend::pack_linear(std::span<const ConstTensorView> stacked, DType storage) {
   expects(!stacked.empty(), "at least one matrix to pack");
+  const StorageType& type = kept_storage(storage);
   LinearWeight weight;
   weight.storage = storage;
   weight.k = stacked[0].shape[1];
   for (const ConstTensorView& part : stacked) {
-    check_source(part, storage);
+    check_source(part);
     expects(part.shape.rank() == 2 && part.shape[1] == weight.k, "stacked matrices share inputs");
     weight.n += part.shape[0];
   }
   const std::int64_t rows = padded_rows(weight.n), inputs = padded_inputs(weight.k);
-  weight.packed = allocate(storage, {rows, inputs});
-  const auto row_bytes = inputs * static_cast<std::int64_t>(dtype_size(storage));
+  const auto row_bytes = static_cast<std::int64_t>(type.bytes(inputs));
+  weight.packed = allocate(DType::kU8, {rows, row_bytes});
   send_rows(*this, rows, row_bytes, weight.packed.view().data,
             [&](std::int64_t row, std::byte* out) {
               std::size_t part = 0;
@@ -100,16 +90,18 @@ LinearWeight CudaBackend::pack_linear(std::span<const ConstTensorView> stacked, 
                 row -= stacked[part++].shape[0];
               }
               if (part == stacked.size()) return;
-              convert(stacked[part], row * weight.k, 1, weight.k, storage, out);
+              convert(stacked[part], row * weight.k, 1, weight.k, type, out);
             });
   // Now, so that no pass makes room while it runs and what was recorded stays valid.
-  const bool library = !options_.deterministic && libraries().without_cublaslt().empty();
+  const bool library =
+      !options_.deterministic && !type.integers && libraries().without_cublaslt().empty();
   reserve_scratch(linear_scratch_bytes(weight.n, weight.k, storage, multiprocessors_, library));
   return weight;
 }
 
 ConvWeight CudaBackend::pack_conv(ConstTensorView kernel, DType storage) {
-  check_source(kernel, storage);
+  check_source(kernel);
+  const StorageType& type = kept_storage(storage);
   expects(kernel.shape.rank() == 4, "a kernel is [c_out, c_in, kh, kw]");
   ConvWeight weight;
   weight.storage = storage;
@@ -119,13 +111,13 @@ ConvWeight CudaBackend::pack_conv(ConstTensorView kernel, DType storage) {
   weight.kw = kernel.shape[3];
   const std::int64_t taps = weight.kh * weight.kw;
   const std::int64_t channels = padded_channels(weight.c_in);
-  weight.packed = allocate(storage, {padded_rows(weight.c_out), taps, channels});
-  const auto tap_bytes = channels * static_cast<std::int64_t>(dtype_size(storage));
+  const auto tap_bytes = static_cast<std::int64_t>(type.bytes(channels));
+  weight.packed = allocate(DType::kU8, {padded_rows(weight.c_out), taps, tap_bytes});
   send_rows(*this, padded_rows(weight.c_out), taps * tap_bytes, weight.packed.view().data,
             [&](std::int64_t row, std::byte* out) {
               if (row >= weight.c_out) return;
               for (std::int64_t tap = 0; tap < taps; ++tap) {
-                convert(kernel, row * weight.c_in * taps + tap, taps, weight.c_in, storage,
+                convert(kernel, row * weight.c_in * taps + tap, taps, weight.c_in, type,
                         out + tap * tap_bytes);
               }
             });
@@ -133,13 +125,12 @@ ConvWeight CudaBackend::pack_conv(ConstTensorView kernel, DType storage) {
 }
 
 std::size_t CudaBackend::packed_linear_bytes(std::int64_t n, std::int64_t k, DType storage) const {
-  return static_cast<std::size_t>(padded_rows(n) * padded_inputs(k)) * dtype_size(storage);
+  return kept_storage(storage).bytes(padded_rows(n), padded_inputs(k));
 }
 
 std::size_t CudaBackend::packed_conv_bytes(const Shape& kernel, DType storage) const {
-  return static_cast<std::size_t>(padded_rows(kernel[0]) * padded_channels(kernel[1]) * kernel[2] *
-                                  kernel[3]) *
-         dtype_size(storage);
+  return kept_storage(storage).bytes(padded_rows(kernel[0]) * kernel[2] * kernel[3],
+                                     padded_channels(kernel[1]));
 }
 
 }  // namespace tessera::cuda

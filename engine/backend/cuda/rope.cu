@@ -1,7 +1,10 @@
 // Rotary position embedding (Su et al. 2021) from tables of cosines and sines per row, alone and
 // joined with what stands around it between the product of a layer and its attention: the split
 // into queries, keys and values, the norms of heads, and the copies into the cache.
+#include "engine/ops/rope.h"
+
 #include "engine/backend/cuda/launch.cuh"
+#include "engine/backend/cuda/stored.cuh"
 
 namespace tessera::cuda {
 
@@ -108,20 +111,18 @@ __global__ void qkv_rope_heads(QkvRope a) {
   for (std::int64_t c = threadIdx.x % kWarp; c < a.dim; c += kWarp) store_float(value + c, head[c]);
 }
 
-}  // namespace
-
-void CudaBackend::rope(TensorView x, ConstTensorView cos, ConstTensorView sin,
-                       RopePairing pairing) {
-  const std::int64_t heads = x.shape[1], dim = x.shape[2];
-  launch(*this, "rope",
-         {.blocks = x.shape[0],
+void rope(CudaBackend& backend, const RopeArgs& op) {
+  const std::int64_t heads = op.x.shape[1], dim = op.x.shape[2];
+  launch(backend, "rope",
+         {.blocks = op.x.shape[0],
           .threads = kThreads,
           .blocks_y = divide_up(heads * dim / 2, kThreads),
           .overlaps = true},
-         rope_rows, x.f32(), cos.f32(), sin.f32(), heads, dim, pairing_of(pairing, dim));
+         rope_rows, op.x.f32(), op.cos.f32(), op.sin.f32(), heads, dim,
+         pairing_of(op.pairing, dim));
 }
 
-void CudaBackend::qkv_rope(const QkvRopeArgs& args) {
+void qkv_rope(CudaBackend& backend, const QkvRopeArgs& args) {
   const std::int64_t rows = args.q.shape[0], dim = args.q.shape[2];
   const QkvRope heads{.qkv = args.qkv.f32(),
                       .q_norm = args.q_norm.empty() ? nullptr : args.q_norm.f32(),
@@ -129,7 +130,7 @@ void CudaBackend::qkv_rope(const QkvRopeArgs& args) {
                       .eps = args.eps,
                       .cos = args.cos.f32(),
                       .sin = args.sin.f32(),
-                      .slots = stage(args.slots),
+                      .slots = backend.stage(args.slots),
                       .q = args.q.f32(),
                       .keys = args.keys.data,
                       .values = args.values.data,
@@ -142,9 +143,16 @@ void CudaBackend::qkv_rope(const QkvRopeArgs& args) {
   const Launch shape{.blocks = divide_up(rows * (heads.heads + 2 * heads.kv_heads), kWarps),
                      .threads = kThreads,
                      .overlaps = true};
-  const bool f32 = args.keys.dtype == DType::kF32;
-  launch(*this, "qkv rope", shape, f32 ? qkv_rope_heads<float> : qkv_rope_heads<std::uint16_t>,
-         heads);
+  with_stored(args.keys.dtype, [&](auto number) {
+    launch(backend, "qkv rope", shape, qkv_rope_heads<decltype(number)>, heads);
+  });
+}
+
+}  // namespace
+
+void add_rope_ops(OpTable& table) {
+  table.add<rope>();
+  table.add<qkv_rope>();
 }
 
 }  // namespace tessera::cuda

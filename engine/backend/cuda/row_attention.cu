@@ -1,5 +1,7 @@
 // Attention weights of chosen query rows. One warp takes one key through all rows and heads, in
 // order; a score is a sum over its lanes and one fixed tree. Means are taken in double.
+#include "engine/ops/row_attention.h"
+
 #include "engine/backend/cuda/launch.cuh"
 
 namespace tessera::cuda {
@@ -76,9 +78,7 @@ __global__ void row_weights(Rows a) {
   }
 }
 
-}  // namespace
-
-void CudaBackend::row_attention(const RowAttentionArgs& args) {
+void row_attention(CudaBackend& backend, const RowAttentionArgs& args) {
   using enum AttentionMean;
   Rows rows{.q = args.q.f32(),
             .keys = args.keys.f32(),
@@ -95,12 +95,17 @@ void CudaBackend::row_attention(const RowAttentionArgs& args) {
             .out = args.out.f32()};
   if (rows.log_sum == nullptr) {
     const std::int64_t sums = rows.count * rows.heads;
-    auto* own = static_cast<float*>(scratch(static_cast<std::size_t>(sums) * sizeof(float)));
-    launch(*this, "log sums of rows", {.blocks = sums, .threads = kThreads}, log_sums, rows, own);
+    auto* own =
+        static_cast<float*>(backend.scratch(static_cast<std::size_t>(sums) * sizeof(float)));
+    launch(backend, "log sums of rows", {.blocks = sums, .threads = kThreads}, log_sums, rows, own);
     rows.log_sum = own;
   }
-  launch(*this, "weights of rows",
+  launch(backend, "weights of rows",
          {.blocks = divide_up(rows.key_count, kWarps), .threads = kThreads}, row_weights, rows);
 }
+
+}  // namespace
+
+void add_row_attention_ops(OpTable& table) { table.add<row_attention>(); }
 
 }  // namespace tessera::cuda

@@ -8,6 +8,7 @@
 
 #include "engine/backend/cuda/launch.cuh"
 #include "engine/backend/cuda/packing.h"
+#include "engine/backend/cuda/stored.cuh"
 #include "engine/backend/cuda/wide_attention.cuh"
 
 namespace tessera::cuda {
@@ -106,11 +107,7 @@ void wide_attention(CudaBackend& backend, const AttentionArgs& args) {
                       .group = static_cast<int>(heads / kv_heads),
                       .dim = static_cast<int>(dim),
                       .by_eight = dim % 8 == 0};
-  if (keys.dtype == DType::kF32) {
-    start_dims<float>(backend, args, work);
-  } else {
-    start_dims<std::uint16_t>(backend, args, work);
-  }
+  with_stored(keys.dtype, [&](auto number) { start_dims<decltype(number)>(backend, args, work); });
 }
 
 }  // namespace tessera::cuda

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/backend/cuda/cuda_backend.h"
+#include "engine/ops/attention.h"
 
 namespace tessera::cuda {
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/backend/row_judge.h"
+#include "engine/ops/ops.h"
 #include "tests/support/devices.h"
 #include "tests/unit/decoding/tiny_run.h"
 #include "tokenizers/visual/device_maps.h"
@@ -129,7 +130,7 @@ TEST_P(CudaLoop, PixelsComeDownBesideTheHost) {
   for (const bool again : {false, true}) {
     const simt::DeviceCounts before = simt::counts();
     Tensor host = backend.allocate_host(DType::kF32, shape);
-    backend.add(one.view(), one.view(), sum.view());
+    ops::add(backend, one.view(), one.view(), sum.view());
     backend.download(sum.view(), host.view());
     EXPECT_EQ(simt::counts().kernels, before.kernels) << "the host did not wait";
     backend.synchronize();

@@ -26,6 +26,11 @@ class Guarded : public testing::Test {
     return out;
   }
 
+  // Behind the checks.
+  void add(ConstTensorView a, ConstTensorView b, TensorView out) {
+    backend_.run(AddArgs{a, b, out});
+  }
+
   GuardedBackend backend_{{.threads = 1}, {}};
 };
 using GuardedDeathTest = Guarded;
@@ -95,25 +100,25 @@ TEST_F(GuardedDeathTest, ViewsOfTheWrongSideEndTheProgram) {
   // As if it were of the device: what ops/ cannot see.
   TensorView posing = host.view();
   posing.device = backend_.device();
-  EXPECT_DEATH(backend_.add(posing, device.view(), out.view()), "inside a tensor of its device");
-  EXPECT_DEATH(backend_.add(host.view(), device.view(), out.view()), "tensors of its device");
+  EXPECT_DEATH(add(posing, device.view(), out.view()), "inside a tensor of its device");
+  EXPECT_DEATH(add(host.view(), device.view(), out.view()), "tensors of its device");
   EXPECT_DEATH(backend_.upload(device.view(), out.view()), "upload reads host memory");
   EXPECT_DEATH(backend_.download(device.view(), out.view()), "download writes host memory");
   EXPECT_DEATH(backend_.copy(host.view(), out.view()), "tensors of its device");
   const std::int64_t slot = 0;
-  EXPECT_DEATH(backend_.store_rows(host.f32(), 2, {&slot, 1},
-                                   {DType::kF32, {1, 1, 2}, out.view().data, backend_.device()}),
-               "rows of the device");
+  const TensorView cache{DType::kF32, {1, 1, 2}, out.view().data, backend_.device()};
+  EXPECT_DEATH(backend_.run(store_rows_args(host.f32(), 2, {&slot, 1}, cache)),
+               "inside a tensor of its device");
 }
 
 TEST_F(GuardedDeathTest, ViewsBesideTheirTensorEndTheProgram) {
   Tensor out = backend_.allocate(DType::kF32, {16});
   TensorView longer = out.view();
   longer.shape = {17};
-  EXPECT_DEATH(backend_.add(longer, longer, longer), "inside a tensor");
+  EXPECT_DEATH(add(longer, longer, longer), "inside a tensor");
   TensorView gone = out.view();
   out = Tensor();
-  EXPECT_DEATH(backend_.add(gone, gone, gone), "inside a tensor");
+  EXPECT_DEATH(add(gone, gone, gone), "inside a tensor");
 }
 
 TEST_F(GuardedDeathTest, RecordedPassesAreHeldToTheirContract) {
@@ -124,7 +129,7 @@ TEST_F(GuardedDeathTest, RecordedPassesAreHeldToTheirContract) {
     const RecordedPass recorded(backend_, 5);
     TensorView to = out.view();
     to.shape = {static_cast<std::int64_t>(ids.size()), 2};
-    backend_.embedding(table.view(), ids, to);
+    backend_.run(EmbeddingArgs{table.view(), ids, to});
   };
   pass({0, 1}, rows);
   pass({1, 1}, rows);  // what a host array holds may differ

@@ -93,9 +93,9 @@ struct Pass {
       case After::kBias:
         return ops::linear(backend, x.view(), w, bias.view(), out.view());
       case After::kSum:
-        return backend.linear_add(x.view(), w, bias.view(), out.view(), scratch.view());
+        return ops::linear_add(backend, x.view(), w, bias.view(), out.view(), scratch.view());
       case After::kGate:
-        return backend.gated_linear(x.view(), w, scratch.view(), out.view());
+        return ops::gated_linear(backend, x.view(), w, scratch.view(), out.view());
       case After::kNorm:
         return ops::normed_linear(backend, x.view(), norm.view(), kEps, w, bias.view(),
                                   normed.view(), out.view());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/core/storage.h"
 #include "tests/support/devices.h"
 #include "tests/unit/ops/ops_testing.h"
 
@@ -75,9 +76,17 @@ class AtPlace : public ::testing::TestWithParam<std::tuple<Place, DType>> {
 inline std::string place_name(const ::testing::TestParamInfo<std::tuple<Place, DType>>& info) {
   return std::get<0>(info.param).name() + "_" + std::string(dtype_name(std::get<1>(info.param)));
 }
+// Every storage type of the table: one that is added is tested with the others.
+inline std::vector<DType> every_storage() {
+  std::vector<DType> out;
+  for (const StorageType& type : storage_types()) {
+    if (type.kept) out.push_back(type.dtype);
+  }
+  return out;
+}
 inline auto with_storage(std::vector<Place> places) {
   return ::testing::Combine(::testing::ValuesIn(std::move(places)),
-                            ::testing::Values(DType::kF32, DType::kBF16));
+                            ::testing::ValuesIn(every_storage()));
 }
 
 }  // namespace tessera::testing

@@ -1,0 +1,81 @@
+#include "engine/core/storage.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace tessera {
+
+namespace {
+
+template <typename Bits, float (*kWiden)(Bits)>
+void read_each(const void* from, std::int64_t first, std::int64_t step, std::int64_t count,
+               float* out) {
+  const Bits* numbers = static_cast<const Bits*>(from) + first;
+  for (std::int64_t i = 0; i < count; ++i) out[i] = kWiden(numbers[i * step]);
+}
+
+void read_f32(const void* from, std::int64_t first, std::int64_t step, std::int64_t count,
+              float* out) {
+  const float* numbers = static_cast<const float*>(from) + first;
+  if (step == 1 && count > 0) {
+    std::memcpy(out, numbers, static_cast<std::size_t>(count) * sizeof(float));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) out[i] = numbers[i * step];
+}
+
+void write_f32(const float* from, std::int64_t count, void* out) {
+  if (count > 0) std::memcpy(out, from, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+void write_bf16(const float* from, std::int64_t count, void* out) {
+  auto* to = static_cast<std::uint16_t*>(out);
+  for (std::int64_t i = 0; i < count; ++i) to[i] = float_to_bf16(from[i]);
+}
+
+constexpr StorageType kTypes[] = {
+    {DType::kF32, true, false, 1, 4, read_f32, write_f32},
+    {DType::kBF16, true, false, 1, 2, read_each<std::uint16_t, bf16_to_float>, write_bf16},
+    {DType::kF16, false, false, 1, 2, read_each<std::uint16_t, f16_to_float>, nullptr},
+};
+
+const StorageType* find(DType dtype) {
+  const auto* const found =
+      std::find_if(std::begin(kTypes), std::end(kTypes),
+                   [&](const StorageType& type) { return type.dtype == dtype; });
+  return found == std::end(kTypes) ? nullptr : found;
+}
+
+}  // namespace
+
+std::span<const StorageType> storage_types() { return kTypes; }
+
+const StorageType& storage_of(DType dtype) {
+  const StorageType* const found = find(dtype);
+  expects(found != nullptr, "weights are f32, bf16 or f16");
+  return *found;
+}
+
+bool is_storage(DType dtype) {
+  const StorageType* const found = find(dtype);
+  return found != nullptr && found->kept;
+}
+
+const StorageType& kept_storage(DType dtype) {
+  expects(is_storage(dtype), "weights are stored as f32 or bf16");
+  return storage_of(dtype);
+}
+
+void read_numbers(const ConstTensorView& from, std::int64_t first, std::int64_t step,
+                  std::int64_t count, float* out) {
+  storage_of(from.dtype).read(from.data, first, step, count, out);
+}
+
+Tensor widened(const ConstTensorView& from) {
+  Tensor wide = Tensor::host(DType::kF32, from.shape);
+  read_numbers(from, 0, 1, from.shape.elements(), wide.f32());
+  return wide;
+}
+
+}  // namespace tessera

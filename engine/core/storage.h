@@ -1,0 +1,52 @@
+// How numbers of weights, tables and caches are kept: one row a type. What computes with them asks
+// the row, or has a row of its own for each type; it does not ask which type it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "engine/core/dtype.h"
+#include "engine/core/tensor.h"
+
+namespace tessera {
+
+struct StorageType {
+  DType dtype;
+  // Weights, tables and caches can be kept so. The other types are read from files alone.
+  bool kept;
+  // Products with it are sums of integers, scaled once a block; else of floats, which a vendor's
+  // library may take.
+  bool integers;
+  // A row of numbers is kept in whole blocks.
+  std::int64_t block;       // numbers
+  std::size_t block_bytes;  // with their scales
+  // Numbers first, first + step, ... of a row at `from`; steps over 1 where a block is one number.
+  void (*read)(const void* from, std::int64_t first, std::int64_t step, std::int64_t count,
+               float* out);
+  // A row, or whole blocks of one. A last block that is not full is filled up with zeros.
+  void (*write)(const float* from, std::int64_t count, void* out);
+
+  constexpr std::int64_t blocks(std::int64_t count) const { return (count + block - 1) / block; }
+  constexpr std::size_t bytes(std::int64_t count) const {
+    return static_cast<std::size_t>(blocks(count)) * block_bytes;
+  }
+  constexpr std::size_t bytes(std::int64_t n, std::int64_t k) const {
+    return static_cast<std::size_t>(n) * bytes(k);
+  }
+};
+
+std::span<const StorageType> storage_types();
+// A type that the table does not have is a programmer's error: files were checked before.
+const StorageType& storage_of(DType dtype);
+// Those that weights can be kept as.
+bool is_storage(DType dtype);
+const StorageType& kept_storage(DType dtype);
+
+// Numbers first, first + step, ... of a host tensor of any type of the table, as f32.
+void read_numbers(const ConstTensorView& from, std::int64_t first, std::int64_t step,
+                  std::int64_t count, float* out);
+// A host tensor as f32.
+Tensor widened(const ConstTensorView& from);
+
+}  // namespace tessera
