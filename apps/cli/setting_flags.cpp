@@ -30,9 +30,11 @@ std::string choices_with(const Setting& row, const char* between) {
   return out;
 }
 
+// With the names that there are, or the range.
 std::string help_of(const Setting& row, const FlagText& text) {
   const std::string help(text.help.empty() ? row.help : text.help);
-  return row.kind == SettingKind::kName ? help + ": " + choices_with(row, ", ") : help;
+  if (row.kind == SettingKind::kName) return help + ": " + choices_with(row, ", ");
+  return row.kind <= SettingKind::kInteger ? help + " (" + range_text(row) + ")" : help;
 }
 
 std::string type_of(const Setting& row) {
@@ -144,7 +146,11 @@ void add_setting_flags(CLI::App& app, const SettingGroup& group, Door door, Sett
     // What one part alone reads says whose it is.
     const std::string help =
         (group.of.empty() ? "" : std::string(group.of) + ": ") + std::string(row->help);
-    setting_flag(app, *row, values, {.group = title.empty() ? group.title : title, .help = help});
+    CLI::Option* option = setting_flag(
+        app, *row, values, {.group = title.empty() ? group.title : title, .help = help});
+    if (row->fallback && row->kind <= SettingKind::kInteger) {
+      option->default_str(setting_text(*row, fallback_of(*row)));
+    }
   }
 }
 

@@ -112,7 +112,8 @@ CaptionMemoryPlan CaptionDescriber::plan(std::int64_t width, std::int64_t height
                               static_cast<std::size_t>(options_.most_tokens)),
                           .window = pipeline_.method().window,
                           .kv = pipeline_.storage(),
-                          .laws = keeps_laws(pipeline_.method())},
+                          .laws = keeps_laws(pipeline_.method()),
+                          .shape = pipeline_.method().shape()},
                          picture);
 }
 

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "apps/pipeline/caption_memory.h"
+#include "apps/pipeline/caption_method.h"
 #include "apps/pipeline/caption_model.h"
 #include "apps/pipeline/memory_attempt.h"
 #include "apps/pipeline/model_catalog.h"
@@ -31,27 +32,6 @@ double since(Clock::time_point start) {
                          std::string found, std::string hint = "") {
   throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
                std::move(found), std::move(hint)});
-}
-
-// What can draft a text: it has no rows above and no code table.
-DecodeMethod settle_text_method(DecodeMethod method, const DecodeAids& aids, std::int64_t tokens) {
-  if (!drafts_texts(method)) {
-    refuse("E_DECODE_CAPTION", "--drafter", "none, lookup, recycling or model for texts",
-           method.drafter);
-  }
-  if (aids.draft_model && !needs_of(method).draft_model) {
-    refuse("E_DECODE_CONFLICT", "--model-draft", "the drafter \"model\"",
-           "drafter " + method.drafter);
-  }
-  if (method.shape() != PassShape::kLine) {
-    refuse("E_DECODE_CAPTION", "--decode", "a method whose guesses stand in a line", method.name);
-  }
-  method = settle_method(method, aids, tokens);
-  check_method(method, aids, tokens);
-  if (promise_of(method) == Promise::kNone) {
-    refuse("E_DECODE_CAPTION", "--accept", "a rule that keeps the law of the text", method.rule);
-  }
-  return method;
 }
 
 StreamTimes sum_of(StreamTimes sum, const StreamTimes& more) {
@@ -187,6 +167,7 @@ void CaptionPipeline::State::check_settings() const {
            std::to_string(options.most_tokens));
   }
   check_pruning(*model, pruning(0));
+  check_text_pruning(options.method, *model, pruning(0), options.prune.method);
 }
 
 bool CaptionPipeline::State::has_room(const Work& work) const {
@@ -222,7 +203,8 @@ void CaptionPipeline::State::fit_loop(std::int64_t rows, std::int64_t draft_rows
                       .grammar = aids.grammar,
                       .window = options.method.window,
                       .kv = storage,
-                      .laws = keeps_laws(options.method)};
+                      .laws = keeps_laws(options.method),
+                      .shape = options.method.shape()};
   std::int64_t draft_room = draft_rows;
   if (loop != nullptr) {
     expects(loop->idle(), "an idle loop is replaced");
@@ -516,7 +498,8 @@ void CaptionPipeline::load() {
                           .grammar = state_->aids.grammar,
                           .window = method().window,
                           .kv = storage(),
-                          .laws = keeps_laws(method())},
+                          .laws = keeps_laws(method()),
+                          .shape = method().shape()},
                          model_name());
   }
   state_->model->load(*state_->backend, state_->storage);

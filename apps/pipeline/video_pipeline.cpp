@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "apps/pipeline/clip_run.h"
+#include "apps/pipeline/clip_writer.h"
 #include "apps/pipeline/draft_model.h"
 #include "apps/pipeline/guess_table_file.h"
 #include "apps/pipeline/prompt_encoder.h"
@@ -19,9 +20,6 @@
 namespace tessera {
 
 namespace {
-
-// Of the meters of a long clip this many PIT values are kept.
-constexpr std::size_t kMostTransforms = std::size_t{1} << 20;
 
 [[noreturn]] void refuse(std::string code, std::string where, std::string expected,
                          std::string found, std::string hint = "") {
@@ -96,6 +94,13 @@ void check_continuation(const ModelSpec& spec, Continuation continuation) {
 
 }  // namespace
 
+namespace {
+
+const PreparedClip& clip_of(const PreparedClip& clip) { return clip; }
+const PreparedClip& clip_of(const ClipTask& task) { return *task.clip; }
+
+}  // namespace
+
 struct VideoPipeline::State {
   State(const PipelineOptions& given, OpenedModel opened_model, std::string shown)
       : options(given),
@@ -134,7 +139,9 @@ struct VideoPipeline::State {
   Image to_image(const Tensor& pixels) const {
     return {pixels.shape()[1], pixels.shape()[0], tokenizer->to_pixels(pixels.view())};
   }
-  StreamLimits limits_for(const PreparedClip& clip) const;
+  template <typename Clips>
+  StreamLimits limits_for(const Clips& clips) const;
+  GeneratedClip write_blocks(const ClipTask& task) const;
   BlockLimits block_limits(const PreparedClip& clip) const {
     return {.prompt_tokens = clip.item.prompt.length(), .kv = storage};
   }
@@ -154,8 +161,7 @@ struct VideoPipeline::State {
   DType storage, vq_storage;
   PromptEncoder prompts;
   std::optional<StreamModel> model;
-  std::optional<BlockModel> blocks;     // in its stead
-  std::optional<CrossContext> context;  // of the clip at work
+  std::optional<BlockModel> blocks;  // in its stead
   std::unique_ptr<ClipTokenizer> tokenizer;
   bool both_halves = false;
   DecodeAids aids;
@@ -163,21 +169,26 @@ struct VideoPipeline::State {
   std::optional<WindowController> controller;
 };
 
-StreamLimits VideoPipeline::State::limits_for(const PreparedClip& clip) const {
-  const Stream& item = clip.item;
+// Of clips, each as clip_of() finds it.
+template <typename Clips>
+StreamLimits VideoPipeline::State::limits_for(const Clips& clips) const {
   // No window begins with more grids than leave one to write.
   const std::size_t given = aids.grammar.tokens_of(static_cast<std::size_t>(config().grids - 1));
-  return {
-      .items = 1,
-      .prompt_rows = std::max({std::int64_t{1}, item.prompt.length(), item.unconditional.length()}),
-      .grammar = aids.grammar,
-      .window = options.method.window,
-      .guided = item.law.guided(),
-      .budget = item.branches() * backend->rows_at_once(),
-      .kv = storage,
-      .laws = keeps_laws(options.method),
-      .shape = options.method.shape(),
-      .given_tokens = static_cast<std::int64_t>(given)};
+  StreamLimits out{.items = std::min(options.batch_size, static_cast<std::int64_t>(clips.size())),
+                   .grammar = aids.grammar,
+                   .window = options.method.window,
+                   .kv = storage,
+                   .laws = keeps_laws(options.method),
+                   .shape = options.method.shape(),
+                   .given_tokens = static_cast<std::int64_t>(given)};
+  for (const auto& one : clips) {
+    const Stream& item = clip_of(one).item;
+    out.guided = out.guided || item.law.guided();
+    out.prompt_rows =
+        std::max({out.prompt_rows, item.prompt.length(), item.unconditional.length()});
+  }
+  out.budget = out.branches() * backend->rows_at_once();
+  return out;
 }
 
 void VideoPipeline::State::load_tokenizer(bool encoder) {
@@ -231,45 +242,6 @@ CrossContext VideoPipeline::State::context_of(const Tensor& text) const {
   backend->upload(text.view(), rows.view());
   return model->transformer().make_context(rows.view(), storage);
 }
-
-namespace {
-
-void add_meters(GeneratedClip& clip, const StreamResult& result, std::size_t given) {
-  clip.facts.tokens += static_cast<std::int64_t>(result.tokens.size() - given);
-  clip.prefilled += result.prefilled;
-  if (clip.windows++ == 0) {
-    clip.meters = result.meters;
-  } else {
-    clip.meters.add(result.meters);
-  }
-  if (clip.meters.transforms.size() > kMostTransforms) {
-    clip.meters.transforms.resize(kMostTransforms);
-  }
-  clip.facts.passes += result.passes;
-}
-
-// A window of a clip in a loop that has nothing else.
-struct WindowListener final : StreamListener {
-  WindowListener(ClipRun& of, std::int64_t passes) : run(of), earlier_passes(passes) {}
-  void on_pass(const StreamPass& pass) override {
-    flow = run.on_pass(*pass.streams[0].result, earlier_passes);
-  }
-  void on_done(std::size_t, StreamResult&& made) override { result = std::move(made); }
-
-  ClipRun& run;
-  std::int64_t earlier_passes;
-  Flow flow = Flow::kContinue;
-  std::optional<StreamResult> result;
-};
-
-StreamResult write_window(StreamLoop& loop, std::size_t slot, ClipRun& run,
-                          std::int64_t earlier_passes) {
-  WindowListener listener(run, earlier_passes);
-  while (!listener.result && listener.flow == Flow::kContinue) loop.step(listener);
-  return listener.result ? std::move(*listener.result) : loop.drop(slot);
-}
-
-}  // namespace
 
 VideoPipeline::VideoPipeline(const PipelineOptions& options) {
   const ModelReference reference = resolve_clip_model(options.model);
@@ -378,10 +350,13 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
   return out;
 }
 
-MemoryPlan VideoPipeline::memory_plan(const PreparedClip& clip) const {
-  const StreamLimits limits = state_->limits_for(clip);
+MemoryPlan VideoPipeline::memory_plan(std::span<const PreparedClip> clips) const {
+  const StreamLimits limits = state_->limits_for(clips);
+  const bool encodes = std::any_of(clips.begin(), clips.end(), [](const PreparedClip& clip) {
+    return !clip.first_frames.empty();
+  });
   const MemoryRequest asked{.storage = storage(),
-                            .images = 1,
+                            .images = limits.items,
                             .guidance = limits.guided,
                             .prompt_tokens = limits.prompt_rows,
                             .window = limits.window,
@@ -390,12 +365,15 @@ MemoryPlan VideoPipeline::memory_plan(const PreparedClip& clip) const {
     MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(), request, limits.shape);
     if (!spec().blocks) {
       StreamLimits own = limits;
+      own.items = request.images;
       own.window = request.window;
       own.kv = request.storage;
       plan.activations = image_activation_bytes(spec().model, backend(), own) +
-                         aids_bytes(method(), state_->aids, 1);
+                         aids_bytes(method(), state_->aids, request.images);
     }
-    if (!clip.first_frames.empty()) {
+    // A clip's decoder keeps what of its past the next grid needs.
+    plan.vq_scratch *= static_cast<std::size_t>(request.images);
+    if (encodes) {
       plan.vq_weights = visual_weight_bytes(spec(), backend(), state_->vq_storage, VqHalves::kBoth);
       plan.vq_scratch *= 2;
     }
@@ -436,67 +414,56 @@ void VideoPipeline::show(const PreparedClip& clip, std::span<const std::int32_t>
   expects(run.done(), "the codes of a whole clip");
 }
 
-GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listener,
-                                 const ClipCourse& course) {
-  State& state = *state_;
-  const bool encodes = !clip.first_frames.empty() && course.standing.empty();
-  state.load(encodes);
-  GeneratedClip out;
-  out.facts = clip.facts;
-  out.first_frames = static_cast<std::int64_t>(clip.first_frames.size());
-  ClipRun run(state.clip_parts(), clip.frames, listener, course.frames);
-  if (course.standing.empty()) {
-    run.begin_with(state.encode(clip.first_frames));
+GeneratedClip VideoPipeline::State::write_blocks(const ClipTask& task) const {
+  const PreparedClip& clip = *task.clip;
+  GeneratedClip out = begun_clip(clip);
+  ClipRun run(clip_parts(), clip.frames, *task.listener, task.course.frames);
+  if (task.course.standing.empty()) {
+    run.begin_with(encode(clip.first_frames));
   } else {
-    expects(clip.continuation == Continuation::kRecompute, "no window of the clip slides");
-    run.begin_with(course.standing, true);
+    run.begin_with(task.course.standing, true);
   }
-  std::optional<StreamLoop> loop;
-  std::optional<BlockLoop> blocks;
-  if (state.blocks) {
-    blocks.emplace(*state.blocks, state.aids.grammar, state.block_limits(clip));
-  } else {
-    loop.emplace(*state.model, state.limits_for(clip), state.parts->parts(),
-                 state.controller ? &*state.controller : nullptr);
-  }
+  BlockLoop loop(*blocks, aids.grammar, block_limits(clip));
   Stream item = clip.item;
-  if (clip.text != nullptr) {
-    state.context.emplace(state.context_of(*clip.text));
-    item.context = &*state.context;
-  }
-  item.held = clip.continuation == Continuation::kSinks;
-  bool slides = false;
-  std::size_t slot = 0;
   while (!run.done() && !run.stopped() && out.status != PictureStatus::kFailed) {
     item.item = run.window();
-    item.given = state.aids.grammar.stream_of(run.window_begin());
-    if (slides) {
-      loop->slide(slot, run.dropped_tokens(), run.whole_tokens(), item);
-    } else if (loop) {
-      slot = loop->add(item);
-    }
+    item.given = aids.grammar.stream_of(run.window_begin());
     run.begin_window();
     const std::int64_t passes = out.facts.passes;
     const StreamResult result =
-        blocks ? blocks->run(
-                     item, [&](const BlockPass& pass) { return run.on_pass(pass.result, passes); })
-               : write_window(*loop, slot, run, passes);
+        loop.run(item, [&](const BlockPass& pass) { return run.on_pass(pass.result, passes); });
     run.end_window();
-    add_meters(out, result, item.given.size());
-    const bool stays = item.held && result.status == StreamStatus::kDone;
-    slides = stays && !run.done() && !run.stopped();
-    if (stays && !slides) loop->drop(slot);
-    if (result.status == StreamStatus::kFailed) {
-      out.status = PictureStatus::kFailed;
-      out.error = result.error;
-    }
+    add_window(out, result, item.given.size());
   }
-  if (run.stopped() && !run.done() && out.status == PictureStatus::kDone) {
-    out.status = PictureStatus::kStopped;
-  }
-  out.frames = run.handed_out();
-  out.seconds = monotonic_seconds() - run.started();
+  end_clip(out, run);
+  task.listener->on_over(out);
   return out;
+}
+
+GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listener,
+                                 const ClipCourse& course) {
+  const ClipTask task{&clip, &listener, course};
+  return std::move(run({&task, 1})[0]);
+}
+
+std::vector<GeneratedClip> VideoPipeline::run(std::span<const ClipTask> tasks) {
+  State& state = *state_;
+  if (tasks.empty()) return {};
+  state.load(std::any_of(tasks.begin(), tasks.end(), [](const ClipTask& task) {
+    return !task.clip->first_frames.empty() && task.course.standing.empty();
+  }));
+  if (state.blocks) {
+    std::vector<GeneratedClip> out;
+    for (const ClipTask& task : tasks) out.push_back(state.write_blocks(task));
+    return out;
+  }
+  StreamLoop loop(*state.model, state.limits_for(tasks), state.parts->parts(),
+                  state.controller ? &*state.controller : nullptr);
+  ClipWriter writer({loop, state.clip_parts(),
+                     [&](const std::vector<Image>& frames) { return state.encode(frames); },
+                     [&](const Tensor& text) { return state.context_of(text); }},
+                    tasks);
+  return writer.run();
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Text (and first frames) to clips, frame by frame: opens a model of clips, checks a request
-// against it before any weight is read, loads once, then writes one clip after another. Frames are
+// against it before any weight is read, loads once, then writes clips, several at once. Frames are
 // handed out as soon as their grid of codes stands; memory does not grow with a clip's length.
 //
 // A clip longer than the model's own goes on in windows: the last grids that stand are the first
@@ -62,6 +62,8 @@ struct ClipGrid {
   std::int64_t passes = 0;              // of this call so far, all windows
 };
 
+struct GeneratedClip;
+
 // Called on the thread that runs the pipeline.
 class ClipListener {
  public:
@@ -73,6 +75,8 @@ class ClipListener {
   virtual Flow on_grid(const ClipGrid&) { return Flow::kContinue; }
   // A frame, in order; `index` counts from 0.
   virtual void on_frame(std::int64_t /*index*/, const Image& /*frame*/) {}
+  // The clip is over: nothing more is told of it.
+  virtual void on_over(const GeneratedClip&) {}
 };
 
 // How a clip is written: from which grids on, and whether its frames are wanted.
@@ -81,6 +85,13 @@ struct ClipCourse {
   // clip; a number of grids that can_go_on_at() names. Empty: from the beginning.
   std::vector<std::int32_t> standing = {};
   bool frames = true;  // false: codes alone, nothing is decoded to pixels
+};
+
+// A clip to be written, and who hears of it; both borrowed.
+struct ClipTask {
+  const PreparedClip* clip = nullptr;
+  ClipListener* listener = nullptr;
+  ClipCourse course = {};
 };
 
 struct GeneratedClip {
@@ -96,7 +107,7 @@ struct GeneratedClip {
 
 class VideoPipeline {
  public:
-  // As GeneratePipeline; options.batch_size and draft_model are not read. Error kModel; kUsage:
+  // As GeneratePipeline; options.draft_model is not read. Error kModel; kUsage:
   // E_MODEL_PICTURES for a model that paints pictures, E_GEOMETRY, E_DECODE_...
   explicit VideoPipeline(const PipelineOptions& options);
   VideoPipeline(const PipelineOptions& options, OpenedModel model, std::string shown_name);
@@ -122,8 +133,9 @@ class VideoPipeline {
   // features of a text that are missing, of another shape, or that nobody reads.
   PreparedClip prepare(ClipRequest request) const;
 
-  // What run() will hold for this clip.
-  MemoryPlan memory_plan(const PreparedClip& clip) const;
+  // What run() will hold for these clips.
+  MemoryPlan memory_plan(std::span<const PreparedClip> clips) const;
+  MemoryPlan memory_plan(const PreparedClip& clip) const { return memory_plan({&clip, 1}); }
 
   // Grids of codes that the whole clip has, first frames included; not of an endless one.
   std::int64_t grids_of(const PreparedClip& clip) const;
@@ -141,6 +153,10 @@ class VideoPipeline {
   // model is a result.
   GeneratedClip run(const PreparedClip& clip, ClipListener& listener,
                     const ClipCourse& course = {});
+  // The same for several clips, options.batch_size at once: each begins when a slot is free and is
+  // what it would be alone. Their listeners are called in turn, on this thread. Models of blocks
+  // write one after the other.
+  std::vector<GeneratedClip> run(std::span<const ClipTask> tasks);
   // The frames of a clip whose grids all stand, to on_frame(): what run() would have handed out.
   // Reads the clip tokenizer's weights at the first call.
   void show(const PreparedClip& clip, std::span<const std::int32_t> codes, ClipListener& listener);

@@ -13,6 +13,9 @@ namespace {
 
 using Parts = MethodParts<float, KeyedRandom>;
 
+// Rows of a text's tree in one pass: as of other drafters of texts.
+constexpr std::int64_t kTextTreeWindow = 8;
+
 constexpr NamedMethod identical(NamedMethod method) {
   method.identical = true;
   return method;
@@ -37,8 +40,8 @@ constexpr NamedMethod kMethods[] = {
     of_texts({"draft", kModelDrafter, "drop", "exact", 4,
               "speculative sampling with a draft model, lossless"}),
     {"tree", kBestDrafter, "maximal", "exact", 64, "drafts that branch, lossless", false, "pac"},
-    identical({"gumbel-tree", kBestDrafter, "gumbel", "gumbel", 64,
-               "identical to plain, several drafts a position", false, "gumbel"}),
+    of_texts(identical({"gumbel-tree", kBestDrafter, "gumbel", "gumbel", 64,
+                        "identical to plain, several drafts a position", false, "gumbel"})),
     {"draft-tree", kModelDrafter, "drop", "exact", 16, "a draft model's tree of drafts, lossless",
      false, "rsd"},
     {"rows", "none", "drop", "exact", 1, "grid rows side by side (ZipAR), lossy", false, kNoTree,
@@ -319,6 +322,7 @@ DecodeMethod decode_method(std::string_view name) {
 DecodeMethod text_method(std::string_view name) {
   DecodeMethod method = decode_method(name);
   if (method.speculative()) method.rule = rule_with(Promise::kSameTokens);
+  if (method.branches()) method.window = kTextTreeWindow;
   return method;
 }
 

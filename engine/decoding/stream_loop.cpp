@@ -155,6 +155,9 @@ void StreamLoop::State::begin(std::size_t number, Stream stream, bool slid) {
   const VocabularyGrammar grammar = grammar_of(own, limits);
   const auto window = static_cast<std::size_t>(limits.window);
   const KeyedRandom random(own.seed, own.item);
+  const std::size_t laws = parts.drafter != nullptr ? parts.drafter->needs().kept_laws : 0;
+  expects(device_judge == nullptr || laws == 0 || grammar.columns <= laws,
+          "a device keeps a law a column");
   if (device_judge != nullptr) {
     auto made = DeviceJudge::make_sequence(own.law, grammar, window, parts, random, number);
     slot.judged = made.judged;

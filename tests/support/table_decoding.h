@@ -18,7 +18,7 @@
 
 namespace tessera {
 
-using Picture = std::vector<std::int32_t>;
+using TokenRow = std::vector<std::int32_t>;
 
 enum class TableKind { kSmooth, kTopK, kOneHotRows, kEqualRows };
 
@@ -85,14 +85,14 @@ using EndTokens = std::function<std::int32_t(std::size_t position)>;
 
 // What every picture weighs if tokens are drawn one by one.
 template <typename Real>
-std::map<Picture, double> law_with_ends(const TableModel<Real>& model, std::size_t total,
+std::map<TokenRow, double> law_with_ends(const TableModel<Real>& model, std::size_t total,
                                         const EndTokens& ends) {
-  std::map<Picture, double> out{{{}, 1.0}};
+  std::map<TokenRow, double> out{{{}, 1.0}};
   for (std::size_t position = 0; position < total; ++position) {
-    std::map<Picture, double> longer;
+    std::map<TokenRow, double> longer;
     for (const auto& [prefix, weight] : out) {
       if (ends(position) >= 0) {
-        Picture next = prefix;
+        TokenRow next = prefix;
         next.push_back(ends(position));
         longer[next] += weight;
         continue;
@@ -103,7 +103,7 @@ std::map<Picture, double> law_with_ends(const TableModel<Real>& model, std::size
       const auto probs = law.probabilities();
       for (std::size_t id = 0; id < probs.size(); ++id) {
         if (!(probs[id] > 0)) continue;
-        Picture next = prefix;
+        TokenRow next = prefix;
         next.push_back(static_cast<std::int32_t>(id));
         longer[next] += weight * static_cast<double>(probs[id]);
       }
@@ -114,16 +114,16 @@ std::map<Picture, double> law_with_ends(const TableModel<Real>& model, std::size
 }
 
 template <typename Real>
-std::map<Picture, double> product_law(const TableModel<Real>& model) {
+std::map<TokenRow, double> product_law(const TableModel<Real>& model) {
   return law_with_ends(model, model.total, [](std::size_t) { return -1; });
 }
 
 // Two pictures that know nothing of each other, one behind the other.
-inline std::map<Picture, double> law_of_two(const std::map<Picture, double>& one) {
-  std::map<Picture, double> out;
+inline std::map<TokenRow, double> law_of_two(const std::map<TokenRow, double>& one) {
+  std::map<TokenRow, double> out;
   for (const auto& [a, weight_a] : one) {
     for (const auto& [b, weight_b] : one) {
-      Picture both = a;
+      TokenRow both = a;
       both.insert(both.end(), b.begin(), b.end());
       out[both] = weight_a * weight_b;
     }
@@ -131,8 +131,8 @@ inline std::map<Picture, double> law_of_two(const std::map<Picture, double>& one
   return out;
 }
 
-inline double total_variation(const std::map<Picture, double>& a,
-                              const std::map<Picture, double>& b) {
+inline double total_variation(const std::map<TokenRow, double>& a,
+                              const std::map<TokenRow, double>& b) {
   double sum = 0;
   for (const auto& [picture, weight] : a) {
     const auto found = b.find(picture);
@@ -151,7 +151,7 @@ using RowChange = std::function<void(std::vector<Rows<Real>>&)>;
 template <typename Real, typename Random>
 void decode_pass(const TableModel<Real>& model, ChainSequence<Real, Random>& sequence,
                  const RowChange<Real>& change = nullptr) {
-  Picture context = sequence.tokens();
+  TokenRow context = sequence.tokens();
   context.insert(context.end(), sequence.drafts().begin(), sequence.drafts().end());
   const std::size_t known = sequence.tokens().size(), count = sequence.rows();
   std::vector<Rows<Real>> rows;
@@ -175,10 +175,10 @@ struct PathOptions {
 // The law of all pictures, one behind the other, over every path. `make_parts()` gives fresh parts
 // for each, anything with parts().
 template <typename Random = WalkingRandom, typename Real, typename MakeParts>
-std::map<Picture, double> law_of_paths(const TableModel<Real>& model, std::size_t window,
+std::map<TokenRow, double> law_of_paths(const TableModel<Real>& model, std::size_t window,
                                        MakeParts make_parts,
                                        const PathOptions<Real, Random>& options = {}) {
-  std::map<Picture, double> out;
+  std::map<TokenRow, double> out;
   OutcomeWalk walk;
   while (walk.next_path()) {
     const auto owned = make_parts();
@@ -191,7 +191,7 @@ std::map<Picture, double> law_of_paths(const TableModel<Real>& model, std::size_
         sequences, parts,
         [&](const auto& sequence) { return options.width ? options.width(sequence) : window; },
         [&](auto& sequence) { decode_pass(model, sequence, options.change); });
-    Picture all;
+    TokenRow all;
     for (const auto& sequence : sequences) {
       all.insert(all.end(), sequence.tokens().begin(), sequence.tokens().end());
     }
@@ -208,7 +208,7 @@ std::map<Picture, double> law_of_paths(const TableModel<Real>& model, std::size_
 
 // The same for a method of shipped parts.
 template <typename Real>
-std::map<Picture, double> output_law(const TableModel<Real>& model, const DecodeMethod& method,
+std::map<TokenRow, double> output_law(const TableModel<Real>& model, const DecodeMethod& method,
                                      const DecodeAids& aids,
                                      const PathOptions<Real, WalkingRandom>& options = {}) {
   return law_of_paths(

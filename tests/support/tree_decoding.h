@@ -15,7 +15,7 @@ template <typename Real>
 class TableRowsCache {
  public:
   explicit TableRowsCache(const TableModel<Real>& model) : model_(model) {}
-  const Rows<Real>& after(const Picture& prefix) {
+  const Rows<Real>& after(const TokenRow& prefix) {
     const auto found = rows_.find(prefix);
     if (found != rows_.end()) return found->second;
     return rows_.emplace(prefix, rows_after(model_, prefix)).first->second;
@@ -23,7 +23,7 @@ class TableRowsCache {
 
  private:
   const TableModel<Real>& model_;
-  std::map<Picture, Rows<Real>> rows_;
+  std::map<TokenRow, Rows<Real>> rows_;
 };
 
 // Laws of a table for the nodes of trees. With `gaps` some nodes get none.
@@ -63,7 +63,7 @@ class TableLaws final : public TreeLawSource<Real> {
   bool gaps_;
   TableRowsCache<Real> cache_;
   LawPipeline<Real> law_;
-  Picture context_;
+  TokenRow context_;
   std::size_t misplaced_ = 0;
 };
 
@@ -78,14 +78,14 @@ struct TreeWatch {
 // `row_after(context)` in place of the model: gives the rows of one pass to the sequence. The
 // contexts are pieced together from the lines of the pass, as the stream loop feeds them.
 template <typename Real, typename Random>
-std::vector<Picture> contexts_of(const PictureSequence<Real, Random>& sequence) {
-  const Picture& tokens = sequence.tokens();
+std::vector<TokenRow> contexts_of(const PictureSequence<Real, Random>& sequence) {
+  const TokenRow& tokens = sequence.tokens();
   if (tokens.empty()) return {{}};
-  std::vector<Picture> out;
+  std::vector<TokenRow> out;
   PassLine line;
   while (out.size() < sequence.rows()) {
     sequence.line(out.size(), line);
-    Picture context(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(line.shared));
+    TokenRow context(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(line.shared));
     for (const std::int32_t row : line.seen) {
       context.push_back(out.at(static_cast<std::size_t>(row) + 1 - tokens.size()).back());
     }
@@ -98,11 +98,11 @@ std::vector<Picture> contexts_of(const PictureSequence<Real, Random>& sequence) 
   return out;
 }
 
-inline void watch_pass(const std::vector<Picture>& contexts, std::size_t total, TreeWatch& watch) {
+inline void watch_pass(const std::vector<TokenRow>& contexts, std::size_t total, TreeWatch& watch) {
   ++watch.passes;
   watch.rows += contexts.size();
   std::size_t deepest = 0, beside = 0;
-  for (const Picture& context : contexts) {
+  for (const TokenRow& context : contexts) {
     watch.beyond += context.size() >= total ? 1 : 0;
     deepest = std::max(deepest, context.size());
   }
@@ -143,7 +143,7 @@ void drive_sequences(std::vector<std::unique_ptr<PictureSequence<Real, Random>>>
 
 // Changes the rows of a pass before they are judged; `context` of each.
 template <typename Real>
-using TreeRowChange = std::function<void(std::vector<Rows<Real>>&, const std::vector<Picture>&)>;
+using TreeRowChange = std::function<void(std::vector<Rows<Real>>&, const std::vector<TokenRow>&)>;
 
 template <typename Real, typename Random>
 struct TreeOptions {
@@ -157,22 +157,22 @@ struct TreeOptions {
 // The law of all pictures, one behind the other, over every path. `make_parts()` gives parts,
 // anything with parts(), a reference if they remember nothing.
 template <typename Random = WalkingRandom, typename Real, typename MakeParts>
-std::map<Picture, double> law_of_trees(const TableModel<Real>& model, std::size_t rows,
+std::map<TokenRow, double> law_of_trees(const TableModel<Real>& model, std::size_t rows,
                                        MakeParts make_parts,
                                        const TreeOptions<Real, Random>& options = {}) {
-  std::map<Picture, double> out;
+  std::map<TokenRow, double> out;
   OutcomeWalk walk;
   TableRowsCache<Real> table(model);
   const VocabularyGrammar grammar = model.grammar();
   const auto pass = [&](PictureSequence<Real, Random>& sequence) {
-    const std::vector<Picture> contexts = contexts_of(sequence);
+    const std::vector<TokenRow> contexts = contexts_of(sequence);
     if (options.watch != nullptr) watch_pass(contexts, grammar.length(), *options.watch);
     if (!options.change) {
       return sequence.judge([&](std::size_t j) { return table.after(contexts[j]).raw(); },
                             contexts.size());
     }
     std::vector<Rows<Real>> changed;
-    for (const Picture& context : contexts) changed.push_back(table.after(context));
+    for (const TokenRow& context : contexts) changed.push_back(table.after(context));
     options.change(changed, contexts);
     sequence.judge([&](std::size_t j) { return changed[j].raw(); }, contexts.size());
   };
@@ -186,7 +186,7 @@ std::map<Picture, double> law_of_trees(const TableModel<Real>& model, std::size_
     drive_sequences(
         sequences, parts,
         [&](const auto& sequence) { return options.width ? options.width(sequence) : rows; }, pass);
-    Picture all;
+    TokenRow all;
     for (const auto& sequence : sequences) {
       all.insert(all.end(), sequence->tokens().begin(), sequence->tokens().end());
     }
@@ -211,7 +211,7 @@ inline DecodeMethod combine_tree(std::string_view tree, std::string_view drafter
 
 // The law of a method of shipped parts; with a source the tree's laws come from it.
 template <typename Real>
-std::map<Picture, double> tree_law(const TableModel<Real>& model, const DecodeMethod& method,
+std::map<TokenRow, double> tree_law(const TableModel<Real>& model, const DecodeMethod& method,
                                    TreeLawSource<Real>* source = nullptr,
                                    const TreeOptions<Real, WalkingRandom>& options = {}) {
   OwnedParts<Real, WalkingRandom> owned(method, aids_for(model.grammar()));

@@ -33,7 +33,7 @@ RowTable make_table() {
   return {kIds, kTotal - 1, 0.35f, 0.3f, law};
 }
 
-std::size_t number_of(const Picture& tokens) {
+std::size_t number_of(const TokenRow& tokens) {
   return std::accumulate(tokens.begin(), tokens.end(), std::size_t{0},
                          [](std::size_t number, std::int32_t token) {
                            return number * kIds + static_cast<std::size_t>(token);
@@ -63,14 +63,14 @@ class RowTableLaws final : public TreeLawSource<float> {
 };
 
 // A picture of one item, and how many rows beside others it took.
-Picture decode(const RowTable& table, const Parts& parts, std::uint64_t item, TreeWatch& watch) {
+TokenRow decode(const RowTable& table, const Parts& parts, std::uint64_t item, TreeWatch& watch) {
   std::vector<std::unique_ptr<PictureSequence<float, KeyedRandom>>> one;
   one.push_back(make_sequence(table.law(), VocabularyGrammar::line(kIds, kTotal), kRows, parts,
                               KeyedRandom(kSeed, item), 0));
   drive_sequences(
       one, parts, [](const auto&) { return kRows; },
       [&](PictureSequence<float, KeyedRandom>& sequence) {
-        const std::vector<Picture> contexts = contexts_of(sequence);
+        const std::vector<TokenRow> contexts = contexts_of(sequence);
         watch_pass(contexts, kTotal, watch);
         sequence.judge([&](std::size_t j) { return table.after(contexts[j]); }, contexts.size());
       });

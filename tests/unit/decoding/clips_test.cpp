@@ -28,7 +28,7 @@ TableModel<Real> clip_table(unsigned number) {
 
 // Product of conditionals; where control ids stand is written in long-hand.
 template <typename Real>
-std::map<Picture, double> truth_of(const TableModel<Real>& model) {
+std::map<TokenRow, double> truth_of(const TableModel<Real>& model) {
   const VocabularyGrammar& clip = *model.rows;
   std::int32_t next = static_cast<std::int32_t>(clip.codes);
   const std::int32_t row_end = next, image_end = next + (clip.row_end ? 1 : 0);

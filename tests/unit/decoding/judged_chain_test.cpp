@@ -61,7 +61,7 @@ void JudgedChains::pass(DeviceJudge& judge, std::vector<Both>& all,
     const std::size_t rows = chain.rows();
     first.push_back(logits.size() / codes);
     for (std::uint32_t branch = 0; branch < (streams[i].law.guided() ? 2u : 1u); ++branch) {
-      Picture prefix(chain.tokens());
+      TokenRow prefix(chain.tokens());
       for (std::size_t j = 0; j < rows; ++j) {
         if (j > 0) prefix.push_back(chain.drafts()[j - 1]);
         const auto row = logits_of(prefix, codes, branch, may_break && j > 0);

@@ -36,7 +36,7 @@ void JudgedTrees::pass(DeviceJudge& judge, std::vector<BothSides>& all,
   std::vector<std::size_t> first;
   judge.begin();
   for (const std::size_t i : running) {
-    const std::vector<Picture> contexts = contexts_of(*all[i].host);
+    const std::vector<TokenRow> contexts = contexts_of(*all[i].host);
     first.push_back(logits.size() / codes);
     for (std::uint32_t branch = 0; branch < (streams[i].law.guided() ? 2u : 1u); ++branch) {
       for (std::size_t j = 0; j < contexts.size(); ++j) {

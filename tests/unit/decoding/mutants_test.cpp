@@ -14,7 +14,7 @@ namespace tessera {
 namespace {
 
 using Table = TableModel<double>;
-using Law = std::map<Picture, double>;
+using Law = std::map<TokenRow, double>;
 
 // Shipped parts, any of them replaced.
 template <typename Random>
@@ -423,9 +423,9 @@ class Lockstep {
     for (std::uint64_t i = 0; i < 2; ++i) pictures_.push_back({{}, {}, WalkingRandom(walk, i)});
   }
 
-  Picture run() {
+  TokenRow run() {
     while (pictures_[0].tokens.size() < model_.total) pass();
-    Picture both = pictures_[0].tokens;
+    TokenRow both = pictures_[0].tokens;
     both.insert(both.end(), pictures_[1].tokens.begin(), pictures_[1].tokens.end());
     return both;
   }
@@ -437,7 +437,7 @@ class Lockstep {
     std::vector<double> law;
   };
   struct Strand {
-    Picture tokens;
+    TokenRow tokens;
     std::vector<Entry> drafts;
     WalkingRandom random;
   };
@@ -454,7 +454,7 @@ class Lockstep {
     }
   }
 
-  TargetRow<double> row_after(const Picture& context) {
+  TargetRow<double> row_after(const TokenRow& context) {
     const Rows<double> rows = rows_after(model_, context);
     law_.process(rows.cond, rows.uncond);
     return {{law_.support(), law_.support_logits()}, law_.probabilities()};
@@ -475,7 +475,7 @@ class Lockstep {
   std::vector<Entry> judge(Strand& strand) {
     fill(strand);
     std::vector<Entry> made;
-    Picture context = strand.tokens;
+    TokenRow context = strand.tokens;
     const auto wait_as = [&](std::int32_t token, std::span<const double> law) {
       made.push_back({token, {law.begin(), law.end()}});
       context.push_back(token);
@@ -507,7 +507,7 @@ TEST(Mutants, BatchHeldToTheSmallestCommit) {
     Law out;
     OutcomeWalk walk;
     while (walk.next_path()) {
-      const Picture both = Lockstep(model, &walk, faulty).run();
+      const TokenRow both = Lockstep(model, &walk, faulty).run();
       out[both] += walk.weight();
     }
     return out;

@@ -35,7 +35,7 @@ TableModel<Real> row_table(unsigned number) {
 
 // The product of conditionals with row ends `late` positions late, in long-hand.
 template <typename Real>
-std::map<Picture, double> truth_of(const TableModel<Real>& model, std::size_t late = 0) {
+std::map<TokenRow, double> truth_of(const TableModel<Real>& model, std::size_t late = 0) {
   const VocabularyGrammar& rows = *model.rows;
   const std::size_t width = rows.columns + (rows.row_end ? 1 : 0), body = width * rows.rows;
   const auto codes = static_cast<std::int32_t>(rows.codes);

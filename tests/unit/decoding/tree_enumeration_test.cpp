@@ -184,7 +184,7 @@ TableModel<double> row_table(unsigned number) {
   return model;
 }
 
-std::map<Picture, double> row_truth(const TableModel<double>& model) {
+std::map<TokenRow, double> row_truth(const TableModel<double>& model) {
   const VocabularyGrammar& rows = *model.rows;
   const std::size_t width = rows.columns + (rows.row_end ? 1 : 0), body = width * rows.rows;
   const auto codes = static_cast<std::int32_t>(rows.codes);

@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 using Table = TableModel<double>;
-using Law = std::map<Picture, double>;
+using Law = std::map<TokenRow, double>;
 using Siblings = SiblingRule<double, WalkingRandom>;
 using Tail = TailPolicy<double, WalkingRandom>;
 
@@ -346,11 +346,11 @@ TEST(TreeMutants, OneNumberForAllSiblings) {
 
 // What stands behind a path that was right to its end comes from the uniform law. As a proposal
 // such a row would be sound: proposals are recorded with the row they were drawn from.
-void flatten_leaves(std::vector<Rows<double>>& rows, const std::vector<Picture>& contexts) {
+void flatten_leaves(std::vector<Rows<double>>& rows, const std::vector<TokenRow>& contexts) {
   if (rows.size() < 2) return;
   for (std::size_t j = 0; j < rows.size(); ++j) {
-    const Picture& mine = contexts[j];
-    const bool leaf = std::none_of(contexts.begin(), contexts.end(), [&](const Picture& other) {
+    const TokenRow& mine = contexts[j];
+    const bool leaf = std::none_of(contexts.begin(), contexts.end(), [&](const TokenRow& other) {
       return other.size() == mine.size() + 1 && std::equal(mine.begin(), mine.end(), other.begin());
     });
     if (!leaf) continue;

@@ -60,7 +60,7 @@ Turned run_qkv_rope(Backend& backend, const Heads& h, bool in_parts) {
       .keys = bf16 ? io.out(view_of(keys16, cache)) : io.out(view_of(out.keys, cache)),
       .values = bf16 ? io.out(view_of(values16, cache)) : io.out(view_of(out.values, cache))};
   if (in_parts) {
-    backend.Backend::qkv_rope(args);
+    args.in_parts(backend);
   } else {
     ops::qkv_rope(backend, args);
   }

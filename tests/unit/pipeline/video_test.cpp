@@ -28,6 +28,7 @@ class Frames : public ClipListener {
     EXPECT_EQ(index, static_cast<std::int64_t>(images.size()));
     images.push_back(frame);
   }
+  void on_over(const GeneratedClip&) override { ++over; }
   std::vector<std::vector<std::uint8_t>> bytes() const {
     std::vector<std::vector<std::uint8_t>> out;
     for (const Image& image : images) out.push_back(image.rgb);
@@ -35,7 +36,7 @@ class Frames : public ClipListener {
   }
 
   std::vector<Image> images;
-  std::int64_t passes = 0, first_at = 0, stop_at = 0;
+  std::int64_t passes = 0, first_at = 0, stop_at = 0, over = 0;
 };
 
 PipelineOptions options_for(const char* model, const char* method = "plain", int threads = 2) {
@@ -156,8 +157,8 @@ TEST(SlidingClips, DifferFromRecomputedOnesAndPrefillNothing) {
   EXPECT_TRUE(std::equal(a.begin(), a.begin() + 16, b.begin()));
   EXPECT_FALSE(std::equal(a.begin() + 16, a.end(), b.begin() + 16));
   const PreparedClip prepared = pipeline.prepare(sliding(40));
-  const auto prompts =
-      static_cast<std::int64_t>(prepared.item.prompt.length() + prepared.item.unconditional.length());
+  const auto prompts = static_cast<std::int64_t>(prepared.item.prompt.length() +
+                                                 prepared.item.unconditional.length());
   EXPECT_EQ(made.windows, 4);
   EXPECT_EQ(other.windows, 4);
   EXPECT_EQ(made.facts.passes, other.facts.passes);
@@ -307,6 +308,61 @@ TEST(VideoPipeline, GoingOnFromAnyGridWritesTheSameClip) {
           EXPECT_LE(behind.passes.back(), pipeline.tokens_of(8 - grids) + 2 * rest.windows)
               << "only the rest is written";
         }
+      }
+    }
+  }
+}
+
+// --- several at once ----------------------------------------------------------------------------
+
+// Short and long clips, sliding and not, with first frames and without, guided and not; one is
+// stopped in its middle.
+std::vector<ClipRequest> many_requests() {
+  std::vector<ClipRequest> out;
+  const std::int64_t lengths[] = {6, 16, 38, 30, 9, 16, 22};
+  for (std::size_t i = 0; i < std::size(lengths); ++i) {
+    ClipRequest one{.prompt = std::string("a red cube") + std::string(i % 3, '!'), .seed = 3 + i};
+    one.frames = lengths[i];
+    if (i == 2 || i == 6) one.continuation = Continuation::kSinks;
+    if (i % 2 == 1) one.sampling.set(setting::kGuidance, 1);
+    if (i == 4)
+      one.first_frames.assign(4, Image{24, 16, std::vector<std::uint8_t>(24 * 16 * 3, 90)});
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+TEST(ManyClips, EachIsWhatItIsAlone) {
+  constexpr std::size_t kStopped = 3;
+  for (const char* method : {"plain", "frames-coupled", "tree"}) {
+    std::vector<GeneratedClip> alone;
+    std::vector<Frames> truth(many_requests().size());
+    VideoPipeline single(options_for("test:clip-rows", method));
+    for (std::size_t i = 0; i < truth.size(); ++i) {
+      if (i == kStopped) truth[i].stop_at = 8;
+      alone.push_back(single.run(single.prepare(many_requests()[i]), truth[i]));
+    }
+    for (const std::int64_t batch : {2, 3, 8}) {
+      PipelineOptions options = options_for("test:clip-rows", method, 1);
+      options.batch_size = batch;
+      VideoPipeline pipeline(options);
+      std::vector<PreparedClip> clips;
+      std::vector<Frames> frames(truth.size());
+      frames[kStopped].stop_at = 8;
+      for (const ClipRequest& one : many_requests()) clips.push_back(pipeline.prepare(one));
+      std::vector<ClipTask> tasks;
+      for (std::size_t i = 0; i < clips.size(); ++i) tasks.push_back({&clips[i], &frames[i]});
+      const std::vector<GeneratedClip> made = pipeline.run(tasks);
+      ASSERT_EQ(made.size(), clips.size());
+      for (std::size_t i = 0; i < clips.size(); ++i) {
+        ASSERT_EQ(frames[i].bytes(), truth[i].bytes()) << method << " " << batch << " " << i;
+        EXPECT_EQ(made[i].status, alone[i].status) << i;
+        EXPECT_EQ(made[i].status == PictureStatus::kStopped, i == kStopped) << i;
+        EXPECT_EQ(made[i].facts.passes, alone[i].facts.passes) << i;
+        EXPECT_EQ(made[i].facts.tokens, alone[i].facts.tokens) << i;
+        EXPECT_EQ(made[i].prefilled, alone[i].prefilled) << i;
+        EXPECT_EQ(made[i].windows, alone[i].windows) << i;
+        EXPECT_EQ(frames[i].over, 1) << i;
       }
     }
   }
