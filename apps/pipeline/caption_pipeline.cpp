@@ -374,6 +374,15 @@ std::unique_ptr<CaptionPipeline::State::Work> CaptionPipeline::State::prepare(Ar
         std::make_unique<VerifierWatch>(language, *backend, rows.picture_rows, rows.text_rows);
     work->item.prompt.cuts = work->watch.get();
   }
+  // Some methods cut the prompts of several views only, which no setting shows.
+  if (work->item.prompt.cuts != nullptr && options.method.shape() != PassShape::kLine) {
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = "E_DECODE_CONFLICT",
+                 .where = "drafts of the text",
+                 .expected = "a method whose drafts stand in a line, as --prune " +
+                             options.prune.method + " cuts prompts inside the model",
+                 .found = options.method.name});
+  }
   work->stream.emplace(model->tokenizer());
   if (draft) prepare_draft(prepared, *work);
   caption.seconds.encode = since(work->start);

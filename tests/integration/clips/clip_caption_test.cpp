@@ -178,6 +178,22 @@ TEST_F(ClipCaption, ABrokenClipIsOneFailedItem) {
   EXPECT_TRUE(by_path(content("x.jsonl")).contains("in/cut.mkv"));
 }
 
+// A method that cuts the prompts of several views inside the model, and drafts that cannot follow:
+// an image of one view has its caption, the clip says why it has none.
+TEST_F(ClipCaption, DraftsThatBranchAndCutsOfAClipAreOneFailedItem) {
+  put_pictures("in", 1);
+  put_clip("in/a.mkv", {8});
+  const ProgramResult result = caption({"in", "--video-frames", "2", "--prune", "flowcut",
+                                        "--decode", "gumbel-tree", "-o", "x.jsonl"},
+                                       3);
+  const auto lines = by_path(content("x.jsonl"));
+  EXPECT_TRUE(lines.contains("in/p1.png"));
+  EXPECT_EQ(lines.size(), 1u);
+  EXPECT_NE(result.err.find("in/a.mkv"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("--prune flowcut cuts prompts inside the model"), std::string::npos)
+      << result.err;
+}
+
 TEST_F(ClipCaption, FlagsThatContradict) {
   put_pictures("in", 1);
   put_clip("a.mkv", {4});
