@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "apps/pipeline/eval_reader.h"
-#include "apps/pipeline/eval_statistics.h"
-#include "apps/pipeline/in_order.h"
-#include "apps/pipeline/memory.h"
+#include "apps/lab/eval_reader.h"
+#include "apps/lab/eval_statistics.h"
+#include "apps/runtime/in_order.h"
+#include "apps/runtime/memory.h"
 #include "vision/scene/caption.h"
 
 namespace tessera {

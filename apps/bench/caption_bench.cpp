@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/eval_captions.h"
-#include "apps/pipeline/eval_statistics.h"
+#include "apps/lab/eval_captions.h"
+#include "apps/lab/eval_statistics.h"
 
 namespace tessera {
 

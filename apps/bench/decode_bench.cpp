@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/plot.h"
-#include "apps/pipeline/eval_reader.h"
-#include "apps/pipeline/eval_statistics.h"
-#include "apps/pipeline/in_order.h"
-#include "apps/pipeline/memory.h"
+#include "apps/lab/eval_reader.h"
+#include "apps/lab/eval_statistics.h"
+#include "apps/runtime/in_order.h"
+#include "apps/runtime/memory.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
 #include "vision/scene/caption.h"

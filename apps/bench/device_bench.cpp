@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/cuda_driver.h"
+#include "apps/runtime/cuda_driver.h"
 #include "engine/backend/read_probe.h"
 #include "engine/core/error.h"
 #include "engine/families/random_weights.h"

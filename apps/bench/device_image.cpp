@@ -6,8 +6,8 @@
 
 #include "apps/bench/device_model.h"
 #include "apps/bench/replay.h"
-#include "apps/pipeline/eval_statistics.h"
-#include "apps/pipeline/visual_model.h"
+#include "apps/lab/eval_statistics.h"
+#include "apps/runtime/visual_model.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/run_streams.h"

@@ -5,7 +5,7 @@
 
 #include "apps/bench/cost_model.h"
 #include "apps/bench/replay.h"
-#include "apps/pipeline/memory.h"
+#include "apps/runtime/memory.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/run_streams.h"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/memory.h"
-#include "apps/pipeline/visual_model.h"
+#include "apps/runtime/memory.h"
+#include "apps/runtime/visual_model.h"
 #include "engine/core/io.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/run_streams.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/pipeline/eval_statistics.h"
+#include "apps/lab/eval_statistics.h"
 #include "engine/backend/backend.h"
 #include "engine/core/function_ref.h"
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/prune_bench.h"
-#include "apps/pipeline/caption_prompt.h"
-#include "apps/pipeline/eval_statistics.h"
+#include "apps/runtime/caption_prompt.h"
+#include "apps/lab/eval_statistics.h"
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/stream_loop.h"
 #include "engine/families/language.h"

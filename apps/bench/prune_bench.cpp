@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/plot.h"
-#include "apps/pipeline/caption_model.h"
-#include "apps/pipeline/eval_captions.h"
-#include "apps/pipeline/eval_statistics.h"
+#include "apps/runtime/caption_model.h"
+#include "apps/lab/eval_captions.h"
+#include "apps/lab/eval_statistics.h"
 #include "engine/core/io.h"
 #include "vision/image/png.h"
 

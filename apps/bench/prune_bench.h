@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/bench/measure.h"
-#include "apps/pipeline/caption_pipeline.h"
+#include "apps/runtime/caption_pipeline.h"
 
 namespace tessera {
 

@@ -5,8 +5,8 @@
 
 #include "apps/bench/decode_bench.h"
 #include "apps/bench/replay.h"
-#include "apps/pipeline/eval_statistics.h"
-#include "apps/pipeline/memory.h"
+#include "apps/lab/eval_statistics.h"
+#include "apps/runtime/memory.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"
 #include "engine/decoding/method_parts.h"

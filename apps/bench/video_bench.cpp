@@ -8,10 +8,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/clip_source.h"
-#include "apps/pipeline/eval_statistics.h"
-#include "apps/pipeline/facts.h"
-#include "apps/pipeline/memory.h"
+#include "apps/runtime/clip_source.h"
+#include "apps/lab/eval_statistics.h"
+#include "apps/runtime/facts.h"
+#include "apps/runtime/memory.h"
 #include "engine/core/io.h"
 #include "engine/decoding/decode_settings.h"
 #include "video/frame_writer.h"

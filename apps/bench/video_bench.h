@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "apps/bench/measure.h"
-#include "apps/pipeline/caption_pipeline.h"
-#include "apps/pipeline/video_pipeline.h"
+#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/video_pipeline.h"
 
 namespace tessera {
 

@@ -10,7 +10,7 @@
 #include "apps/cli/devices.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/jobs/item_files.h"
-#include "apps/pipeline/caption_settings.h"
+#include "apps/runtime/caption_settings.h"
 
 namespace tessera {
 

@@ -9,7 +9,7 @@
 #include "apps/jobs/merge.h"
 #include "apps/jobs/records.h"
 #include "apps/jobs/sheet.h"
-#include "apps/pipeline/memory.h"
+#include "apps/runtime/memory.h"
 #include "engine/core/io.h"
 #include "engine/core/thread_pool.h"
 

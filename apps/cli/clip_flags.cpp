@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/cli/setting_flags.h"
-#include "apps/pipeline/caption_memory.h"
-#include "apps/pipeline/caption_settings.h"
+#include "apps/runtime/caption_memory.h"
+#include "apps/runtime/caption_settings.h"
 
 namespace tessera {
 

@@ -1,7 +1,7 @@
 // Flags that choose a decoding method, for every sub-command that generates.
 #pragma once
 
-#include "apps/pipeline/generate_pipeline.h"
+#include "apps/runtime/generate_pipeline.h"
 #include "engine/decoding/decode_settings.h"
 
 namespace CLI {

@@ -6,7 +6,7 @@
 #include "apps/cli/doctor_devices.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
-#include "apps/pipeline/memory.h"
+#include "apps/runtime/memory.h"
 
 namespace tessera {
 

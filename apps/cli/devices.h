@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/pipeline/generate_pipeline.h"
+#include "apps/runtime/generate_pipeline.h"
 #include "engine/core/dtype.h"
 
 namespace tessera {

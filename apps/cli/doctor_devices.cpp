@@ -1,6 +1,6 @@
 #include "apps/cli/doctor_devices.h"
 
-#include "apps/pipeline/memory.h"
+#include "apps/runtime/memory.h"
 
 namespace tessera {
 

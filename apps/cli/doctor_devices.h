@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "apps/cli/findings.h"
-#include "apps/pipeline/cuda_driver.h"
+#include "apps/runtime/cuda_driver.h"
 #include "engine/backend/backend.h"
 
 namespace tessera {

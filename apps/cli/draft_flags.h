@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/pipeline/caption_draft.h"
+#include "apps/runtime/caption_draft.h"
 #include "engine/decoding/decode_method.h"
 
 namespace CLI {

@@ -16,8 +16,8 @@
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/pipeline/eval_scenes.h"
-#include "apps/pipeline/output_settings.h"
+#include "apps/lab/eval_scenes.h"
+#include "apps/runtime/output_settings.h"
 #include "engine/core/io.h"
 #include "vision/image/png.h"
 

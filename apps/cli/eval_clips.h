@@ -5,7 +5,7 @@
 #include <string>
 
 #include "apps/cli/session.h"
-#include "apps/pipeline/eval_clips.h"
+#include "apps/lab/eval_clips.h"
 
 namespace tessera {
 

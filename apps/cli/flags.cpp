@@ -10,7 +10,7 @@
 
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/pipeline/output_settings.h"
+#include "apps/runtime/output_settings.h"
 #include "engine/core/error.h"
 #include "engine/core/io.h"
 

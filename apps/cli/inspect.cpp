@@ -9,9 +9,9 @@
 #include "apps/cli/inspect_captioner.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/pipeline/generate_pipeline.h"
-#include "apps/pipeline/memory.h"
-#include "apps/pipeline/output_settings.h"
+#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/memory.h"
+#include "apps/runtime/output_settings.h"
 #include "engine/families/registry.h"
 
 namespace tessera {

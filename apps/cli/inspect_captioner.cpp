@@ -5,9 +5,9 @@
 
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/devices.h"
-#include "apps/pipeline/caption_memory.h"
-#include "apps/pipeline/caption_model.h"
-#include "apps/pipeline/caption_pipeline.h"
+#include "apps/runtime/caption_memory.h"
+#include "apps/runtime/caption_model.h"
+#include "apps/runtime/caption_pipeline.h"
 #include "engine/families/describe.h"
 #include "engine/families/registry.h"
 #include "engine/families/test_models.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "apps/cli/flags.h"
-#include "apps/pipeline/model_catalog.h"
+#include "apps/runtime/model_catalog.h"
 #include "engine/families/model_spec.h"
 
 namespace tessera {

@@ -1,5 +1,5 @@
 // `tessera metadata`: what a picture file says about its making.
-#include "apps/pipeline/metadata.h"
+#include "apps/runtime/metadata.h"
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

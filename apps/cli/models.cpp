@@ -5,8 +5,8 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
-#include "apps/pipeline/memory.h"
-#include "apps/pipeline/model_catalog.h"
+#include "apps/runtime/memory.h"
+#include "apps/runtime/model_catalog.h"
 
 namespace tessera {
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/process_use.h"
+#include "apps/runtime/process_use.h"
 #include "engine/core/io.h"
 
 namespace tessera {

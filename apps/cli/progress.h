@@ -6,8 +6,8 @@
 #include <string>
 
 #include "apps/cli/session.h"
-#include "apps/pipeline/generate_pipeline.h"
-#include "apps/pipeline/video_pipeline.h"
+#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/video_pipeline.h"
 
 namespace tessera {
 

@@ -5,7 +5,7 @@
 
 #include "apps/cli/flags.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/pipeline/caption_settings.h"
+#include "apps/runtime/caption_settings.h"
 
 namespace tessera {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/pipeline/prune_session.h"
+#include "apps/runtime/prune_session.h"
 
 namespace CLI {
 class App;

@@ -12,7 +12,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
-#include "apps/pipeline/output_names.h"
+#include "apps/runtime/output_names.h"
 #include "engine/core/error.h"
 #include "engine/core/io.h"
 #include "engine/core/json.h"

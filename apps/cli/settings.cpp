@@ -5,7 +5,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/flags.h"
 #include "apps/cli/session.h"
-#include "apps/pipeline/setting_groups.h"
+#include "apps/runtime/setting_groups.h"
 
 namespace tessera {
 

@@ -8,7 +8,7 @@
 
 #include "apps/jobs/caption_items.h"
 #include "apps/jobs/clip_captions.h"
-#include "apps/pipeline/caption_pipeline.h"
+#include "apps/runtime/caption_pipeline.h"
 #include "engine/core/json.h"
 
 namespace tessera {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/captions/subtitles.h"
-#include "apps/pipeline/caption_pipeline.h"
+#include "apps/runtime/caption_pipeline.h"
 #include "engine/core/json.h"
 
 namespace tessera {

@@ -2,8 +2,8 @@
 #include "apps/jobs/clip_check.h"
 
 #include "apps/jobs/job_check.h"
-#include "apps/pipeline/first_frames.h"
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/first_frames.h"
+#include "apps/runtime/sha256.h"
 #include "video/frame_writer.h"
 
 namespace tessera {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/jobs/settle.h"
-#include "apps/pipeline/video_pipeline.h"
+#include "apps/runtime/video_pipeline.h"
 
 namespace tessera {
 

@@ -7,8 +7,8 @@
 #include "apps/captions/text_forms.h"
 #include "apps/jobs/clip_check.h"
 #include "apps/jobs/item_files.h"
-#include "apps/pipeline/clip_facts.h"
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/clip_facts.h"
+#include "apps/runtime/sha256.h"
 #include "engine/core/file_stream.h"
 #include "video/frame_writer.h"
 

@@ -8,7 +8,7 @@
 
 #include "apps/jobs/settle.h"
 #include "apps/jobs/store.h"
-#include "apps/pipeline/video_pipeline.h"
+#include "apps/runtime/video_pipeline.h"
 #include "video/clip_process.h"
 
 namespace tessera {

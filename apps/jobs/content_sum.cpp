@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/sha256.h"
 
 namespace tessera {
 

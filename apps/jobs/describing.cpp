@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/captions/text_forms.h"
-#include "apps/pipeline/caption_model.h"
-#include "apps/pipeline/model_digest.h"
+#include "apps/runtime/caption_model.h"
+#include "apps/runtime/model_digest.h"
 
 namespace tessera {
 

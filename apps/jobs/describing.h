@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/pipeline/caption_memory.h"
-#include "apps/pipeline/caption_pipeline.h"
+#include "apps/runtime/caption_memory.h"
+#include "apps/runtime/caption_pipeline.h"
 #include "engine/core/json.h"
 
 namespace tessera {

@@ -6,8 +6,8 @@
 
 #include "apps/jobs/item_files.h"
 #include "apps/jobs/job_check.h"
-#include "apps/pipeline/in_order.h"
-#include "apps/pipeline/memory_attempt.h"
+#include "apps/runtime/in_order.h"
+#include "apps/runtime/memory_attempt.h"
 
 namespace tessera {
 

@@ -11,7 +11,7 @@
 
 #include "apps/jobs/describing.h"
 #include "apps/jobs/settled_job.h"
-#include "apps/pipeline/generate_pipeline.h"
+#include "apps/runtime/generate_pipeline.h"
 
 namespace tessera {
 

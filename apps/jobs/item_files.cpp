@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/captions/text_forms.h"
-#include "apps/pipeline/metadata.h"
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/metadata.h"
+#include "apps/runtime/sha256.h"
 #include "engine/core/file_stream.h"
 #include "vision/image/png.h"
 

@@ -10,7 +10,7 @@
 #include "apps/jobs/describing.h"
 #include "apps/jobs/settle.h"
 #include "apps/jobs/store.h"
-#include "apps/pipeline/facts.h"
+#include "apps/runtime/facts.h"
 #include "vision/image/image.h"
 
 namespace tessera {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "apps/jobs/settle.h"
-#include "apps/pipeline/generate_pipeline.h"
+#include "apps/runtime/generate_pipeline.h"
 #include "engine/core/json.h"
 
 namespace tessera {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/pipeline/output_settings.h"
+#include "apps/runtime/output_settings.h"
 #include "engine/core/error.h"
 #include "engine/core/file_stream.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/captions/text_forms.h"
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/sha256.h"
 #include "engine/core/file_stream.h"
 #include "engine/core/io.h"
 #include "engine/core/publish.h"

@@ -6,7 +6,7 @@
 
 #include "apps/jobs/content_sum.h"
 #include "apps/jobs/store.h"
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/sha256.h"
 #include "engine/core/file_stream.h"
 #include "engine/core/publish.h"
 

@@ -8,7 +8,7 @@
 #include "apps/captions/text_forms.h"
 #include "apps/jobs/segments.h"
 #include "apps/jobs/shard.h"
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/sha256.h"
 #include "engine/core/fault.h"
 #include "engine/core/io.h"
 

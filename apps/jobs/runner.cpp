@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "apps/pipeline/memory_attempt.h"
+#include "apps/runtime/memory_attempt.h"
 
 namespace tessera {
 

@@ -6,8 +6,8 @@
 
 #include "apps/captions/text_forms.h"
 #include "apps/jobs/settle.h"
-#include "apps/pipeline/facts.h"
-#include "apps/pipeline/first_frames.h"
+#include "apps/runtime/facts.h"
+#include "apps/runtime/first_frames.h"
 #include "engine/core/error.h"
 #include "engine/core/io.h"
 #include "engine/core/publish.h"

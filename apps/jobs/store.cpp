@@ -11,7 +11,7 @@
 
 #include "apps/captions/text_forms.h"
 #include "apps/jobs/temporaries.h"
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/sha256.h"
 #include "engine/core/io.h"
 #include "engine/core/publish.h"
 

@@ -1,7 +1,7 @@
 #include "apps/studio/caption_worker.h"
 
 #include "apps/captions/text_forms.h"
-#include "apps/pipeline/caption_settings.h"
+#include "apps/runtime/caption_settings.h"
 #include "apps/studio/boundary.h"
 #include "apps/studio/visual_tiles.h"
 #include "engine/decoding/decode_settings.h"

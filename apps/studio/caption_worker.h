@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "apps/pipeline/caption_pipeline.h"
+#include "apps/runtime/caption_pipeline.h"
 #include "apps/studio/event_queue.h"
 
 namespace tessera {

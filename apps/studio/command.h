@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "apps/pipeline/generate_pipeline.h"
+#include "apps/runtime/generate_pipeline.h"
 #include "engine/decoding/decode_method.h"
 
 namespace tessera {

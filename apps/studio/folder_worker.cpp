@@ -3,8 +3,8 @@
 #include <chrono>
 #include <fstream>
 
-#include "apps/pipeline/metadata.h"
-#include "apps/pipeline/model_catalog.h"
+#include "apps/runtime/metadata.h"
+#include "apps/runtime/model_catalog.h"
 #include "apps/studio/boundary.h"
 #include "apps/studio/film_session.h"
 #include "apps/studio/settings.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "apps/pipeline/metadata.h"
+#include "apps/runtime/metadata.h"
 #include "engine/core/io.h"
 #include "engine/core/utf8.h"
 #include "vision/image/resample.h"

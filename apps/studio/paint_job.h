@@ -7,7 +7,7 @@
 #include <mutex>
 #include <optional>
 
-#include "apps/pipeline/generate_pipeline.h"
+#include "apps/runtime/generate_pipeline.h"
 #include "apps/studio/preview_budget.h"
 #include "apps/studio/rough_preview.h"
 #include "apps/studio/snapshot.h"

@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "apps/pipeline/memory.h"
+#include "apps/runtime/memory.h"
 
 namespace tessera {
 

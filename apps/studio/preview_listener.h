@@ -6,7 +6,7 @@
 #include <map>
 #include <span>
 
-#include "apps/pipeline/generate_pipeline.h"
+#include "apps/runtime/generate_pipeline.h"
 #include "apps/studio/preview_budget.h"
 #include "apps/studio/preview_sender.h"
 #include "apps/studio/rough_preview.h"

@@ -1,13 +1,13 @@
 // Pictures of what stands so far, drawn from the patches of their codes
-// (apps/pipeline/code_patches.h) after every pass, within a share of the painting's time.
+// (apps/runtime/code_patches.h) after every pass, within a share of the painting's time.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "apps/pipeline/code_patches.h"
-#include "apps/pipeline/generate_pipeline.h"
+#include "apps/runtime/code_patches.h"
+#include "apps/runtime/generate_pipeline.h"
 
 namespace tessera {
 

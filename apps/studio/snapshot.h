@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/pipeline/facts.h"
-#include "apps/pipeline/model_catalog.h"
+#include "apps/runtime/facts.h"
+#include "apps/runtime/model_catalog.h"
 #include "apps/studio/command.h"
 #include "engine/core/error.h"
 #include "engine/decoding/trace.h"

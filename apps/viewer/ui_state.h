@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/pipeline/caption_settings.h"
+#include "apps/runtime/caption_settings.h"
 #include "apps/studio/command.h"
 #include "apps/studio/snapshot.h"
 #include "apps/viewer/overlay.h"

@@ -485,6 +485,8 @@ bool StreamLoop::idle() const {
                       [](const StreamSlot& slot) { return slot.running(); });
 }
 
+bool StreamLoop::taken(std::size_t slot) const { return state_->slots[slot].taken(); }
+
 std::size_t StreamLoop::add(Stream stream) {
   State& state = *state_;
   std::size_t number = 0;

@@ -75,6 +75,7 @@ class StreamLoop {
   const StreamLimits& limits() const;
   bool full() const;  // no slot is free
   bool idle() const;  // no stream runs
+  bool taken(std::size_t slot) const;  // by a stream that runs, or is done and held
 
   // Takes a stream into a free slot, which it returns: the item that drafters are asked for. The
   // stream must fit the limits. A draft model is told of it next.

@@ -44,15 +44,16 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"tokenizers/text", {"engine/core"}},
     {"tokenizers/visual", {"engine/core", "engine/ops", "engine/nn", "engine/checkpoint"}},
     {"apps/captions", {"engine/core"}},
-    {"apps/pipeline",
-     {"apps/captions", "video", "video/cuts", "vision/scene", "vision/image", "vision/pruning", "vision/encoder", "vision/judge", "tokenizers/text", "tokenizers/visual",
+    {"apps/runtime",
+     {"apps/captions", "video", "video/cuts", "vision/image", "vision/pruning", "vision/encoder", "tokenizers/text", "tokenizers/visual",
       "engine/families", "engine/decoding"}},
-    {"apps/jobs", {"apps/pipeline"}},
-    {"apps/bench", {"apps/pipeline"}},
+    {"apps/jobs", {"apps/runtime"}},
+    {"apps/lab", {"apps/runtime", "vision/judge", "vision/scene"}},
+    {"apps/bench", {"apps/lab"}},
     {"apps/helper", {"vision/codec", "video/codec", "engine/core"}},
-    {"apps/studio", {"apps/pipeline", "video"}},
+    {"apps/studio", {"apps/runtime", "video"}},
     {"apps/viewer", {"apps/studio"}},
-    {"apps/cli", {"apps/pipeline", "apps/jobs", "apps/bench", "apps/studio", "video"}},
+    {"apps/cli", {"apps/jobs", "apps/lab", "apps/bench", "apps/studio", "video"}},
 };
 
 // Headers from outside that only some folders may see.
@@ -170,9 +171,9 @@ TEST(Layering, ForbiddenIncludesAreCaught) {
   EXPECT_EQ(count("engine/ops/a.h", "#include \"engine/backend/cpu/cpu_backend.h\"\n"), 1u);
   EXPECT_EQ(count("tokenizers/text/a.cpp", "#include \"engine/backend/backend.h\"\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include \"tokenizers/visual/vq_tokenizer.h\"\n"), 1u);
-  EXPECT_EQ(count("apps/pipeline/a.cpp", "#include <png.h>\n"), 1u);
+  EXPECT_EQ(count("apps/runtime/a.cpp", "#include <png.h>\n"), 1u);
   EXPECT_EQ(count("apps/helper/a.cpp", "#include \"vision/codec/decode.h\"\n"), 0u);
-  EXPECT_EQ(count("apps/pipeline/a.cpp", "#include \"vision/codec/decode.h\"\n"), 1u);
+  EXPECT_EQ(count("apps/runtime/a.cpp", "#include \"vision/codec/decode.h\"\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include \"vision/codec/decode.h\"\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include <jpeglib.h>\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include <webp/decode.h>\n"), 1u);

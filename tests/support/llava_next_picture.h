@@ -1,7 +1,7 @@
 // The visual tokens of a picture as LLaVA-NeXT's authors tile it.
 #pragma once
 
-#include "apps/pipeline/tile_grid.h"
+#include "apps/runtime/tile_grid.h"
 #include "engine/families/registry.h"
 #include "vision/image/preprocess.h"
 #include "vision/pruning/visual_block.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/pipeline/caption_prompt.h"
-#include "apps/pipeline/visual_encoder.h"
+#include "apps/runtime/caption_prompt.h"
+#include "apps/runtime/visual_encoder.h"
 #include "engine/backend/backend.h"
 #include "engine/core/dtype.h"
 #include "engine/families/describe.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "apps/studio/event.h"
-#include "apps/pipeline/caption_settings.h"
+#include "apps/runtime/caption_settings.h"
 #include "apps/viewer/panels/panels.h"
 #include "vision/pruning/registry.h"
 

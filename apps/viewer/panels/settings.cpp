@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "apps/pipeline/output_settings.h"
+#include "apps/runtime/output_settings.h"
 #include "apps/viewer/panels/panels.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"

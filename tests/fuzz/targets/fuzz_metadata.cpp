@@ -3,8 +3,8 @@
 // the XMP packet is well-formed XML and still says what it must.
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/facts.h"
-#include "apps/pipeline/metadata.h"
+#include "apps/runtime/facts.h"
+#include "apps/runtime/metadata.h"
 #include "engine/core/utf8.h"
 #include "tests/fuzz/targets/fuzz_support.h"
 #include "vision/image/png.h"

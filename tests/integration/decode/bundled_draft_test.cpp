@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "apps/pipeline/generate_pipeline.h"
+#include "apps/runtime/generate_pipeline.h"
 
 namespace tessera {
 namespace {

@@ -9,8 +9,8 @@
 #include <iostream>
 #include <set>
 
-#include "apps/pipeline/generate_pipeline.h"
-#include "apps/pipeline/guess_table_file.h"
+#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/guess_table_file.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/made_up_methods.h"
 #include "tests/support/stream_run.h"

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "apps/pipeline/caption_pipeline.h"
+#include "apps/runtime/caption_pipeline.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/guarded_backend.h"
 #include "tests/support/stream_run.h"

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/eval_clips.h"
-#include "apps/pipeline/video_pipeline.h"
+#include "apps/lab/eval_clips.h"
+#include "apps/runtime/video_pipeline.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/support/guarded_backend.h"
 #include "tests/support/temp_folder.h"

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/eval_scenes.h"
-#include "apps/pipeline/generate_pipeline.h"
-#include "apps/pipeline/visual_model.h"
+#include "apps/lab/eval_scenes.h"
+#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/visual_model.h"
 #include "engine/families/test_models.h"
 #include "tests/support/guarded_backend.h"
 #include "vision/judge/judge.h"

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <thread>
 
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/sha256.h"
 #include "tests/integration/cli/program.h"
 #include "video/frame_reader.h"
 #include "vision/image/png.h"

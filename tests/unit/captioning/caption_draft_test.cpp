@@ -1,15 +1,15 @@
 // Draft models behind the captioning pipeline, with the bundled captioner: texts are its own
 // whoever drafts, passes say how good the draft is, and what cannot draft is refused with both
 // models named.
-#include "apps/pipeline/caption_draft.h"
+#include "apps/runtime/caption_draft.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 
-#include "apps/pipeline/caption_pipeline.h"
-#include "apps/pipeline/picture_queue.h"
+#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/picture_queue.h"
 #include "engine/families/random_weights.h"
 #include "tests/support/chat_forms.h"
 #include "tests/support/temp_folder.h"

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "apps/pipeline/caption_pipeline.h"
+#include "apps/runtime/caption_pipeline.h"
 #include "tests/unit/captioning/scarce_memory.h"
 
 namespace tessera {

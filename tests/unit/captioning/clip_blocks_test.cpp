@@ -5,9 +5,9 @@
 #include <cmath>
 #include <map>
 
-#include "apps/pipeline/clip_prompt.h"
-#include "apps/pipeline/prune_session.h"
-#include "apps/pipeline/verifier_watch.h"
+#include "apps/runtime/clip_prompt.h"
+#include "apps/runtime/prune_session.h"
+#include "apps/runtime/verifier_watch.h"
 #include "tests/support/chat_forms.h"
 #include "tests/support/tiny_lmm.h"
 #include "tokenizers/text/chat_template.h"

@@ -1,5 +1,5 @@
 // A text shown piece by piece is the text decoded at once, whatever the tokenizer and the pieces.
-#include "apps/pipeline/text_stream.h"
+#include "apps/runtime/text_stream.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "apps/pipeline/eval_statistics.h"
+#include "apps/lab/eval_statistics.h"
 #include "engine/core/philox.h"
 #include "vision/judge/attributes.h"
 

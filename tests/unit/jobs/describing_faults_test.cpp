@@ -8,7 +8,7 @@
 #include <set>
 
 #include "apps/jobs/job_check.h"
-#include "apps/pipeline/process_use.h"
+#include "apps/runtime/process_use.h"
 #include "tests/unit/captioning/scarce_memory.h"
 #include "tests/unit/jobs/image_run.h"
 

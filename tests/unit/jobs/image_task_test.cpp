@@ -8,7 +8,7 @@
 #include "apps/jobs/image_task.h"
 #include "apps/jobs/item_files.h"
 #include "apps/jobs/job_check.h"
-#include "apps/pipeline/metadata.h"
+#include "apps/runtime/metadata.h"
 #include "tests/support/killer.h"
 #include "tests/unit/jobs/store_job.h"
 #include "vision/image/png.h"

@@ -4,7 +4,7 @@
 
 #include "apps/jobs/content_sum.h"
 #include "apps/jobs/records.h"
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/sha256.h"
 #include "tests/unit/jobs/store_job.h"
 
 namespace tessera {

@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <deque>
 
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/sha256.h"
 #include "engine/core/publish.h"
 #include "tests/support/disk_record.h"
 #include "tests/unit/jobs/store_job.h"

@@ -10,7 +10,7 @@
 #include <cstdio>
 
 #include "apps/jobs/merge.h"
-#include "apps/pipeline/sha256.h"
+#include "apps/runtime/sha256.h"
 #include "tests/support/lots_disk.h"
 #include "tests/support/lots_scheduler.h"
 #include "tests/unit/jobs/store_job.h"

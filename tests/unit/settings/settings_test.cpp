@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "apps/pipeline/setting_groups.h"
+#include "apps/runtime/setting_groups.h"
 #include "engine/decoding/decode_settings.h"
 #include "engine/sampling/sampling_settings.h"
 

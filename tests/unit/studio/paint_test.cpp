@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <numeric>
 
-#include "apps/pipeline/metadata.h"
+#include "apps/runtime/metadata.h"
 #include "apps/studio/paint_job.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"

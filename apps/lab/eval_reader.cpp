@@ -1,0 +1,110 @@
+#include "apps/lab/eval_reader.h"
+
+#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/model_catalog.h"
+#include "vision/judge/judge.h"
+#include "vision/scene/caption.h"
+
+namespace tessera {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kAtOnce = 8;
+constexpr std::int64_t kMostTokens = 128;  // the longest canonical caption has half of it
+constexpr const char* kRequest = "Describe the picture.";
+
+class NetworkReader final : public SceneReader {
+ public:
+  NetworkReader(std::string name, const fs::path& folder, const ReaderOptions& options)
+      : name_(std::move(name)),
+        backend_(make_backend(options.device, {.threads = options.threads}, options.cuda)),
+        judge_(Judge::open(*backend_, folder)) {}
+
+  const std::string& name() const override { return name_; }
+  std::string refuses(std::int64_t side) const override {
+    const std::int64_t own = judge_.config().image_size;
+    if (side >= own && side % own == 0) return {};
+    return "square pictures of a multiple of " + std::to_string(own) + " pixels";
+  }
+  std::vector<std::optional<SceneAttributes>> read(std::span<const Image> pictures) override {
+    std::vector<std::optional<SceneAttributes>> out;
+    for (const Image& picture : pictures) out.emplace_back(judge_.read(picture));
+    return out;
+  }
+
+ private:
+  std::string name_;
+  std::unique_ptr<Backend> backend_;
+  Judge judge_;
+};
+
+class CaptionReader final : public SceneReader {
+ public:
+  explicit CaptionReader(const CaptionOptions& options) : pipeline_(options) {}
+
+  const std::string& name() const override { return pipeline_.model_name(); }
+  std::string refuses(std::int64_t side) const override {
+    return side > 0 ? std::string() : "square pictures";
+  }
+  std::vector<std::optional<SceneAttributes>> read(std::span<const Image> pictures) override {
+    Texts texts(pictures.size());
+    std::size_t next = 0;
+    pipeline_.run(
+        [&]() -> std::optional<CaptionRequest> {
+          if (next == pictures.size()) return std::nullopt;
+          CaptionRequest one;
+          one.id = std::to_string(next);
+          one.prompt = kRequest;
+          // Borrowed: the run ends before the pictures do.
+          one.pictures.emplace_back().image = {std::shared_ptr<void>(), &pictures[next]};
+          ++next;
+          return one;
+        },
+        texts);
+    return std::move(texts.seen);
+  }
+
+ private:
+  struct Texts final : CaptionListener {
+    explicit Texts(std::size_t count) : seen(count) {}
+    void on_caption(Caption&& caption) override {
+      if (caption.failed) throw Error(caption.error);
+      seen[std::stoul(caption.id)] = read_caption(caption.text);
+    }
+    std::vector<std::optional<SceneAttributes>> seen;
+  };
+
+  CaptionPipeline pipeline_;
+};
+
+}  // namespace
+
+std::unique_ptr<SceneReader> SceneReader::open(const std::string& name,
+                                               const ReaderOptions& options) {
+  CaptionOptions captioner;
+  captioner.model = name;
+  captioner.device = options.device;
+  captioner.cuda = options.cuda;
+  captioner.threads = options.threads;
+  captioner.batch_size = kAtOnce;
+  captioner.most_tokens = kMostTokens;
+  if (!name.empty()) {
+    const ModelReference reference = resolve_model(name);
+    if (is_judge_folder(reference.open_name)) {
+      return std::make_unique<NetworkReader>(reference.shown_name, reference.open_name, options);
+    }
+  }
+  return std::make_unique<CaptionReader>(captioner);
+}
+
+std::optional<SceneAttributes> read_caption(const std::string& text) {
+  try {
+    return attributes_of(parse_canonical(text));
+  } catch (const Error&) {  // other words than a caption's
+    return std::nullopt;
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,191 @@
+#include "apps/runtime/caption_draft.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "apps/runtime/model_catalog.h"
+
+namespace tessera {
+
+namespace {
+
+DraftLimits draft_limits(const StreamLimits& limits, std::int64_t prompt_rows) {
+  return {.items = limits.items,
+          .prompt_rows = prompt_rows,
+          .tokens = limits.tokens(),
+          .window = limits.window,
+          .chunk = limits.budget,
+          .guided = false};
+}
+
+// Ids mean the same to both, or a draft would be another word than it was meant to be.
+void check_one_vocabulary(const CaptionModel& target, const std::string& target_name,
+                          const CaptionModel& draft, const std::string& draft_name) {
+  const auto differs = [&](std::string expected, std::string found) {
+    refuse_draft("E_DRAFT_VOCABULARY", draft_name, expected + ", as " + target_name + " has",
+                 std::move(found), "draft and target need one vocabulary");
+  };
+  const auto same = [&](std::int64_t wanted, std::int64_t found, const char* what) {
+    if (wanted != found) differs(std::to_string(wanted) + what, std::to_string(found));
+  };
+  same(target.spec().model.vocab, draft.spec().model.vocab, " ids of logits");
+  const TextTokenizer &wanted = target.tokenizer(), &found = draft.tokenizer();
+  same(wanted.vocab_size(), found.vocab_size(), " tokens");
+  for (std::int32_t id = 0; id < wanted.vocab_size(); ++id) {
+    const std::string at = "token " + std::to_string(id) + " ";
+    if (wanted.token(id) != found.token(id)) {
+      differs(at + "\"" + std::string(wanted.token(id)) + "\"",
+              "\"" + std::string(found.token(id)) + "\"");
+    }
+    const auto kind = [](bool special) { return special ? "special" : "ordinary"; };
+    if (wanted.is_special(id) != found.is_special(id)) {
+      differs(at + "\"" + std::string(wanted.token(id)) + "\" " + kind(wanted.is_special(id)),
+              kind(found.is_special(id)));
+    }
+  }
+}
+
+// Scores of the target are of its tokens, one for one.
+void check_same_tokens(const VerifierWatch& watch, const PromptRows& rows) {
+  const std::vector<std::int64_t> wanted = watch.picture_sizes();
+  std::vector<std::int64_t> found;
+  for (const auto& picture : rows.picture_rows) {
+    found.push_back(static_cast<std::int64_t>(picture.size()));
+  }
+  if (wanted == found) return;
+  const auto sum = [](const std::vector<std::int64_t>& sizes) {
+    std::int64_t all = 0;
+    for (const std::int64_t size : sizes) all += size;
+    return std::to_string(all);
+  };
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_PRUNE_PICTURE",
+               .where = "--draft-prune verifier",
+               .expected = sum(wanted) + " visual tokens, as the model has",
+               .found = sum(found)});
+}
+
+}  // namespace
+
+std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, CaptionModel& target,
+                                                 const std::string& target_name,
+                                                 std::int64_t most_tokens) {
+  expects(choice.on(), "a draft model");
+  const ModelReference reference = resolve_model(choice.model);
+  std::unique_ptr<CaptionDraft> out(new CaptionDraft(reference.shown_name));
+  out->choice_ = choice;
+  if (std::filesystem::path(reference.open_name) != target.spec().folder) {
+    out->opened_ = CaptionModel::open(reference.open_name);
+  }
+  out->model_ = out->opened_ ? out->opened_.get() : &target;
+  const CaptionModel& model = *out->model_;
+  check_one_vocabulary(target, target_name, model, out->name_);
+  const std::int64_t positions = model.spec().model.max_positions;
+  if (most_tokens >= positions) {
+    refuse_draft("E_TEXT_LENGTH", out->name_,
+                 "more than the " + std::to_string(most_tokens) + " positions of --max-tokens",
+                 std::to_string(positions), "choose a smaller --max-tokens or another draft");
+  }
+  if (choice.prune.on() && !choice.blind) {
+    out->pruner_ = make_pruner(choice.prune.method, choice.prune.options);
+    check_pruning(model, {out->pruner_.get(), choice.prune.budget});
+  }
+  return out;
+}
+
+void CaptionDraft::load(Backend& backend, std::optional<DType> storage) {
+  storage_ = storage.value_or(model_->stored());
+  model_->load(backend, storage_);
+}
+
+std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question,
+                                                     std::span<const PreprocessedPicture> pictures,
+                                                     const Stream& text,
+                                                     VerifierWatch* watch) const {
+  const auto start = std::chrono::steady_clock::now();
+  auto out = std::make_unique<PreparedDraft>();
+  if (choice_.blind) pictures = {};
+  const bool later = verified() && watch != nullptr && !pictures.empty();
+  PromptPruning pruning{pruner_.get(), choice_.prune.budget, text.seed, text.item};
+  if (later) pruning.pruner = nullptr;
+  out->prompt = make_picture_prompt(*model_, question, pictures, pruning, text.max_tokens, {},
+                                    later ? &out->visual : nullptr);
+  PromptRows& rows = out->prompt.rows;
+  if (later) {
+    check_same_tokens(*watch, rows);
+    std::vector<PreprocessPlan> plans;
+    for (const PreprocessedPicture& picture : pictures) plans.push_back(picture.plan);
+    out->ids = model_->prompt_ids(question, plans);
+  }
+  DraftStreamItem& stream = out->stream;
+  stream.branches.push_back({.rows = std::make_shared<const Tensor>(std::move(rows.rows)),
+                             .positions = std::move(rows.places),
+                             .next_position = rows.next_place,
+                             .cuts = rows.cuts.get()});
+  stream.grammar = VocabularyGrammar::line(static_cast<std::size_t>(logit_ids()),
+                                           static_cast<std::size_t>(text.max_tokens));
+  stream.law = text.law;
+  stream.stops = text.stops;
+  stream.in_parts = true;
+  if (later) {
+    stream.settle = [this, watch, prepared = out.get(), seed = text.seed,
+                        item = text.item](DraftStreamItem& draft) {
+      choose_by(*watch, *prepared, seed, item);
+      PromptRows& chosen = prepared->prompt.rows;
+      StreamPrompt& asked = draft.branches[0];
+      asked.rows = std::make_shared<const Tensor>(std::move(chosen.rows));
+      asked.positions = std::move(chosen.places);
+      asked.next_position = chosen.next_place;
+    };
+  }
+  out->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+bool CaptionDraft::verified() const {
+  if (pruner_ == nullptr) return false;
+  const Hook behind{HookPoint::kAfterProjector};
+  for (const SignalNeed& need : pruner_->needs(behind, pruned_model_of(*model_, 1), {})) {
+    if (need.kind == SignalKind::kVerifierScores) return true;
+  }
+  return false;
+}
+
+// The prompt again, with the tokens that the target's attention speaks for.
+void CaptionDraft::choose_by(VerifierWatch& watch, PreparedDraft& prepared, std::uint64_t seed,
+                             std::uint64_t item) const {
+  std::vector<std::vector<float>> scores = watch.take_scores();
+  std::vector<PromptPicture> pictures;
+  for (std::size_t i = 0; i < prepared.visual.size(); ++i) {
+    PromptPicture& one = pictures.emplace_back();
+    prepared.prompt.sessions.push_back(std::make_unique<PruneSession>(
+        *pruner_, pruned_model_of(*model_, 1), choice_.prune.budget, seed, item));
+    one.session = prepared.prompt.sessions.back().get();
+    one.visual = std::move(prepared.visual[i]);
+    if (i < scores.size()) one.verifier = std::move(scores[i]);
+  }
+  prepared.visual.clear();
+  prepared.prompt.rows = build_prompt(model_->text(), prepared.ids, model_->describe().image_id,
+                                      std::move(pictures), model_->describe().video_id);
+}
+
+std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const StreamLimits& limits,
+                                                         std::int64_t prompt_rows) {
+  drafter_ = nullptr;
+  auto made = DraftModel::make_drafter(draft_limits(limits, prompt_rows));
+  drafter_rows_ = prompt_rows;
+  drafter_ = made.get();
+  return made;
+}
+
+std::size_t CaptionDraft::bytes(const Backend& backend, const StreamLimits& limits,
+                                std::int64_t prompt_rows) const {
+  return drafter_bytes(backend, draft_limits(limits, prompt_rows));
+}
+
+void CaptionDraft::set_stream(std::size_t slot, PreparedDraft& prepared) {
+  expects(drafter_ != nullptr, "a drafter was made");
+  drafter_->set_stream(slot, std::move(prepared.stream));
+}
+
+}  // namespace tessera

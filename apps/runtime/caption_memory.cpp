@@ -1,0 +1,112 @@
+// Adds up what a captioning run holds, tensor by tensor from the shapes of the model.
+#include "apps/runtime/caption_memory.h"
+
+#include <algorithm>
+
+#include "apps/runtime/memory.h"
+#include "engine/families/language.h"
+#include "vision/encoder/vision_encoder.h"
+
+namespace tessera {
+
+namespace {
+
+// Program, libraries, tokenizer and small blocks, as measured with test:tiny and the bundled
+// captioner, where it is what remains beside the plan's other parts.
+constexpr std::size_t kProgramBytes = std::size_t{13} << 20;
+
+std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(float); }
+
+// Matrices of layers are packed for the backend, tables stay as they are stored, all else is f32.
+std::size_t weight_bytes(const Backend& backend, const TensorSpec& tensor, DType storage) {
+  const Shape& shape = tensor.shape;
+  if (tensor.name.ends_with("embed_tokens.weight")) {
+    return static_cast<std::size_t>(shape.elements()) * dtype_size(storage);
+  }
+  const bool positions = tensor.name.find("pos") != std::string::npos;
+  if (shape.rank() < 2 || positions) return floats(shape.elements());
+  return backend.packed_linear_bytes(shape[0], shape.elements() / shape[0], storage);
+}
+
+}  // namespace
+
+std::size_t text_loop_bytes(const StreamModelConfig& config, const Backend& backend,
+                            const StreamLimits& limits) {
+  const auto scratch = [&](std::int64_t rows) {
+    return Transformer::scratch_bytes(config.transformer, rows, backend);
+  };
+  const StreamModelShape model{config.transformer, config.vocab, scratch};
+  const bool on_device = backend.device().kind != DeviceKind::kCpu;
+  return stream_cache_bytes(model, backend, limits) +
+         stream_activation_bytes(model, backend, limits) +
+         (on_device ? stream_verifier_bytes(model, limits) : 0);
+}
+
+CaptionMemoryPlan plan_captioning(const ModelSpec& spec, const Backend& backend, DType storage,
+                                  const StreamLimits& limits, const PreprocessPlan& picture) {
+  CaptionMemoryPlan plan;
+  const StreamModelConfig& text = spec.model;
+  for (const TensorSpec& tensor : text_tensors(spec.model, spec.layouts.front())) {
+    plan.language += weight_bytes(backend, tensor, storage);
+  }
+  if (text.tied_head) {  // packed beside the table
+    plan.language += backend.packed_linear_bytes(text.vocab, text.transformer.width, storage);
+  }
+  plan.language += floats(text_places(text) * text.transformer.head_dim);
+  for (const TensorSpec& tensor : tower_tensors(spec.describe->tower)) {
+    plan.tower += weight_bytes(backend, tensor, storage);
+  }
+  plan.texts = text_loop_bytes(text, backend, limits);
+  // One view at a time; its rows, those of the picture, and the prompt's on their way.
+  const VitSpec& vit = spec.describe->tower.vit;
+  const std::int64_t patches = picture.view_width / vit.patch * (picture.view_height / vit.patch);
+  const std::int64_t width = text.transformer.width;
+  plan.encoding = VisionEncoder::scratch_bytes(vit, patches) +
+                  floats(picture.views * patches * vit.feature_width()) +
+                  floats(2 * picture.tokens * width) + floats(2 * limits.prompt_rows * width);
+  const std::int64_t ahead = std::max<std::int64_t>(limits.items, 2) + 1;
+  plan.pictures = floats(ahead * picture.views * 3 * picture.view_width * picture.view_height) +
+                  static_cast<std::size_t>(2 * 3 * picture.width * picture.height);
+  plan.process = kProgramBytes;
+  return backend.device().kind == DeviceKind::kCpu ? plan : placed_on_device(plan);
+}
+
+CaptionMemoryPlan placed_on_device(CaptionMemoryPlan plan) {
+  plan.on_device = true;
+  plan.staging = kDeviceStagingBytes;
+  plan.libraries = kDeviceLibraryBytes;
+  return plan;
+}
+
+void check_caption_memory(const ModelSpec& spec, const Backend& backend, DType storage,
+                          StreamLimits limits, const std::string& model_name) {
+  const std::optional<DeviceMemory> memory = backend.memory();
+  if (!memory) return;
+  // A small picture and its prompt: larger ones are refused one by one.
+  const PreprocessPlan picture = plan_preprocess(spec.describe->policy, 64, 64);
+  constexpr std::int64_t kShortPrompt = 32;
+  limits.items = 1;
+  limits.prompt_rows = std::max(limits.prompt_rows, picture.tokens + kShortPrompt);
+  const auto bytes_as = [&](DType dtype) {
+    limits.kv = dtype;
+    return plan_captioning(spec, backend, dtype, limits, picture);
+  };
+  const CaptionMemoryPlan plan = bytes_as(storage);
+  if (plan.device_bytes() <= memory->free) return;
+  const bool narrower =
+      storage == DType::kF32 && bytes_as(DType::kBF16).device_bytes() <= memory->free;
+  throw Error(
+      {.kind = ErrorKind::kMemory,
+       .code = "E_MEMORY_PLAN",
+       .file = model_name,
+       .where = "memory of " + backend.name() + ", one text at a time",
+       .expected = format_bytes(plan.device_bytes()) + " (weights " +
+                   format_bytes(plan.language + plan.tower) + ", texts " +
+                   format_bytes(plan.texts) + ", pictures " + format_bytes(plan.encoding) +
+                   ", libraries and staging " + format_bytes(plan.libraries + plan.staging) + ")",
+       .found = format_bytes(memory->free) + " free",
+       .hint = narrower ? "would fit: --dtype bf16"
+                        : "no smaller run of this model fits either: choose another device"});
+}
+
+}  // namespace tessera

@@ -1,0 +1,197 @@
+// Opens, checks and loads captioning models.
+#include "apps/runtime/caption_model.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "apps/runtime/clip_prompt.h"
+#include "engine/core/io.h"
+#include "engine/families/test_models.h"
+
+namespace tessera {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const fs::path& file, std::string where, std::string expected,
+                         std::string found) {
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_CAPTION_MODEL",
+               .file = file.string(),
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found)});
+}
+
+// eos_token_id of the generation configuration, or of the model's: one id or several.
+std::vector<std::int32_t> read_stops(const ModelSpec& spec, const TextTokenizer& tokenizer) {
+  const fs::path& folder = spec.folder;
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const fs::path path = folder / name;
+    const bool own = std::string_view(name) == "config.json";
+    if (!own && !file_exists(path)) continue;
+    const Json json = own ? *spec.describe->config
+                          : parse_json(read_file(path, std::size_t{1} << 20), path.string());
+    if (!json.is_object()) continue;
+    std::vector<const Json*> places = {&json};
+    for (const char* key : {"text_config", "language_config"}) {
+      if (const auto part = json.find(key); part != json.end() && part->is_object()) {
+        places.push_back(&*part);
+      }
+    }
+    for (const Json* place : places) {
+      const auto found = place->find("eos_token_id");
+      if (found == place->end() || found->is_null()) continue;
+      std::vector<std::int32_t> out;
+      for (const Json& id : found->is_array() ? *found : Json::array({*found})) {
+        if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
+            id.get<std::int64_t>() >= std::int64_t{1} << 30 || out.size() >= 64) {
+          refuse(path, "eos_token_id", "token ids", id.dump());
+        }
+        out.push_back(id.get<std::int32_t>());
+      }
+      return out;
+    }
+  }
+  for (const char* token : {"</s>", "<|im_end|>", "<end_of_utterance>",
+                            "<\xef\xbd\x9c"
+                            "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"}) {
+    if (const auto id = tokenizer.id_of(token)) return {*id};
+  }
+  refuse(folder, "eos_token_id", "a token that ends a text", "none");
+}
+
+std::vector<float> read_vector(const Checkpoint& checkpoint, const std::string& name,
+                               std::int64_t width) {
+  const ConstTensorView* view = checkpoint.find(name);
+  expects(view != nullptr, "the checkpoint was checked");
+  std::vector<float> out;
+  for (std::int64_t i = 0; i < width; ++i) {
+    switch (view->dtype) {
+      case DType::kF32:
+        out.push_back(static_cast<const float*>(view->data)[i]);
+        break;
+      case DType::kBF16:
+        out.push_back(bf16_to_float(static_cast<const std::uint16_t*>(view->data)[i]));
+        break;
+      default:
+        out.push_back(f16_to_float(static_cast<const std::uint16_t*>(view->data)[i]));
+    }
+  }
+  return out;
+}
+
+std::int64_t checked_id(const ModelSpec& spec, std::int64_t id, const char* what) {
+  if (id >= 0 && id < spec.model.vocab) return id;
+  refuse(spec.folder / "config.json", what,
+         "an id below the vocabulary of " + std::to_string(spec.model.vocab), std::to_string(id));
+}
+
+}  // namespace
+
+std::vector<std::int32_t> CaptionModel::prompt_ids(const std::string& question,
+                                                   std::span<const PreprocessPlan> pictures) const {
+  ChatTurn turn;
+  std::vector<PictureLayout> layouts;
+  const std::int64_t class_tokens = describe().tower.vit.class_token_feature ? 1 : 0;
+  std::int64_t wanted = 0;
+  for (const PreprocessPlan& plan : pictures) {
+    wanted += plan.tokens + class_tokens * (plan.clip ? plan.views : 1);
+    constexpr std::int64_t kMostTokens = std::int64_t{1} << 15, kMostTiles = 64;
+    if (plan.tokens < 1 || plan.tokens >= kMostTokens || plan.tiles.rows > kMostTiles ||
+        plan.tiles.cols > kMostTiles) {
+      throw Error({.kind = ErrorKind::kGeneral,
+                   .code = "E_PICTURE_TOKENS",
+                   .where = plan.clip ? "clip" : "picture",
+                   .expected = "1 to 32767 visual tokens in at most 64 x 64 tiles",
+                   .found = std::to_string(plan.tokens),
+                   .hint = plan.clip ? "show fewer frames: --video-frames" : ""});
+    }
+    if (plan.clip) {
+      add_clip(*chat_, plan, class_tokens, turn.parts, layouts);
+      continue;
+    }
+    turn.parts.push_back(ChatPart::image());
+    const bool tiled = plan.base == BaseView::kLast;  // each tile in a frame of its own
+    PictureLayout& layout = layouts.emplace_back();
+    if (tiled) {
+      layout.tokens = plan.view_rows * plan.view_cols;
+      layout.rows = static_cast<int>(plan.tiles.rows);
+      layout.columns = static_cast<int>(plan.tiles.cols);
+    } else {
+      layout.tokens = plan.tokens + class_tokens;
+    }
+  }
+  turn.parts.push_back({false, question});
+  const Prompt prompt = chat_prompt(*chat_, {turn}, true);
+  const auto ids = encode_prompt(*tokenizer_, expand_images(*chat_, prompt, layouts));
+  std::int64_t placeholders = 0;
+  for (const std::int32_t id : ids) {
+    checked_id(spec(), id, "prompt");
+    placeholders += id == describe().image_id || id == describe().video_id ? 1 : 0;
+  }
+  if (placeholders != wanted) {
+    refuse(spec().folder / "tokenizer.json", describe().image_token,
+           "a token that stays whole: " + std::to_string(wanted) + " of it",
+           std::to_string(placeholders));
+  }
+  return ids;
+}
+
+std::unique_ptr<CaptionModel> CaptionModel::open(const fs::path& folder) {
+  std::unique_ptr<CaptionModel> out(new CaptionModel());
+  if (is_made_up_model(folder.string())) {
+    out->opened_ = make_up_captioner(folder.string());
+    out->tokenizer_.emplace(TextTokenizer::from_json(out->opened_.tokenizer_json, folder.string()));
+  } else {
+    ModelSpec spec = load_model_spec(folder, {.use = ModelUse::kDescribe});
+    out->tokenizer_.emplace(TextTokenizer::from_file(folder / "tokenizer.json"));
+    out->opened_ = open_model(std::move(spec));
+  }
+  const ModelSpec& spec = out->spec();
+  const TextTokenizer& tokenizer = *out->tokenizer_;
+  DescribeSpec& describe = *out->opened_.spec.describe;
+  if (describe.image_id < 0) {
+    const auto id = tokenizer.id_of(describe.image_token);
+    if (!id) refuse(folder / "tokenizer.json", describe.image_token, "this token", "none");
+    describe.image_id = *id;
+  }
+  checked_id(spec, describe.image_id, "image_token_id");
+  describe.stops = read_stops(spec, tokenizer);
+  for (const ChatChoice& choice : describe.chats) {
+    if (!choice.requires_token.empty() && !tokenizer.id_of(choice.requires_token)) continue;
+    out->chat_ = choice.form;
+    break;
+  }
+  expects(out->chat_ != nullptr, "the last form of a family asks for no token");
+  const std::string_view placeholder = out->chat_->image;
+  if (tokenizer.id_of(placeholder) != describe.image_id) {
+    refuse(folder / "tokenizer.json", std::string(placeholder),
+           "this token at id " + std::to_string(describe.image_id), "another id or none");
+  }
+  return out;
+}
+
+DType CaptionModel::stored() const {
+  const ConstTensorView* table = weights().find(spec().names.prompt_table);
+  expects(table != nullptr, "the checkpoint was checked");
+  return table->dtype == DType::kF32 ? DType::kF32 : DType::kBF16;
+}
+
+void CaptionModel::load(Backend& backend, DType storage) {
+  if (loaded()) return;
+  const ModelSpec& spec = opened_.spec;
+  text_ = std::make_unique<StreamModel>(
+      load_stream_model(spec.model, spec.names, *opened_.source, backend, storage));
+  std::vector<float> newline;
+  if (!describe().newline_name.empty()) {
+    newline = read_vector(weights(), describe().newline_name, spec.model.transformer.width);
+  }
+  pictures_ = std::make_unique<VisualEncoder>(backend, describe().tower,
+                                              (spec.folder / "config.json").string(), weights(),
+                                              std::move(newline), storage);
+  weights().verify_unchanged();
+}
+
+}  // namespace tessera

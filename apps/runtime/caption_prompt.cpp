@@ -1,0 +1,217 @@
+#include "apps/runtime/caption_prompt.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tessera {
+
+namespace {
+
+using Place = std::array<std::int64_t, 3>;
+
+Place everywhere(std::int64_t place) { return {place, place, place}; }
+
+// Where every id of the prompt stands before anything is pruned, and the first place behind it.
+struct WholePlaces {
+  std::vector<Place> of_id;
+  std::int64_t next = 0;
+};
+
+// Ids of three axes: text counts on all three; a picture that begins at s has (s + time, s + row,
+// s + column) and text goes on behind its highest.
+WholePlaces whole_places(std::span<const std::int32_t> ids, std::int32_t image_id,
+                         std::span<const std::vector<std::array<std::int32_t, 3>>> grids,
+                         bool three_axes) {
+  WholePlaces out;
+  std::size_t picture = 0, token = 0;
+  std::int64_t next = 0, start = 0, highest = 0;
+  for (const std::int32_t id : ids) {
+    if (!three_axes || id != image_id) {
+      out.of_id.push_back(everywhere(next++));
+      continue;
+    }
+    if (token == 0) start = highest = next;
+    const auto& offset = grids[picture][token];
+    Place place;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      place[axis] = start + offset[axis];
+      highest = std::max(highest, place[axis]);
+    }
+    out.of_id.push_back(place);
+    if (++token == grids[picture].size()) {
+      token = 0;
+      ++picture;
+      next = highest + 1;
+    }
+  }
+  out.next = next;
+  return out;
+}
+
+// Embeddings of the ids behind the last picture.
+std::vector<float> embedded_text(const TokenModel& model, std::span<const std::int32_t> ids) {
+  const Shape shape{static_cast<std::int64_t>(ids.size()), model.width()};
+  Tensor rows = model.backend().allocate(DType::kF32, shape);
+  if (!ids.empty()) model.embed_prompt(ids, rows.view());
+  Tensor host = Tensor::host(DType::kF32, shape);
+  model.backend().download(rows.view(), host.view());
+  model.backend().synchronize();
+  return {host.view().f32(), host.view().f32() + shape.elements()};
+}
+
+void prune_behind_projector(const TokenModel& model, std::span<const std::int32_t> text,
+                            std::vector<PromptPicture>& pictures) {
+  const Hook hook{HookPoint::kAfterProjector};
+  std::vector<float> words;
+  for (PromptPicture& picture : pictures) {
+    if (picture.session == nullptr || !picture.session->asks(hook)) continue;
+    if (words.empty()) words = embedded_text(model, text);
+    VisualRows& visual = picture.visual;
+    const MatrixView rows{visual.rows.data(), visual.block.count(), visual.width};
+    std::vector<Signal> signals = {
+        {.kind = SignalKind::kEmbeddings, .values = rows},
+        {.kind = SignalKind::kTextEmbeddings,
+         .values = {words.data(), static_cast<std::int64_t>(text.size()), visual.width}}};
+    if (!picture.verifier.empty()) {
+      const auto count = static_cast<std::int64_t>(picture.verifier.size());
+      signals.push_back(
+          {.kind = SignalKind::kVerifierScores, .values = {picture.verifier.data(), count, 1}});
+    }
+    const PrunePlan plan = picture.session->select(hook, visual.block, signals);
+    PrunedBlock pruned = apply(plan, visual.block, rows);
+    visual.block = std::move(pruned.block);
+    visual.rows = std::move(pruned.features);
+  }
+}
+
+// The number in its whole picture of each token of the block. Tokens of three axes are found by
+// their place.
+std::vector<std::size_t> numbers_of(const VisualBlock& block,
+                                    const std::vector<std::array<std::int32_t, 3>>& grid) {
+  std::map<std::array<std::int32_t, 3>, std::size_t> number;
+  for (std::size_t i = 0; i < grid.size(); ++i) number[grid[i]] = i;
+  std::vector<std::size_t> out;
+  for (const VisualToken& token : block.tokens) out.push_back(number.at(token.position));
+  return out;
+}
+
+}  // namespace
+
+PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> given,
+                        std::int32_t image_id, std::vector<PromptPicture> pictures,
+                        std::int32_t video_id) {
+  const bool three_axes = model.transformer().config().rope.three_axes();
+  std::vector<std::int32_t> ids(given.begin(), given.end());
+  if (video_id >= 0) std::replace(ids.begin(), ids.end(), video_id, image_id);
+  // Positions of whole pictures: blocks carry them through any pruning.
+  std::vector<std::vector<std::array<std::int32_t, 3>>> grids, offsets;
+  std::int64_t placeholders = 0;
+  for (const PromptPicture& picture : pictures) {
+    grids.push_back(picture.visual.positions);
+    offsets.push_back(picture.visual.offsets.empty() ? picture.visual.positions
+                                                     : picture.visual.offsets);
+    placeholders += picture.visual.total;
+  }
+  expects(std::count(ids.begin(), ids.end(), image_id) == placeholders,
+          "a placeholder for each visual token");
+  const auto behind = std::find(ids.rbegin(), ids.rend(), image_id).base();
+  const std::span<const std::int32_t> tail =
+      std::span<const std::int32_t>(ids).subspan(static_cast<std::size_t>(behind - ids.begin()));
+  prune_behind_projector(model, tail, pictures);
+  const WholePlaces whole = whole_places(ids, image_id, offsets, three_axes);
+
+  PromptRows out;
+  bool renumber = !three_axes && !pictures.empty();
+  for (const PromptPicture& picture : pictures) {
+    renumber = renumber && (picture.session == nullptr ||
+                            picture.session->positions() == PositionPolicy::kRenumber);
+  }
+  std::vector<PlacedPicture> placed(pictures.size());
+  struct Source {
+    std::int64_t picture = -1;  // -1: text
+    std::size_t row = 0;        // of the picture's rows, or of the text
+  };
+  std::vector<Source> sources;
+  std::vector<std::int64_t> text_rows;
+  std::size_t picture = 0, token = 0;
+  std::vector<std::size_t> numbers;
+  const auto behind_last = static_cast<std::size_t>(behind - ids.begin());
+  std::vector<std::vector<std::size_t>> order(pictures.size());  // rows in the order of the prompt
+  for (std::size_t i = 0; i < ids.size();) {
+    if (ids[i] != image_id) {
+      if (i >= behind_last) text_rows.push_back(static_cast<std::int64_t>(sources.size()));
+      sources.push_back({-1, out.text.size()});
+      out.text.push_back(ids[i]);
+      out.places.push_back(whole.of_id[i]);
+      ++i;
+      continue;
+    }
+    // Placeholders side by side take their rows in the order of the block, which a method may have
+    // changed.
+    if (token == 0) numbers = numbers_of(pictures[picture].visual.block, grids[picture]);
+    std::size_t end = token + 1;
+    while (end < grids[picture].size() && ids[i + end - token] == image_id) ++end;
+    for (std::size_t row = 0; row < numbers.size(); ++row) {
+      if (numbers[row] < token || numbers[row] >= end) continue;
+      placed[picture].rows.push_back(static_cast<std::int64_t>(sources.size()));
+      sources.push_back({static_cast<std::int64_t>(picture), row});
+      out.places.push_back(whole.of_id[i + numbers[row] - token]);
+      order[picture].push_back(row);
+    }
+    i += end - token;
+    token = end;
+    if (token == grids[picture].size()) {
+      token = 0;
+      ++picture;
+    }
+  }
+  out.next_place = whole.next;
+  if (renumber) {
+    for (std::size_t i = 0; i < out.places.size(); ++i) {
+      out.places[i] = everywhere(static_cast<std::int64_t>(i));
+    }
+    out.next_place = static_cast<std::int64_t>(out.places.size());
+  }
+
+  // Rows: text is embedded as a whole and moved to its places.
+  const std::int64_t width = model.width();
+  const std::vector<float> words = embedded_text(model, out.text);
+  Tensor host = Tensor::host(DType::kF32, Shape{static_cast<std::int64_t>(sources.size()), width});
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Source& source = sources[i];
+    const float* from = source.picture < 0
+                            ? words.data()
+                            : pictures[static_cast<std::size_t>(source.picture)].visual.rows.data();
+    std::copy_n(from + source.row * static_cast<std::size_t>(width), width,
+                host.view().f32() + static_cast<std::int64_t>(i) * width);
+  }
+  out.rows = model.backend().allocate(DType::kF32, host.shape());
+  model.backend().upload(host.view(), out.rows.view());
+  model.backend().synchronize();
+
+  for (std::size_t i = 0; i < pictures.size(); ++i) {
+    placed[i].session = pictures[i].session;
+    placed[i].total = pictures[i].visual.total;
+    placed[i].block = pictures[i].visual.block;
+    placed[i].block.tokens.clear();
+    for (std::size_t k = 0; k < order[i].size(); ++k) {
+      VisualToken moved = pictures[i].visual.block.tokens[order[i][k]];
+      const Place& place = out.places[static_cast<std::size_t>(placed[i].rows[k])];
+      for (std::size_t axis = 0; axis < 3; ++axis) {
+        moved.position[axis] = static_cast<std::int32_t>(place[axis]);
+      }
+      placed[i].block.tokens.push_back(moved);
+    }
+  }
+  for (const PlacedPicture& entry : placed) {
+    out.kept.push_back(entry.block);
+    out.picture_rows.push_back(entry.rows);
+  }
+  out.text_rows = text_rows;
+  auto cuts = std::make_unique<LlmPruning>(model.transformer().config(), model.backend(),
+                                           std::move(placed), std::move(text_rows), out.places);
+  if (cuts->needed()) out.cuts = std::move(cuts);
+  return out;
+}
+
+}  // namespace tessera

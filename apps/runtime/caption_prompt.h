@@ -1,0 +1,42 @@
+// A prompt with pictures in it as rows of the language model: embedded text, visual rows in place
+// of the placeholders, the place of each row in the rotary table, pruned or not.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "apps/runtime/llm_pruning.h"
+#include "apps/runtime/visual_encoder.h"
+#include "engine/model/token_model.h"
+
+namespace tessera {
+
+struct PromptPicture {
+  VisualRows visual;
+  PruneSession* session = nullptr;
+  std::vector<float> verifier;  // of each token: scores of a judging model; empty = none
+};
+
+struct PromptRows {
+  Tensor rows;                                      // [T, D] on the model's device
+  std::vector<std::array<std::int64_t, 3>> places;  // [T]
+  std::int64_t next_place = 0;
+  std::vector<std::int32_t> text;  // ids of the prompt without placeholders
+  std::vector<VisualBlock> kept;   // of each picture, as it enters the language model
+  std::vector<std::vector<std::int64_t>> picture_rows;  // of each picture's tokens that are left
+  std::vector<std::int64_t> text_rows;                  // behind the last picture
+  std::unique_ptr<LlmPruning> cuts;  // null when no picture is pruned inside the model
+};
+
+// `ids` hold `image_id`, or `video_id` where clips have an id of their own, once for every visual
+// token before pruning, pictures and clips in order. Asks methods behind the projector and drops
+// what they say. Text behind a clip goes on behind its highest place. The sessions must outlive
+// `cuts`.
+PromptRows build_prompt(const TokenModel& model, std::span<const std::int32_t> ids,
+                        std::int32_t image_id, std::vector<PromptPicture> pictures,
+                        std::int32_t video_id = -1);
+
+}  // namespace tessera

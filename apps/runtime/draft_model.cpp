@@ -1,0 +1,139 @@
+#include "apps/runtime/draft_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "apps/runtime/memory.h"
+#include "apps/runtime/model_catalog.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr const char* kOneStream = "draft and target need one picture tokenizer and one stream";
+
+}  // namespace
+
+void check_paints(const ModelSpec& spec, const std::string& name) {
+  if (!spec.draft) return;
+  throw Error({.kind = ErrorKind::kModel,
+               .code = "E_MODEL_DRAFT",
+               .file = name,
+               .where = "draft_config",
+               .expected = "a model that paints",
+               .found = "a draft model, which has no picture tokenizer",
+               .hint = "give it to --model-draft"});
+}
+
+void refuse_draft(const char* code, const std::string& draft, std::string expected,
+                  std::string found, std::string hint) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = code,
+               .file = draft,
+               .where = "--model-draft",
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = std::move(hint)});
+}
+
+std::unique_ptr<ModelDrafter> DraftModel::make_drafter(DraftLimits limits) {
+  const TokenModel& loaded = model();
+  limits.kv = storage_;
+  return std::make_unique<ModelDrafter>(loaded, limits);
+}
+
+std::size_t DraftModel::drafter_bytes(const Backend& backend, DraftLimits limits) const {
+  limits.kv = storage_;
+  const std::size_t scratch = scratch_bytes(ModelDrafter::most_rows(limits), backend);
+  return ModelDrafter::bytes(transformer(), logit_ids(), scratch, backend, limits);
+}
+
+std::unique_ptr<ImageDraft> ImageDraft::open(const std::string& name,
+                                             const StreamModelConfig& target,
+                                             const std::string& target_name, Backend& backend) {
+  const ModelReference reference = resolve_model(name);
+  OpenedModel opened = open_model(reference.open_name);
+  const StreamModelConfig& own = opened.spec.model;
+  if (own.codes != target.codes) {
+    refuse_draft("E_DRAFT_CODES", reference.shown_name,
+                 std::to_string(target.codes) + " picture codes, as " + target_name + " has",
+                 std::to_string(own.codes), kOneStream);
+  }
+  if (own.grid_rows != target.grid_rows || own.grid_cols != target.grid_cols) {
+    const auto grid = [](const StreamModelConfig& config) {
+      return std::to_string(config.grid_cols) + "x" + std::to_string(config.grid_rows);
+    };
+    refuse_draft("E_DRAFT_GRID", reference.shown_name,
+                 "a grid of " + grid(target) + " codes, as " + target_name + " has", grid(own),
+                 kOneStream);
+  }
+  if (own.grammar() != target.grammar()) {
+    const auto stream = [](const StreamModelConfig& config) {
+      return std::to_string(config.image_tokens()) + " tokens, " +
+             (config.row_end ? "row ends" : "no row ends") + ", " +
+             (config.image_end ? "an image end" : "no image end");
+    };
+    refuse_draft("E_DRAFT_STREAM", reference.shown_name,
+                 "pictures of " + stream(target) + ", as " + target_name + " has", stream(own),
+                 kOneStream);
+  }
+  return std::unique_ptr<ImageDraft>(
+      new ImageDraft(reference.shown_name, std::move(opened), backend));
+}
+
+ImageDraft::ImageDraft(std::string name, OpenedModel opened, Backend& backend)
+    : DraftModel(std::move(name)),
+      opened_(std::move(opened)),
+      backend_(backend),
+      prompts_(opened_, name_) {
+  storage_ = stored_dtype(opened_);
+}
+
+DraftRequest ImageDraft::request(const std::string& prompt,
+                                 const std::optional<std::string>& negative,
+                                 const LawSettings& law) const {
+  LawSettings own = law;
+  if (opened_.spec.draft && opened_.spec.draft->guidance > 0) own.guidance = 1;
+  EncodedPrompt encoded = prompts_.encode(prompt, negative, own.guided());
+  return {std::move(encoded.prompt), std::move(encoded.unconditional), own};
+}
+
+DraftStreamItem ImageDraft::stream(const DraftRequest& request) const {
+  DraftStreamItem out{.grammar = opened_.spec.model.grammar(), .law = request.law};
+  out.branches.push_back({.ids = request.prompt});
+  if (request.law.guided()) out.branches.push_back({.ids = request.unconditional});
+  return out;
+}
+
+DraftLimits ImageDraft::limits_for(std::span<const DraftRequest* const> requests,
+                                   std::int64_t items, std::int64_t window, bool trees) const {
+  DraftLimits out{.items = items,
+                  .tokens = opened_.spec.model.image_tokens(),
+                  .window = window,
+                  .guided = false,
+                  .trees = trees};
+  for (const DraftRequest* const request : requests) {
+    out.guided = out.guided || request->law.guided();
+    const std::size_t longest = std::max(request->prompt.size(), request->unconditional.size());
+    out.prompt_rows = std::max(out.prompt_rows, static_cast<std::int64_t>(longest));
+  }
+  return out;
+}
+
+const TokenModel& ImageDraft::model() {
+  if (!model_) {
+    model_.emplace(load_stream_model(opened_, backend_, storage_));
+    opened_.weights.reset();
+    opened_.vq_weights.reset();
+    opened_.source.reset();
+  }
+  return *model_;
+}
+
+std::size_t ImageDraft::bytes(const DraftLimits& limits) const {
+  const MemoryPlan plan =
+      plan_generation(opened_.spec, storage_, backend_, {.storage = storage_, .images = 1});
+  return plan.weights + drafter_bytes(backend_, limits);
+}
+
+}  // namespace tessera

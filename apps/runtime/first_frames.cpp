@@ -1,0 +1,137 @@
+#include "apps/runtime/first_frames.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <string_view>
+
+#include "video/frame_reader.h"
+#include "vision/image/picture_reader.h"
+#include "vision/image/resample.h"
+
+namespace tessera {
+
+namespace {
+
+bool is_picture(const std::filesystem::path& file) {
+  constexpr std::array<std::string_view, 6> kEndings = {".png",  ".jpg", ".jpeg",
+                                                        ".webp", ".gif", ".bmp"};
+  std::string ending = file.extension().string();
+  for (char& c : ending) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
+}
+
+// Scaled to cover the size, cut to its middle.
+Image fitted(const Image& image, const FirstFrames& wanted) {
+  if (image.width == wanted.width && image.height == wanted.height) return image;
+  const double scale =
+      std::max(static_cast<double>(wanted.width) / static_cast<double>(image.width),
+               static_cast<double>(wanted.height) / static_cast<double>(image.height));
+  const auto scaled = [&](std::int64_t side, std::int64_t least) {
+    return std::max(least, static_cast<std::int64_t>(static_cast<double>(side) * scale + 0.5));
+  };
+  const Image large = resize(image, scaled(image.width, wanted.width),
+                             scaled(image.height, wanted.height), ResampleFilter::kBicubic);
+  const std::int64_t left = (large.width - wanted.width) / 2;
+  const std::int64_t top = (large.height - wanted.height) / 2;
+  Image out(wanted.width, wanted.height);
+  for (std::int64_t y = 0; y < wanted.height; ++y) {
+    const std::uint8_t* row = large.at(left, top + y);
+    std::copy(row, row + wanted.width * 3, out.at(0, y));
+  }
+  return out;
+}
+
+Image opaque(const Picture& picture) {
+  Image out(picture.width, picture.height);
+  const auto channels = static_cast<std::size_t>(picture.channels);
+  for (std::size_t i = 0; i < out.rgb.size() / 3; ++i) {
+    const std::uint8_t* pixel = picture.pixels.data() + i * channels;
+    const int alpha = channels == 4 ? pixel[3] : 255;
+    for (std::size_t c = 0; c < 3; ++c) {  // on white
+      out.rgb[i * 3 + c] =
+          static_cast<std::uint8_t>((pixel[c] * alpha + 255 * (255 - alpha) + 127) / 255);
+    }
+  }
+  return out;
+}
+
+// The frame on the screen at each multiple of 1 / rate, the last ones of them.
+class Ticker {
+ public:
+  Ticker(const FirstFrames& wanted, Rational tick) : wanted_(wanted), tick_(tick) {}
+
+  void add(VideoFrame frame) {
+    if (shown_) {
+      stay_ = std::max<std::int64_t>(1, frame.ticks - shown_->ticks);
+      keep_until(frame.ticks);
+    }
+    shown_ = std::move(frame);
+  }
+  std::vector<Image> take() {
+    if (shown_) keep_until(shown_->ticks + stay_);
+    return {kept_.begin(), kept_.end()};
+  }
+
+ private:
+  void keep_until(std::int64_t ticks) {
+    const auto due = [&](std::int64_t at) {
+      return static_cast<double>(count_) / static_cast<double>(wanted_.rate) <
+             static_cast<double>(at) * tick_.value() - 1e-9;
+    };
+    std::int64_t repeats = 0;
+    for (; due(ticks) && repeats < wanted_.most; ++repeats) ++count_;
+    while (due(ticks)) ++count_;
+    if (repeats == 0) return;
+    const Image image = fitted({shown_->width, shown_->height, std::move(shown_->rgb)}, wanted_);
+    for (; repeats > 0; --repeats) {
+      kept_.push_back(image);
+      if (static_cast<std::int64_t>(kept_.size()) > wanted_.most) kept_.pop_front();
+    }
+  }
+
+  const FirstFrames& wanted_;
+  Rational tick_;
+  std::optional<VideoFrame> shown_;
+  std::int64_t stay_ = 1;   // ticks of the last whole frame; the last one stays as long
+  std::int64_t count_ = 0;  // frames taken at the wanted rate
+  std::deque<Image> kept_;
+};
+
+}  // namespace
+
+std::vector<Image> read_first_frames(const std::filesystem::path& file, const FirstFrames& wanted) {
+  expects(wanted.most > 0 && wanted.rate > 0, "frames are wanted");
+  if (is_picture(file)) {
+    const Picture picture = PictureReader().read(file);
+    // Its last frames are what a clip would go on from, and they are not read.
+    if (std::ranges::find(picture.notes, "first frame of an animation") != picture.notes.end()) {
+      throw Error({.kind = ErrorKind::kGeneral,
+                   .code = "E_VIDEO_FIRST",
+                   .file = file.string(),
+                   .expected = "a clip (mp4, mov, mkv, webm, avi) or a picture of one frame",
+                   .found = "an animated picture"});
+    }
+    return {fitted(opaque(picture), wanted)};
+  }
+  FrameReader reader(file);
+  Ticker ticker(wanted, reader.info().tick);
+  while (std::optional<VideoFrame> frame = reader.next()) ticker.add(std::move(*frame));
+  return ticker.take();
+}
+
+Image first_frame_of(const std::filesystem::path& file) {
+  if (is_picture(file)) return opaque(PictureReader().read(file));
+  std::optional<VideoFrame> frame = FrameReader(file).next();
+  if (frame) return {frame->width, frame->height, std::move(frame->rgb)};
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_VIDEO_FRAMES",
+               .file = file.string(),
+               .where = "video stream",
+               .expected = "a clip with frames",
+               .found = "none"});
+}
+
+}  // namespace tessera

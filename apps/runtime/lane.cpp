@@ -1,0 +1,390 @@
+// Streams of submissions through the slots of a loop.
+#include "apps/runtime/lane.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "apps/runtime/memory_attempt.h"
+#include "engine/core/io.h"
+
+namespace tessera {
+
+LoopNeeds both(const LoopNeeds& a, const LoopNeeds& b) {
+  return {.slots = std::max(a.slots, b.slots),
+          .prompt_rows = std::max(a.prompt_rows, b.prompt_rows),
+          .guided = a.guided || b.guided,
+          .draft_prompt_rows = std::max(a.draft_prompt_rows, b.draft_prompt_rows),
+          .draft_guided = a.draft_guided || b.draft_guided};
+}
+
+namespace {
+
+StreamTimes sum_of(StreamTimes sum, const StreamTimes& more) {
+  sum.tokens += more.tokens;
+  sum.prompts += more.prompts;
+  sum.judge += more.judge;
+  sum.token_passes += more.token_passes;
+  sum.prompt_passes += more.prompt_passes;
+  sum.tokens_written += more.tokens_written;
+  return sum;
+}
+
+// A quarter more than is needed where it grows again, so that prompts of rising lengths do not each
+// make a loop of their own.
+std::int64_t grown(std::int64_t had, std::int64_t needed) {
+  return had == 0 || had >= needed ? std::max(had, needed) : needed + needed / 4;
+}
+
+}  // namespace
+
+StreamLane::StreamLane(LaneModel& model, LaneHost& host, const LaneOptions& options)
+    : model_(model), host_(host), options_(options), slots_(options.slots) {
+  expects(slots_ >= 1, "a lane has slots");
+}
+
+StreamLane::~StreamLane() { drop_loop(); }
+
+void StreamLane::submit(Ticket ticket, std::unique_ptr<Submission> submission) {
+  auto entry = std::make_unique<Entry>();
+  entry->ticket = ticket;
+  entry->submission = std::move(submission);
+  submissions_.push_back(std::move(entry));
+}
+
+StreamLane::Entry* StreamLane::find(Ticket ticket) const {
+  for (const std::unique_ptr<Entry>& entry : submissions_) {
+    if (entry->ticket == ticket) return entry.get();
+  }
+  return nullptr;
+}
+
+bool StreamLane::has(Ticket ticket) const { return find(ticket) != nullptr; }
+
+void StreamLane::cancel(Ticket ticket) {
+  if (Entry* entry = find(ticket)) entry->ending = true;
+}
+
+void StreamLane::set_slots(std::int64_t slots) {
+  expects(slots >= 1, "a lane has slots");
+  slots_ = options_.slots = slots;
+}
+
+StreamTimes StreamLane::times() const {
+  return loop_ == nullptr ? past_ : sum_of(past_, loop_->times());
+}
+
+void StreamLane::reset_times() {
+  past_ = {};
+  if (loop_ == nullptr) return;
+  // The loop counts on from where it is.
+  const StreamTimes now = loop_->times();
+  past_ = {.tokens = -now.tokens,
+           .prompts = -now.prompts,
+           .judge = -now.judge,
+           .token_passes = -now.token_passes,
+           .prompt_passes = -now.prompt_passes,
+           .tokens_written = -now.tokens_written};
+}
+
+LaneStats StreamLane::stats() const {
+  LaneStats out = stats_;
+  out.submissions = static_cast<std::int64_t>(submissions_.size());
+  out.slots = loop_ == nullptr ? 0 : loop_->limits().items;
+  out.slots_taken = std::count_if(uses_.begin(), uses_.end(),
+                                  [](const SlotUse& use) { return use.entry != nullptr; });
+  return out;
+}
+
+// What a submission throws ends that one alone; it is thrown on when the pass is over.
+template <typename Call>
+void StreamLane::call(Entry& entry, const Call& what) {
+  try {
+    what(*entry.submission);
+  } catch (...) {
+    entry.ending = true;
+    if (entry.error == nullptr) entry.error = std::current_exception();
+  }
+}
+
+void StreamLane::drop_loop() {
+  if (loop_ != nullptr) past_ = sum_of(past_, loop_->times());
+  loop_.reset();
+  uses_.clear();
+  model_.drop_drafter();
+}
+
+void StreamLane::release() {
+  expects(idle(), "nothing is at work");
+  drop_loop();
+  room_ = {};
+}
+
+// --- filling slots
+// ---------------------------------------------------------------------------------
+
+// Holds the next stream of a submission, in turns.
+bool StreamLane::ask(Wait wait) {
+  const std::size_t count = submissions_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = (turn_ + i) % count;
+    Entry& entry = *submissions_[at];
+    std::optional<NextStream> next;
+    call(entry, [&](Submission& submission) {
+      if (!entry.ending && submission.more()) next = submission.next(wait);
+    });
+    if (!next) continue;
+    held_.emplace(Held{&entry, std::move(*next)});
+    turn_ = at + 1;
+    return true;
+  }
+  return false;
+}
+
+bool StreamLane::fits(const LoopNeeds& needs) const {
+  return loop_ != nullptr && needs.prompt_rows <= room_.prompt_rows &&
+         needs.draft_prompt_rows <= room_.draft_prompt_rows && (room_.guided || !needs.guided) &&
+         (room_.draft_guided || !needs.draft_guided);
+}
+
+bool StreamLane::make_loop(const StreamLimits& limits, const LoopNeeds& needs,
+                           std::exception_ptr& why) {
+  drop_loop();  // before the new one: both together may not fit
+  const auto attempt = [&] {
+    model_.make_drafter(limits, needs);
+    loop_ =
+        std::make_unique<StreamLoop>(model_.tokens(), limits, model_.parts(), model_.controller());
+  };
+  const std::optional<ErrorInfo> missing = memory_failure(attempt, "streams at once");
+  if (!missing) {
+    room_ = needs;
+    room_.slots = limits.items;
+    uses_.assign(static_cast<std::size_t>(limits.items), {});
+    return true;
+  }
+  why = std::make_exception_ptr(Error(*missing));
+  drop_loop();
+  room_ = {};
+  return false;
+}
+
+// A loop with room for the stream that is held, the old one is idle. False: not now. Where memory
+// does not last, one with no more rows than needed is tried, then one of half as many slots, down
+// to one; fewer slots are for the rest of the run.
+bool StreamLane::fit_loop() {
+  Entry& entry = *held_->entry;
+  LoopNeeds exact = held_->next.needs;
+  std::int64_t wanted = 0;
+  for (const std::unique_ptr<Entry>& each : submissions_) {
+    call(*each, [&](Submission& submission) {
+      const LoopNeeds own = submission.needs();
+      exact = both(exact, own);
+      wanted += own.slots;
+    });
+  }
+  exact.slots = options_.all_slots ? slots_ : std::clamp<std::int64_t>(wanted, 1, slots_);
+  const bool more_slots = loop_ != nullptr && exact.slots > room_.slots;
+  if (fits(held_->next.needs) && !(more_slots && loop_->idle())) return true;
+  if (loop_ != nullptr && !loop_->idle()) return false;
+  LoopNeeds needs = exact;
+  needs.prompt_rows = std::max(grown(loop_ == nullptr ? 0 : room_.prompt_rows, exact.prompt_rows),
+                               options_.prompt_rows);
+  needs.draft_prompt_rows =
+      grown(loop_ == nullptr ? 0 : room_.draft_prompt_rows, exact.draft_prompt_rows);
+  model_.load();
+  if (!host_.make_room(model_.loop_bytes(model_.limits(needs), needs), *this)) return false;
+  std::exception_ptr why;
+  while (!make_loop(model_.limits(needs), needs, why)) {
+    const bool fewer = entry.submission->takes_fewer_slots();
+    if (needs.prompt_rows > held_->next.needs.prompt_rows ||
+        needs.draft_prompt_rows > held_->next.needs.draft_prompt_rows) {
+      needs.prompt_rows = held_->next.needs.prompt_rows;
+      needs.draft_prompt_rows = held_->next.needs.draft_prompt_rows;
+    } else if (fewer && needs.slots > 1) {
+      needs.slots /= 2;
+    } else {
+      ErrorInfo error = model_.no_room(needs);
+      error.expected = std::to_string(model_.loop_bytes(model_.limits(needs), needs)) + " bytes";
+      error.found = "allocation refused";
+      if (fewer) {
+        fail_held(error);
+      } else {
+        entry.ending = true;
+        entry.error = why;
+        held_.reset();
+      }
+      return true;
+    }
+  }
+  if (needs.slots < exact.slots) {
+    const std::int64_t had = std::exchange(slots_, needs.slots);
+    call(entry, [&](Submission& submission) { submission.on_fewer_slots(had, needs.slots); });
+  }
+  return true;
+}
+
+void StreamLane::fail_held(const ErrorInfo& error) {
+  const Held held = std::move(*held_);
+  held_.reset();
+  call(*held.entry,
+       [&](Submission& submission) { submission.on_no_room(held.next.number, error); });
+}
+
+void StreamLane::start() {
+  Held held = std::move(*held_);
+  held_.reset();
+  Entry& entry = *held.entry;
+  call(entry, [&](Submission&) {
+    const std::size_t slot = loop_->add(std::move(held.next.stream));
+    uses_[slot] = {&entry, held.next.number};
+    ++entry.at_work;
+    if (held.next.on_slot) held.next.on_slot(slot);
+  });
+}
+
+// Whether anything was taken in.
+bool StreamLane::fill(Wait wait) {
+  bool any = false;
+  while (true) {
+    if (held_ && held_->entry->ending) held_.reset();
+    if (!held_) {
+      if (loop_ != nullptr && loop_->full()) return any;
+      const bool nothing_else = loop_ == nullptr || loop_->idle();
+      if (!ask(nothing_else && !any ? wait : Wait::kNo)) return any;
+    }
+    any = true;
+    if (!fit_loop()) return any && loop_ != nullptr && !loop_->idle();
+    if (!held_ || held_->entry->ending) continue;
+    if (loop_->full()) return any;
+    start();
+  }
+}
+
+// --- a pass
+// ----------------------------------------------------------------------------------------
+
+void StreamLane::on_pass(const StreamPass& pass) {
+  ++stats_.passes;
+  stats_.slot_passes += static_cast<std::uint64_t>(loop_->limits().items);
+  stats_.slots_at_work += pass.streams.size();
+  SubmissionPass own{.seconds = monotonic_seconds() - step_began_,
+                     .streams_of_all = pass.streams.size(),
+                     .decode_rows = pass.decode_rows,
+                     .prompt_rows = pass.prompt_rows,
+                     .times = pass.times,
+                     .streams = {}};
+  for (const std::unique_ptr<Entry>& entry : submissions_) {
+    if (entry->ending) continue;
+    views_.clear();
+    for (const StreamView& view : pass.streams) {
+      const SlotUse& use = uses_[view.slot];
+      if (use.entry == entry.get()) views_.push_back({use.number, view.result});
+    }
+    std::sort(views_.begin(), views_.end(),
+              [](const auto& a, const auto& b) { return a.number < b.number; });
+    own.streams = views_;
+    call(*entry, [&](Submission& submission) {
+      if (submission.on_pass(own) == Flow::kStop) entry->ending = true;
+    });
+  }
+}
+
+void StreamLane::on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) {
+  const SlotUse& use = uses_[slot];
+  if (use.entry->ending && use.entry->error != nullptr) return;
+  call(*use.entry, [&](Submission& submission) { submission.on_tokens(use.number, tokens); });
+}
+
+void StreamLane::on_done(std::size_t slot, StreamResult&& result) {
+  const SlotUse use = std::exchange(uses_[slot], {});
+  Entry& entry = *use.entry;
+  --entry.at_work;
+  std::optional<SlidingStream> slides;
+  if (entry.error == nullptr) {
+    call(entry, [&](Submission& submission) {
+      slides = submission.on_done(use.number, std::move(result));
+      if (!slides || entry.ending) return;
+      NextStream& next = slides->next;
+      loop_->slide(slot, slides->first, slides->end, std::move(next.stream));
+      uses_[slot] = {&entry, next.number};
+      ++entry.at_work;
+      if (next.on_slot) next.on_slot(slot);
+    });
+  }
+  if (uses_[slot].entry == nullptr && loop_->taken(slot)) loop_->drop(slot);  // held, and done with
+}
+
+void StreamLane::end(Entry& entry) {
+  std::vector<std::pair<std::size_t, std::size_t>> slots;  // number, slot
+  for (std::size_t slot = 0; slot < uses_.size(); ++slot) {
+    if (uses_[slot].entry == &entry) slots.emplace_back(uses_[slot].number, slot);
+  }
+  std::sort(slots.begin(), slots.end());
+  for (const auto& [number, slot] : slots) {
+    uses_[slot] = {};
+    StreamResult result = loop_->drop(slot);
+    if (entry.error != nullptr) continue;
+    call(entry, [&, number = number](Submission& submission) {
+      submission.on_stopped(number, std::move(result));
+    });
+  }
+  if (held_ && held_->entry == &entry) held_.reset();
+  call(entry, [](Submission& submission) { submission.on_over(); });
+}
+
+// Ends submissions that are over; throws the first error of those that failed.
+void StreamLane::settle() {
+  std::exception_ptr error;
+  for (std::size_t i = 0; i < submissions_.size();) {
+    Entry& entry = *submissions_[i];
+    bool over = entry.ending;
+    const bool holds = held_ && held_->entry == &entry;
+    if (!over && entry.at_work == 0 && !holds) {
+      call(entry, [&](Submission& submission) { over = !submission.more(); });
+      over = over || entry.ending;
+    }
+    if (!over) {
+      ++i;
+      continue;
+    }
+    end(entry);
+    if (error == nullptr) error = entry.error;
+    submissions_.erase(submissions_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+// An error of the model or the device: what it leaves in loop and drafter is nobody's.
+void StreamLane::abandon() {
+  held_.reset();
+  submissions_.clear();
+  drop_loop();
+  room_ = {};
+}
+
+bool StreamLane::step(Wait wait) {
+  bool done = false;
+  try {
+    done = fill(wait);
+    if (loop_ != nullptr && !loop_->idle()) {
+      step_began_ = monotonic_seconds();
+      loop_->step(*this);
+      done = true;
+    } else {
+      for (const std::unique_ptr<Entry>& entry : submissions_) {
+        if (entry->ending) continue;
+        call(*entry, [&](Submission& submission) {
+          if (submission.on_pass({}) == Flow::kStop) entry->ending = true;
+        });
+      }
+    }
+  } catch (...) {
+    abandon();
+    throw;
+  }
+  const std::size_t had = submissions_.size();
+  settle();
+  return done || submissions_.size() < had;
+}
+
+}  // namespace tessera

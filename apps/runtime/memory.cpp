@@ -1,0 +1,204 @@
+// Memory plan of a painting run and the machine's limits (proc(5), Linux control groups v1 and v2).
+#include "apps/runtime/memory.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "engine/core/error.h"
+#include "engine/decoding/block_loop.h"
+#include "engine/decoding/pass_padding.h"
+#include "engine/decoding/stream_limits.h"
+
+namespace tessera {
+
+namespace {
+
+// Program, libraries, text tokenizer and small blocks, as measured with test:null and the bundled
+// model, where it is what remains beside the plan's other parts.
+constexpr std::size_t kProgramBytes = (std::size_t{10} << 20) + (std::size_t{1} << 18);
+
+DType dtype_of(const Checkpoint* checkpoint, const std::string& name) {
+  const ConstTensorView* view = checkpoint != nullptr ? checkpoint->find(name) : nullptr;
+  return view != nullptr && view->dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
+}
+
+// Kernel interface files are made on reading: they have no size and are no regular storage.
+std::string kernel_file(const char* path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::optional<std::uint64_t> number_in(const std::string& text, std::string_view after) {
+  std::size_t at = text.find(after);
+  if (at == std::string::npos) return std::nullopt;
+  at = text.find_first_of("0123456789", at + after.size());
+  if (at == std::string::npos) return std::nullopt;
+  std::uint64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data() + at, text.data() + text.size(), value);
+  if (status != std::errc{}) return std::nullopt;
+  return value;
+}
+
+std::optional<std::uint64_t> group_room(const char* limit_file, const char* usage_file) {
+  const auto limit = number_in(kernel_file(limit_file), "");
+  const auto usage = number_in(kernel_file(usage_file), "");
+  // Without a limit the kernel prints "max" or a number near 2^63.
+  if (!limit || !usage || *limit > (std::uint64_t{1} << 60)) return std::nullopt;
+  return *limit > *usage ? *limit - *usage : 0;
+}
+
+}  // namespace
+
+DType stored_dtype(const OpenedModel& model) {
+  std::string prefix = model.spec.names.layer_prefix;
+  if (const std::size_t at = prefix.find("{}"); at != std::string::npos) prefix.replace(at, 2, "0");
+  return dtype_of(model.weights.get(), prefix + model.spec.names.down);
+}
+
+DType stored_vq_dtype(const OpenedModel& model) {
+  const std::string name =
+      model.spec.vq.prefix +
+      (model.spec.fsq ? "decoder.conv_in.0.conv3d.weight" : "decoder.conv_in.weight");
+  return dtype_of(model.vq_weights.get(), name);
+}
+
+std::size_t image_activation_bytes(const StreamModelConfig& config, const Backend& backend,
+                                   const StreamLimits& limits) {
+  const auto scratch = [&](std::int64_t rows) {
+    return StreamModel::scratch_bytes(config, rows, backend);
+  };
+  return stream_activation_bytes({config.transformer, config.codes, scratch}, backend, limits);
+}
+
+MemoryPlan plan_generation(const OpenedModel& model, const Backend& backend,
+                           const MemoryRequest& request, PassShape shape) {
+  return plan_generation(model.spec, stored_vq_dtype(model), backend, request, shape);
+}
+
+MemoryPlan plan_generation(const ModelSpec& spec, DType vq_storage, const Backend& backend,
+                           const MemoryRequest& request, PassShape shape) {
+  const StreamLimits limits{.items = request.images,
+                            .prompt_rows = request.prompt_tokens,
+                            .grammar = spec.model.grammar(),
+                            .window = request.window,
+                            .guided = request.guidance,
+                            .kv = request.storage,
+                            .laws = request.laws,
+                            .shape = shape};
+  MemoryRequest whole = request;
+  whole.spare_rows = limits.spare_cache_rows();
+  if (backend.memory()) whole.spare_rows += most_padding(kMostBucketRows);
+  MemoryPlan plan = plan_memory(spec, backend, whole);
+  // The loop reads prompts in parts, and knows its own buffers.
+  plan.activations = image_activation_bytes(spec.model, backend, limits);
+  plan.process = kProgramBytes;
+  if (spec.blocks) {
+    const BlockLimits blocks{.prompt_tokens = request.prompt_tokens, .kv = request.storage};
+    plan.weights = BlockModel::weight_bytes(*spec.blocks, backend, request.storage);
+    plan.kv = BlockLoop::cache_bytes(*spec.blocks, spec.model.grammar(), blocks);
+    plan.activations = BlockLoop::activation_bytes(*spec.blocks, backend, blocks);
+  }
+  if (spec.draft || (spec.blocks && !spec.movq)) {
+    plan.vq_weights = plan.vq_scratch = 0;
+  } else {
+    plan.vq_weights = visual_weight_bytes(spec, backend, vq_storage);
+    plan.vq_scratch = visual_scratch_bytes(spec, backend);
+  }
+  const bool own_memory = backend.device().kind != DeviceKind::kCpu;
+  return own_memory ? placed_on_device(std::move(plan), spec, request) : plan;
+}
+
+void plan_device(MemoryPlan& plan, const Backend& backend, const MemoryRequest& asked,
+                 FunctionRef<MemoryPlan(const MemoryRequest&)> plan_of) {
+  const std::optional<DeviceMemory> memory = backend.memory();
+  if (!plan.on_device || !memory) return;
+  plan.device = backend.name();
+  plan.device_free = memory->free;
+  if (plan.device_bytes() <= memory->free) return;
+  plan.would_fit = what_fits(asked, memory->free, [&](const MemoryRequest& request) {
+    return plan_of(request).device_bytes();
+  });
+  plan.advice = fit_advice(asked, plan.would_fit);
+}
+
+std::optional<std::uint64_t> available_memory() {
+  std::optional<std::uint64_t> least;
+  const auto consider = [&](std::optional<std::uint64_t> bytes) {
+    if (bytes) least = least ? std::min(*least, *bytes) : *bytes;
+  };
+  if (const auto kib = number_in(kernel_file("/proc/meminfo"), "MemAvailable:")) {
+    consider(*kib * 1024);
+  }
+  consider(group_room("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"));
+  consider(group_room("/sys/fs/cgroup/memory/memory.limit_in_bytes",
+                      "/sys/fs/cgroup/memory/memory.usage_in_bytes"));
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    const auto used = number_in(kernel_file("/proc/self/statm"), "");
+    const std::uint64_t taken = used ? *used * 4096 : 0;
+    consider(limit.rlim_cur > taken ? limit.rlim_cur - taken : 0);
+  }
+  return least;
+}
+
+namespace {
+
+void check_device_memory(const MemoryPlan& plan, const std::string& model_name) {
+  if (plan.device.empty() || plan.device_bytes() <= plan.device_free) return;
+  const auto part = [](const char* name, std::size_t bytes) {
+    return std::string(name) + " " + format_bytes(bytes);
+  };
+  throw Error(
+      {.kind = ErrorKind::kMemory,
+       .code = "E_MEMORY_PLAN",
+       .file = model_name,
+       .where = "memory of " + plan.device,
+       .expected = format_bytes(plan.device_bytes()) + " (" +
+                   part("weights", plan.weights + plan.vq_weights + plan.draft + plan.captioner) +
+                   ", " + part("cache", plan.kv) + ", " +
+                   part("passes", plan.activations + plan.laws + plan.vq_scratch) + ", " +
+                   part("libraries and staging", plan.libraries + plan.staging) + ")",
+       .found = format_bytes(plan.device_free) + " free",
+       .hint = plan.advice.empty()
+                   ? "no smaller run of this model fits either: choose another device"
+                   : "would fit: " + plan.advice});
+}
+
+}  // namespace
+
+void check_memory(const MemoryPlan& plan, const std::string& model_name) {
+  check_device_memory(plan, model_name);
+  const auto room = available_memory();
+  if (!room || plan.host_bytes() <= *room) return;
+  throw Error(
+      {.kind = ErrorKind::kMemory,
+       .code = "E_MEMORY_PLAN",
+       .file = model_name,
+       .where = "memory",
+       .expected = format_bytes(plan.host_bytes()) +
+                   (plan.on_device ? " in the host's memory, beside the device's"
+                                   : " (weights " + format_bytes(plan.weights + plan.vq_weights) +
+                                         ", cache " + format_bytes(plan.kv) + ")"),
+       .found = format_bytes(*room) + " available",
+       .hint = "try --dtype bf16 or a smaller --batch-size"});
+}
+
+std::string format_bytes(std::uint64_t bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[48];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+}  // namespace tessera

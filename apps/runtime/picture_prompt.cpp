@@ -1,0 +1,107 @@
+#include "apps/runtime/picture_prompt.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tessera {
+
+double PicturePrompt::select_seconds() const {
+  double sum = 0;
+  for (const auto& session : sessions) sum += session->seconds();
+  return sum;
+}
+
+RowSource PicturePrompt::source() const {
+  RowSource out = RowSource::kNone;
+  for (const auto& session : sessions) {
+    if (session->source() != RowSource::kNone) out = session->source();
+  }
+  return out;
+}
+
+std::vector<std::vector<float>> PicturePrompt::scores() const {
+  std::vector<std::vector<float>> out;
+  for (std::size_t i = 0; i < sessions.size(); ++i) {
+    const auto& seen = sessions[i]->scores();
+    if (seen.empty()) return {};
+    float most = 0;
+    for (const auto& [place, score] : seen) most = std::max(most, score);
+    std::vector<float>& own = out.emplace_back();
+    for (const VisualToken& token : whole[i].tokens) {
+      const auto found = seen.find({token.tile, token.row, token.column});
+      const bool known = token.kind == TokenKind::kPatch && found != seen.end() && most > 0;
+      own.push_back(known ? found->second / most : std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+  return out;
+}
+
+std::int64_t count_tokens(std::span<const VisualBlock> blocks) {
+  std::int64_t sum = 0;
+  for (const VisualBlock& block : blocks) sum += block.count();
+  return sum;
+}
+
+PrunedModel pruned_model_of(const CaptionModel& model, std::int64_t views) {
+  const ModelConfig& language = model.spec().model.transformer;
+  PrunedModel out = pruned_model_of(model.describe().tower, views);
+  out.llm_layers = static_cast<int>(language.layers);
+  out.rope = {language.head_dim, language.rope.theta, language.rope.sections};
+  return out;
+}
+
+void check_pruning(const CaptionModel& model, const PromptPruning& pruning) {
+  if (pruning.pruner == nullptr) return;
+  // A picture like most: methods may work at other places of one that is cut into tiles.
+  const std::int64_t views = plan_preprocess(model.describe().policy, 640, 480).views;
+  const PruneSession session(*pruning.pruner, pruned_model_of(model, views), pruning.budget,
+                             pruning.seed, 0);
+  check_patch_method(model.describe().tower, session);
+}
+
+PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& question,
+                                  std::span<const PreprocessedPicture> pictures,
+                                  const PromptPruning& pruning, std::int64_t most_tokens,
+                                  std::span<EncodedPicture> seen,
+                                  std::vector<VisualRows>* whole_rows) {
+  expects(seen.empty() || seen.size() == pictures.size(), "all pictures were seen, or none");
+  PicturePrompt out;
+  std::vector<PreprocessPlan> plans;
+  for (const PreprocessedPicture& picture : pictures) plans.push_back(picture.plan);
+  // First: it refuses what no prompt can hold.
+  const std::vector<std::int32_t> ids = model.prompt_ids(question, plans);
+  std::vector<PromptPicture> visual;
+  for (const PreprocessedPicture& picture : pictures) {
+    PromptPicture& one = visual.emplace_back();
+    if (pruning.pruner != nullptr) {
+      const auto views = static_cast<std::int64_t>(picture.views.size());
+      out.sessions.push_back(
+          std::make_unique<PruneSession>(*pruning.pruner, pruned_model_of(model, views),
+                                         pruning.budget, pruning.seed, pruning.item));
+      one.session = out.sessions.back().get();
+    }
+    std::optional<EncodedPicture> encoded;
+    if (!seen.empty()) encoded = std::move(seen[visual.size() - 1]);
+    one.visual = model.pictures().encode(picture, model.spec().three_axes(), one.session,
+                                         std::move(encoded));
+    out.visual_tokens += one.visual.total;
+    out.whole.push_back(std::move(one.visual.whole));
+    if (whole_rows != nullptr) whole_rows->push_back(one.visual);
+  }
+  out.rows = build_prompt(model.text(), ids, model.describe().image_id, std::move(visual),
+                          model.describe().video_id);
+  const std::int64_t most = model.text().transformer().config().rope.positions;
+  const std::int64_t length = std::max(out.rows.next_place, out.rows.rows.shape()[0]);
+  if (length + most_tokens > most) {
+    throw Error({.kind = ErrorKind::kGeneral,
+                 .code = "E_PROMPT_LENGTH",
+                 .where = "prompt",
+                 .expected = "at most " + std::to_string(most - most_tokens) +
+                             " rows of prompt beside " + std::to_string(most_tokens) +
+                             " tokens of text",
+                 .found = std::to_string(length)});
+  }
+  return out;
+}
+
+}  // namespace tessera

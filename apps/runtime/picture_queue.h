@@ -1,0 +1,74 @@
+// Pictures that are read and prepared ahead of those who need them, by one thread, at most so many
+// and no more than a bounded number of bytes beside the one at hand.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "apps/runtime/caption_pipeline.h"
+#include "engine/families/describe_spec.h"
+#include "vision/image/picture_reader.h"
+#include "vision/image/preprocess.h"
+
+namespace tessera {
+
+struct PreparedPictures {
+  CaptionRequest request;
+  std::vector<PreprocessedPicture> pictures;
+  std::vector<std::array<std::int64_t, 2>> sizes;
+  std::vector<std::string> notes;
+  std::optional<ErrorInfo> error;
+  double seconds = 0;
+  // As a draft model's policy has them; none when it sees the same ones or no pictures at all.
+  std::vector<PreprocessedPicture> draft_pictures;
+  std::optional<ErrorInfo> draft_error;  // that policy cannot take them
+};
+
+class PictureQueue {
+ public:
+  // `next` is called on the queue's thread, one call at a time; what it throws ends the queue and
+  // comes out of take(). `spec` says how pictures are prepared, `draft` how they are for a draft
+  // model, null if for none; both are borrowed.
+  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const DescribeSpec& spec,
+               PictureReaderOptions reader, std::size_t ahead, const DescribeSpec* draft = nullptr);
+  ~PictureQueue();
+  PictureQueue(const PictureQueue&) = delete;
+  PictureQueue& operator=(const PictureQueue&) = delete;
+
+  // The next one; none when there are no more, when none is ready and the caller would not wait, or
+  // when none came for a moment.
+  std::optional<PreparedPictures> take(bool wait);
+  // No new ones; those that are ready can still be taken.
+  void stop();
+  bool over() const;
+  // As PictureReader::confinement() of the process that reads; empty before it was needed.
+  std::string confinement() const;
+
+ private:
+  void work();
+  PreparedPictures prepare(CaptionRequest request, PictureReader& reader) const;
+  void prepare_scene_of(const PictureSource& source, PreparedPictures& out) const;
+  void prepare_for_draft(const PreprocessPolicy& policy, const Picture& picture,
+                         PreparedPictures& out) const;
+
+  std::function<std::optional<CaptionRequest>()> next_;
+  const DescribeSpec& spec_;
+  const DescribeSpec* draft_;
+  PictureReaderOptions reader_options_;
+  std::size_t ahead_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<PreparedPictures> ready_;
+  std::size_t bytes_ = 0;  // of what is ready
+  std::string confinement_;
+  bool ended_ = false, stopping_ = false;
+  std::exception_ptr thrown_;
+  std::thread thread_;
+};
+
+}  // namespace tessera

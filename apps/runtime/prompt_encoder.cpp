@@ -1,0 +1,169 @@
+#include "apps/runtime/prompt_encoder.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "engine/core/io.h"
+#include "engine/core/utf8.h"
+
+namespace tessera {
+
+namespace {
+
+constexpr std::size_t kMaxPromptBytes = std::size_t{64} << 10;
+
+[[noreturn]] void refuse_request(std::string code, std::string where, std::string expected,
+                                 std::string found, std::string hint = "") {
+  throw Error({ErrorKind::kUsage, std::move(code), "", std::move(where), std::move(expected),
+               std::move(found), std::move(hint)});
+}
+
+void check_prompt_text(const std::string& text, const char* where) {
+  if (text.empty()) refuse_request("E_PROMPT_EMPTY", where, "a text", "nothing");
+  if (text.size() > kMaxPromptBytes) {
+    refuse_request("E_PROMPT_LENGTH", where, "at most 65536 bytes",
+                   std::to_string(text.size()) + " bytes");
+  }
+  if (!is_valid_utf8(text) || text.find('\0') != std::string::npos) {
+    refuse_request("E_PROMPT_TEXT", where, "UTF-8 text without NUL", "other bytes");
+  }
+}
+
+// The authors' Emu3 files have their vocabulary in another form.
+void refuse_tiktoken(const OpenedModel& opened) {
+  const std::filesystem::path& wanted = opened.spec.tokenizer;
+  if (!opened.tokenizer_json.empty() || file_exists(wanted)) return;
+  for (const auto& path : list_folder(opened.spec.folder)) {
+    if (path.extension() != ".tiktoken") continue;
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_TOKENIZER_TIKTOKEN",
+                 .file = wanted.string(),
+                 .expected = "the tokenizer.json of the Hugging Face port",
+                 .found = "only " + path.filename().string() + ", which is not read",
+                 .hint = "copy tokenizer.json of the -hf repository into this folder"});
+  }
+}
+
+}  // namespace
+
+PromptEncoder::PromptEncoder(const OpenedModel& model, const std::string& name)
+    : model_(model.spec.model), classes_(model.spec.prompt.classes) {
+  if (model.spec.prompt.kind == PromptKind::kText) load_text_tokenizer(model, name);
+}
+
+// Reads tokenizer.json and finds the template and the special tokens in it, by string.
+void PromptEncoder::load_text_tokenizer(const OpenedModel& opened, const std::string& name) {
+  const ModelSpec& spec = opened.spec;
+  refuse_tiktoken(opened);
+  text_ = opened.tokenizer_json.empty() ? TextTokenizer::from_file(spec.tokenizer)
+                                        : TextTokenizer::from_json(opened.tokenizer_json, name);
+  const std::string file = spec.tokenizer.empty() ? name : spec.tokenizer.string();
+  const auto refuse = [&](const std::string& token) {
+    throw Error({.kind = ErrorKind::kModel,
+                 .code = "E_TOKENIZER_TOKEN",
+                 .file = file,
+                 .where = "added_tokens",
+                 .expected = "the token " + token,
+                 .found = "none of this name"});
+  };
+  const auto id = [&](const std::string& token) {
+    const auto found = text_->id_of(token);
+    if (!found) refuse(token);
+    return *found;
+  };
+  if (!spec.prompt.pad_token.empty()) pad_ = id(spec.prompt.pad_token);
+  negative_ = spec.prompt.negative_text;
+  begin_image_ = id(spec.prompt.begin_image_token);
+  const auto fits = [&](const PromptForm& candidate) {
+    return candidate.requires_token.empty() || text_->id_of(candidate.requires_token);
+  };
+  const auto found = std::find_if(spec.prompt.forms.begin(), spec.prompt.forms.end(), fits);
+  if (found == spec.prompt.forms.end()) refuse(spec.prompt.forms.front().requires_token);
+  form_ = *found;
+  // A joint vocabulary's tokenizer knows picture codes too, which no prompt may hold.
+  const bool joint = !spec.names.prompt_rows.empty();
+  const std::int64_t known = spec.model.prompt_vocab + (joint ? spec.model.codes : 0);
+  if (text_->vocab_size() > known) {
+    throw Error(
+        {.kind = ErrorKind::kModel,
+         .code = "E_TOKENIZER_VOCAB",
+         .file = file,
+         .where = "vocab",
+         .expected = "at most " + std::to_string(known) + " tokens, which is what the model embeds",
+         .found = std::to_string(text_->vocab_size())});
+  }
+}
+
+std::vector<std::int32_t> PromptEncoder::encode_text(const std::string& prompt,
+                                                     const char* where) const {
+  check_prompt_text(prompt, where);
+  return encode_template(prompt, where);
+}
+
+std::vector<std::int32_t> PromptEncoder::encode_template(const std::string& prompt,
+                                                         const char* where) const {
+  std::vector<std::int32_t> ids = text_->encode(form_.before + prompt + form_.after);
+  const auto most = static_cast<std::size_t>(model_.max_prompt);
+  if (ids.size() > most) {
+    refuse_request("E_PROMPT_LENGTH", where, "at most " + std::to_string(most) + " tokens",
+                   std::to_string(ids.size()) + " tokens", "shorten the text");
+  }
+  const auto picture = std::find_if(ids.begin(), ids.end(),
+                                    [&](std::int32_t id) { return id >= model_.prompt_vocab; });
+  if (picture != ids.end()) {
+    refuse_request("E_PROMPT_TEXT", where, "a text without picture tokens",
+                   "token " + std::to_string(*picture));
+  }
+  expects(!ids.empty() && ids.back() == begin_image_, "a prompt ends with the begin-image token");
+  return ids;
+}
+
+std::int32_t PromptEncoder::parse_class(const std::string& prompt) const {
+  std::int64_t value = -1;
+  const char* end = prompt.data() + prompt.size();
+  const auto [rest, status] = std::from_chars(prompt.data(), end, value);
+  if (status != std::errc{} || rest != end || value < 0 || value >= classes_) {
+    refuse_request("E_CLASS", "--prompt",
+                   "a class number from 0 to " + std::to_string(classes_ - 1),
+                   "'" + prompt.substr(0, 200) + "'");
+  }
+  return static_cast<std::int32_t>(value);
+}
+
+EncodedPrompt PromptEncoder::encode(const std::string& prompt,
+                                    const std::optional<std::string>& negative, bool guided) const {
+  EncodedPrompt out;
+  if (model_.prompt == PromptKind::kFrames) {
+    if (!prompt.empty()) {
+      refuse_request("E_PROMPT_TEXT", "--prompt", "none, as this model goes on with frames",
+                     "a text");
+    }
+    if (negative || guided) {
+      refuse_request("E_NEGATIVE_PROMPT", negative ? "--negative-prompt" : "--cfg-scale",
+                     "none, as this model has one branch", negative ? "a text" : "guidance");
+    }
+    // The token before the stream, if there is one, is all of the prompt table.
+    out.prompt.assign(static_cast<std::size_t>(model_.max_prompt), 0);
+    return out;
+  }
+  if (model_.prompt == PromptKind::kClass) {
+    if (negative) {
+      refuse_request("E_NEGATIVE_PROMPT", "--negative-prompt",
+                     "none, as this model takes class numbers", "a text");
+    }
+    out.prompt = {parse_class(prompt)};
+    if (guided) out.unconditional = {model_.null_class};
+    return out;
+  }
+  out.prompt = encode_text(prompt, "--prompt");
+  if (guided && negative) {
+    out.unconditional = encode_text(*negative, "--negative-prompt");
+  } else if (guided && model_.unconditional == UnconditionalRule::kOtherText) {
+    out.unconditional = encode_template(negative_, "negative prompt of the model");
+  } else if (guided) {
+    out.unconditional = unconditional_prompt(model_, out.prompt, pad_);
+  }
+  return out;
+}
+
+}  // namespace tessera

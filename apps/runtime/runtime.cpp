@@ -1,0 +1,82 @@
+// Turns, tickets and room.
+#include "apps/runtime/runtime.h"
+
+#include <algorithm>
+
+#include "apps/runtime/memory.h"
+
+namespace tessera {
+
+Runtime::Runtime() = default;
+Runtime::~Runtime() { expects(lanes_.empty(), "tasks end before their runtime"); }
+
+void Runtime::attach(Lane& lane) { lanes_.push_back(&lane); }
+
+void Runtime::detach(Lane& lane) {
+  const LaneStats stats = lane.stats();
+  past_.passes += stats.passes;
+  past_.slot_passes += stats.slot_passes;
+  past_.slots_at_work += stats.slots_at_work;
+  std::erase(lanes_, &lane);
+}
+
+bool Runtime::step() {
+  for (const Wait wait : {Wait::kNo, Wait::kYes}) {
+    for (std::size_t tried = 0; tried < lanes_.size(); ++tried) {
+      Lane& lane = *lanes_[turn_++ % lanes_.size()];
+      if (!lane.idle() && lane.step(wait)) return true;
+    }
+  }
+  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane* lane) { return !lane->idle(); });
+}
+
+bool Runtime::over(Ticket ticket) const {
+  return std::none_of(lanes_.begin(), lanes_.end(),
+                      [&](const Lane* lane) { return lane->has(ticket); });
+}
+
+void Runtime::finish(Ticket ticket) {
+  while (!over(ticket)) step();
+}
+
+void Runtime::cancel(Ticket ticket) {
+  for (Lane* lane : lanes_) {
+    if (lane->has(ticket)) return lane->cancel(ticket);
+  }
+}
+
+RuntimeStats Runtime::stats() const {
+  RuntimeStats out = past_;
+  out.lanes = static_cast<std::int64_t>(lanes_.size());
+  out.submitted = static_cast<std::int64_t>(last_ticket_);
+  out.over = out.submitted;
+  for (const Lane* lane : lanes_) {
+    const LaneStats stats = lane->stats();
+    out.passes += stats.passes;
+    out.slot_passes += stats.slot_passes;
+    out.slots_at_work += stats.slots_at_work;
+    out.over -= stats.submissions;
+  }
+  return out;
+}
+
+bool Runtime::make_room(std::size_t bytes, const Lane& asking) {
+  const auto missing = [&] {
+    const std::optional<std::uint64_t> free = available_memory();
+    return free && *free < bytes;
+  };
+  bool others_at_work = false;
+  for (Lane* lane : lanes_) {
+    if (lane == &asking) continue;
+    if (!missing()) return true;
+    if (lane->idle()) {
+      lane->release();
+    } else {
+      others_at_work = true;
+    }
+  }
+  // Alone it is tried: the system's word on free memory is an estimate.
+  return !others_at_work || !missing();
+}
+
+}  // namespace tessera

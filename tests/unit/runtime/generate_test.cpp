@@ -1,0 +1,344 @@
+// The generate pipeline on the seeded tiny model: a picture's bytes depend on its request alone.
+#include "apps/runtime/generate_pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "vision/image/png.h"
+
+namespace tessera {
+namespace {
+
+class Collector : public GenerateListener {
+ public:
+  void on_picture(GeneratedPicture&& picture) override {
+    const std::size_t index = picture.index;
+    EXPECT_TRUE(pictures.emplace(index, std::move(picture)).second) << "handed out twice";
+  }
+  Flow on_progress(const GenerateProgress& progress) override {
+    ++passes;
+    EXPECT_LE(progress.rows_done, progress.rows);
+    EXPECT_LE(progress.tokens_done, progress.tokens);
+    return passes == stop_at ? Flow::kStop : Flow::kContinue;
+  }
+  std::int64_t preview_rows() const override { return interval; }
+  void on_preview(const GenerateProgress& progress, const std::vector<Image>& images) override {
+    EXPECT_EQ(images.size(), progress.pictures);
+    preview_at.push_back(progress.rows_done);
+    last_preview = images.front();
+  }
+
+  std::map<std::size_t, GeneratedPicture> pictures;
+  std::vector<std::int64_t> preview_at;
+  Image last_preview;
+  std::int64_t passes = 0, stop_at = -1, interval = 0;
+};
+
+// Keeps the last trace of every picture.
+class Tracer : public Collector {
+ public:
+  bool wants_trace() const override { return true; }
+  void on_trace(const GenerateProgress& progress, std::span<const PictureTrace> told) override {
+    ++calls;
+    EXPECT_EQ(told.size(), progress.pictures);
+    for (const PictureTrace& one : told) {
+      marks[one.index].assign(one.marks.begin(), one.marks.end());
+      committed[one.index].assign(one.committed.begin(), one.committed.end());
+    }
+  }
+  std::int64_t calls = 0;
+  std::map<std::size_t, std::vector<TokenMark>> marks;
+  std::map<std::size_t, std::vector<std::int32_t>> committed;
+};
+
+PipelineOptions tiny_options(int threads = 2, std::int64_t batch = 1) {
+  PipelineOptions options;
+  options.model = "test:tiny";
+  options.threads = threads;
+  options.batch_size = batch;
+  return options;
+}
+
+std::vector<GenerateRequest> requests() {
+  std::vector<GenerateRequest> out(7);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i].prompt = "a picture of " + std::string(i * 3 % 5, 'x') + " things";
+    out[i].seed = 40 + i;
+    if (i % 3 == 1) out[i].sampling.set(setting::kTopK, 12);
+    if (i % 3 == 2) out[i].negative_prompt = "nothing";
+    if (i == 4) out[i].sampling.set(setting::kGuidance, 1);
+  }
+  return out;
+}
+
+// What the file of each request holds, by request.
+std::vector<std::string> paint(GeneratePipeline& pipeline,
+                               const std::vector<GenerateRequest>& wanted) {
+  std::vector<PreparedRequest> prepared;
+  for (const GenerateRequest& request : wanted) prepared.push_back(pipeline.prepare(request));
+  Collector collector;
+  EXPECT_TRUE(pipeline.run(prepared, collector));
+  std::vector<std::string> files;
+  for (auto& [index, picture] : collector.pictures) {
+    EXPECT_EQ(picture.status, PictureStatus::kDone);
+    const PictureTexts texts = picture_texts(picture.facts, RecordFacts::kAll);
+    files.push_back(encode_png(picture.image, texts.texts, texts.xmp));
+  }
+  return files;
+}
+
+TEST(GeneratePipeline, ThreadsBatchAndOrderChangeNoByte) {
+  const std::vector<GenerateRequest> wanted = requests();
+  GeneratePipeline first(tiny_options(1, 1));
+  const std::vector<std::string> truth = paint(first, wanted);
+  ASSERT_EQ(truth.size(), wanted.size());
+  for (std::size_t i = 1; i < truth.size(); ++i) EXPECT_NE(truth[i], truth[0]);
+  for (const int threads : {1, 2, 3, 7}) {
+    for (const std::int64_t batch : {1, 2, 5}) {
+      GeneratePipeline pipeline(tiny_options(threads, batch));
+      EXPECT_EQ(paint(pipeline, wanted), truth) << threads << " threads, batch " << batch;
+      const std::vector<GenerateRequest> turned(wanted.rbegin(), wanted.rend());
+      const std::vector<std::string> backwards = paint(pipeline, turned);
+      EXPECT_TRUE(std::equal(truth.begin(), truth.end(), backwards.rbegin(), backwards.rend()))
+          << threads << " threads, batch " << batch << ", turned";
+    }
+  }
+}
+
+// By place in the grid, whatever control ids the stream has, in batches that do not come out even.
+TEST(GeneratePipeline, TracesTellEveryCodeAndChangeNoByte) {
+  for (const char* model : {"test:tiny", "test:rows"}) {
+    for (const char* name : {"plain", "sjd", "gsd", "tree", "rows"}) {
+      PipelineOptions options = tiny_options(2, 2);
+      options.model = model;
+      options.method = decode_method(name);
+      GeneratePipeline pipeline(options);
+      std::vector<PreparedRequest> prepared;
+      for (const auto& request : requests()) prepared.push_back(pipeline.prepare(request));
+      prepared.resize(3);
+      Collector without;
+      Tracer with;
+      ASSERT_TRUE(pipeline.run(prepared, without));
+      ASSERT_TRUE(pipeline.run(prepared, with));
+      EXPECT_EQ(with.calls, with.passes);
+      const auto controls = static_cast<std::size_t>(pipeline.spec().model.image_tokens()) -
+                            with.pictures[0].codes.size();
+      for (std::size_t i = 0; i < prepared.size(); ++i) {
+        const GeneratedPicture& picture = with.pictures[i];
+        ASSERT_EQ(picture.image.rgb, without.pictures[i].image.rgb) << model << " " << name;
+        ASSERT_EQ(with.marks[i].size(), picture.codes.size()) << model << " " << name;
+        double entropy = 0;
+        for (std::size_t at = 0; at < picture.codes.size(); ++at) {
+          EXPECT_EQ(with.marks[i][at].id, picture.codes[at]) << model << " " << name << " " << at;
+          entropy += static_cast<double>(with.marks[i][at].entropy);
+        }
+        EXPECT_NEAR(entropy, picture.meters.entropy, 1e-3) << "a control id has no entropy";
+        std::size_t tokens = 0;
+        for (const std::int32_t count : with.committed[i]) tokens += static_cast<std::size_t>(count);
+        EXPECT_EQ(tokens, picture.codes.size() + controls);
+      }
+    }
+  }
+}
+
+TEST(GeneratePipeline, SeedAndPromptMatter) {
+  GeneratePipeline pipeline(tiny_options());
+  const std::vector<GenerateRequest> wanted = {{.prompt = "one", .seed = 1},
+                                               {.prompt = "one", .seed = 2},
+                                               {.prompt = "two", .seed = 1},
+                                               {.prompt = "one", .seed = 1}};
+  std::vector<PreparedRequest> prepared;
+  for (const auto& request : wanted) prepared.push_back(pipeline.prepare(request));
+  Collector collector;
+  pipeline.run(prepared, collector);
+  EXPECT_NE(collector.pictures[0].codes, collector.pictures[1].codes);
+  EXPECT_NE(collector.pictures[0].codes, collector.pictures[2].codes);
+  EXPECT_EQ(collector.pictures[0].image.rgb, collector.pictures[3].image.rgb);
+}
+
+TEST(GeneratePipeline, NegativePromptChangesGuidedPictures) {
+  GeneratePipeline pipeline(tiny_options());
+  GenerateRequest plain{.prompt = "one", .seed = 1}, steered = plain;
+  steered.negative_prompt = "two";
+  const auto files = paint(pipeline, {plain, steered});
+  EXPECT_NE(files[0], files[1]);
+}
+
+TEST(GeneratePipeline, FactsTellWhatRan) {
+  GeneratePipeline pipeline(tiny_options());
+  Collector collector;
+  pipeline.run(std::vector{pipeline.prepare({.prompt = "one", .seed = 9})}, collector);
+  const PictureFacts& facts = collector.pictures[0].facts;
+  EXPECT_EQ(facts.tokens, pipeline.spec().model.image_tokens());
+  EXPECT_EQ(facts.passes, facts.tokens);
+  EXPECT_EQ(facts.width, collector.pictures[0].image.width);
+  EXPECT_EQ(facts.seed, 9u);
+  EXPECT_EQ(facts.model, "test:tiny");
+  EXPECT_TRUE(facts.preserves_distribution);
+  EXPECT_EQ(collector.passes, facts.passes);
+}
+
+TEST(GeneratePipeline, StoppingHandsOutThePartialOnlyWithPreview) {
+  GeneratePipeline pipeline(tiny_options(2, 2));
+  const std::vector<PreparedRequest> prepared = {pipeline.prepare({.prompt = "one"}),
+                                                 pipeline.prepare({.prompt = "two"}),
+                                                 pipeline.prepare({.prompt = "three"})};
+  for (const std::int64_t interval : {0, 1}) {
+    Collector collector;
+    collector.interval = interval;
+    collector.stop_at = 20;  // of 64 tokens in rows of 8
+    EXPECT_FALSE(pipeline.run(prepared, collector));
+    ASSERT_EQ(collector.pictures.size(), 2u) << "the batch that ran, no other";
+    EXPECT_EQ(collector.pictures[0].status, PictureStatus::kStopped);
+    EXPECT_EQ(collector.pictures[0].rows_done, 2);
+    EXPECT_EQ(collector.pictures[0].image.rgb.empty(), interval == 0);
+  }
+}
+
+TEST(GeneratePipeline, PreviewsComeEveryFewRowsAndEndInThePicture) {
+  GeneratePipeline pipeline(tiny_options());
+  Collector collector;
+  collector.interval = 3;
+  pipeline.run(std::vector{pipeline.prepare({.prompt = "one"})}, collector);
+  EXPECT_EQ(collector.preview_at, (std::vector<std::int64_t>{3, 6}));
+  EXPECT_EQ(collector.last_preview.width, collector.pictures[0].image.width);
+  EXPECT_EQ(pipeline.decode_codes(collector.pictures[0].codes).rgb,
+            collector.pictures[0].image.rgb);
+}
+
+// Row ends and the image end are tokens of the stream, never of the picture.
+TEST(GeneratePipeline, RowEndsAreNoPartOfThePicture) {
+  for (const char* decode : {"plain", "gumbel", "sjd"}) {
+    PipelineOptions options = tiny_options();
+    options.model = "test:rows";
+    options.method = decode_method(decode);
+    GeneratePipeline pipeline(options);
+    const std::vector<PreparedRequest> prepared = {pipeline.prepare({.prompt = "one"})};
+    Collector collector;
+    collector.interval = 1;
+    ASSERT_TRUE(pipeline.run(prepared, collector));
+    const GeneratedPicture& picture = collector.pictures[0];
+    EXPECT_EQ(picture.status, PictureStatus::kDone);
+    EXPECT_EQ(picture.rows_done, 8);
+    EXPECT_EQ(picture.facts.tokens, 73);
+    EXPECT_EQ(picture.meters.tokens, 73);
+    ASSERT_EQ(picture.codes.size(), 64u);
+    for (const std::int32_t code : picture.codes) EXPECT_LT(code, 64);
+    EXPECT_EQ(pipeline.decode_codes(picture.codes).rgb, picture.image.rgb);
+    if (std::string(decode) != "plain") continue;
+    EXPECT_EQ(collector.preview_at, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
+    Collector stopped;
+    stopped.interval = 1;
+    stopped.stop_at = 26;  // two rows with their ends, and a third without
+    EXPECT_FALSE(pipeline.run(prepared, stopped));
+    EXPECT_EQ(stopped.pictures[0].rows_done, 3);
+    EXPECT_EQ(stopped.pictures[0].codes,
+              std::vector<std::int32_t>(picture.codes.begin(), picture.codes.begin() + 24));
+    EXPECT_FALSE(stopped.pictures[0].image.rgb.empty());
+  }
+}
+
+TEST(GeneratePipeline, ADraftModelOfAnotherStreamIsRefused) {
+  PipelineOptions options = tiny_options();
+  options.method = decode_method("draft");
+  options.draft_model = "test:rows";
+  try {
+    const GeneratePipeline pipeline(options);
+    ADD_FAILURE() << "a stream with row ends drafts one without";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.info().code, "E_DRAFT_STREAM");
+    EXPECT_NE(error.info().expected.find("64 tokens"), std::string::npos);
+    EXPECT_NE(error.info().found.find("73 tokens, row ends"), std::string::npos);
+  }
+}
+
+ErrorInfo error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.info();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return {};
+}
+
+TEST(GeneratePipeline, BadRequestsAreRefusedBeforeWeightsAreRead) {
+  const GeneratePipeline pipeline(tiny_options());
+  const auto refused = [&](GenerateRequest request) {
+    const ErrorInfo info = error_of([&] { pipeline.prepare(request); });
+    EXPECT_EQ(info.kind, ErrorKind::kUsage);
+    return info.code;
+  };
+  EXPECT_EQ(refused({.prompt = ""}), "E_PROMPT_EMPTY");
+  EXPECT_EQ(refused({.prompt = std::string(3000, 'x')}), "E_PROMPT_LENGTH");
+  EXPECT_EQ(refused({.prompt = std::string(70000, 'x')}), "E_PROMPT_LENGTH");
+  EXPECT_EQ(refused({.prompt = "a\xff"}), "E_PROMPT_TEXT");
+  EXPECT_EQ(refused({.prompt = std::string("a\0b", 3)}), "E_PROMPT_TEXT");
+  EXPECT_EQ(refused({.prompt = "a", .negative_prompt = std::string(3000, 'x')}), "E_PROMPT_LENGTH");
+}
+
+TEST(GeneratePipeline, GeometryIsRefusedByName) {
+  PipelineOptions options = tiny_options();
+  options.width = 48;
+  options.height = 32;
+  const ErrorInfo info = error_of([&] { GeneratePipeline{options}; });
+  EXPECT_EQ(info.code, "E_GEOMETRY");
+  EXPECT_EQ(info.kind, ErrorKind::kUsage);
+  EXPECT_NE(info.expected.find("32x32"), std::string::npos);
+  EXPECT_EQ(info.found, "48x32");
+  options.width = options.height = 32;
+  EXPECT_EQ(GeneratePipeline{options}.spec().image_width(), 32);
+}
+
+TEST(GeneratePipeline, ClassNumbersAreChecked) {
+  PipelineOptions options;
+  options.model = "random:llamagen:B";
+  const GeneratePipeline pipeline(options);
+  EXPECT_EQ(pipeline.prepare({.prompt = "207"}).item.prompt.ids, std::vector<std::int32_t>{207});
+  EXPECT_EQ(pipeline.prepare({.prompt = "207"}).item.unconditional.ids,
+            std::vector<std::int32_t>{1000});
+  for (const char* bad : {"1000", "-1", "cat", "7 ", "", "99999999999999999999"}) {
+    EXPECT_EQ(error_of([&] { pipeline.prepare({.prompt = bad}); }).code, "E_CLASS") << bad;
+  }
+  EXPECT_EQ(error_of([&] { pipeline.prepare({.prompt = "1", .negative_prompt = "x"}); }).code,
+            "E_NEGATIVE_PROMPT");
+}
+
+TEST(Memory, PlanGrowsWithWhatIsAskedAndMustFit) {
+  const GeneratePipeline pipeline(tiny_options(1, 4));
+  const PreparedRequest one = pipeline.prepare({.prompt = "one"});
+  const MemoryPlan small = pipeline.memory_plan(std::vector{one});
+  const MemoryPlan large = pipeline.memory_plan(std::vector{one, one, one, one});
+  EXPECT_EQ(large.kv, 4 * small.kv);
+  EXPECT_EQ(large.weights, small.weights);
+  EXPECT_GT(small.vq_weights, 0u);
+  EXPECT_GT(small.vq_scratch, 0u);
+  EXPECT_NO_THROW(check_memory(small, "x"));
+  MemoryPlan huge = small;
+  huge.weights = std::size_t{1} << 50;
+  const ErrorInfo info = error_of([&] { check_memory(huge, "x"); });
+  EXPECT_EQ(info.kind, ErrorKind::kMemory);
+  EXPECT_NE(info.expected.find("1024.0 TiB"), std::string::npos);
+}
+
+TEST(Sampling, ChoiceBeatsPreset) {
+  const SamplingDefaults preset{.guidance = 4, .temperature = 0.9, .top_k = 50, .top_p = 0.8};
+  const LawSettings own = settle_sampling({}, preset);
+  EXPECT_EQ(own.guidance, 4);
+  EXPECT_EQ(own.temperature, 0.9);
+  EXPECT_EQ(own.top_k, 50);
+  EXPECT_EQ(own.top_p, 0.8);
+  SettingValues choice;
+  choice.set(setting::kGuidance, 1);
+  choice.set(setting::kTopK, 0);
+  choice.set(setting::kMinP, 0.1);
+  const LawSettings chosen = settle_sampling(choice, preset);
+  EXPECT_EQ(chosen.guidance, 1);
+  EXPECT_EQ(chosen.top_k, 0);
+  EXPECT_EQ(chosen.min_p, 0.1);
+  EXPECT_EQ(chosen.temperature, 0.9);
+}
+
+}  // namespace
+}  // namespace tessera
