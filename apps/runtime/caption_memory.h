@@ -7,6 +7,7 @@
 #include "engine/backend/backend.h"
 #include "engine/decoding/stream_limits.h"
 #include "engine/families/describe.h"
+#include "vision/image/preprocess.h"
 
 namespace tessera {
 

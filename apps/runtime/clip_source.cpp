@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "video/frame_sampler.h"
+
 namespace tessera {
 
 namespace {

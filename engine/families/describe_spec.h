@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "engine/core/json.h"
-#include "tokenizers/text/chat_form.h"
-#include "video/frame_sampler.h"
-#include "vision/encoder/vision_tower.h"
-#include "vision/image/clip_preprocess.h"
+#include "engine/spec/chat_form.h"
+#include "engine/spec/frame_sampling.h"
+#include "engine/spec/preprocess_policy.h"
+#include "engine/spec/vision_tower.h"
 
 namespace tessera {
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizers/text/chat_form.h"
+#include "engine/spec/chat_form.h"
 #include "tokenizers/text/tokenizer.h"
 
 namespace tessera {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "vision/encoder/projector_spec.h"
+#include "engine/spec/projector_spec.h"
 #include "vision/encoder/vision_encoder.h"
 
 namespace tessera {

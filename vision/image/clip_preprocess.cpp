@@ -32,13 +32,6 @@ std::vector<std::int32_t> time_ids_of(const ClipPolicy& policy, std::int64_t vie
 
 }  // namespace
 
-PreprocessPolicy frame_policy(PreprocessPolicy picture) {
-  picture.newline_at_end = false;
-  if (picture.mode == ResizeMode::kPinpoints) picture.mode = ResizeMode::kStretch;
-  if (picture.mode == ResizeMode::kTiles) picture.split = false;
-  return picture;
-}
-
 PreprocessPlan plan_clip(const ClipPolicy& policy, std::int64_t width, std::int64_t height,
                          const ClipFrames& frames) {
   const std::size_t count = frames.seconds.size();

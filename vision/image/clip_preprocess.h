@@ -15,20 +15,6 @@
 
 namespace tessera {
 
-struct ClipPolicy {
-  PreprocessPolicy frame;        // gives one view of a frame
-  std::int64_t view_frames = 1;  // frames of a view
-  // Pixels of all frames of a view's depth together: many frames become smaller, down to 1.05 times
-  // the policy's min_pixels. 0 = no matter how many. For ResizeMode::kMultiples.
-  std::int64_t total_pixels = 0;
-  bool halved = false;          // tokens of a frame are resized to half a side, rounded up
-  bool newline_at_end = false;  // one more token behind the last frame
-  // Time ids go by the clock, so many a second, truncated; none = one a view.
-  std::optional<double> ids_per_second;
-
-  bool operator==(const ClipPolicy&) const = default;
-};
-
 // The frames that are shown, as `seconds`, `numbers` and `length` of ClipPlan have them.
 struct ClipFrames {
   std::vector<double> seconds;
@@ -36,9 +22,6 @@ struct ClipFrames {
   double length = 0;
   double rate = 2;  // of the shown frames, a second
 };
-
-// A policy for frames from that of pictures: tiles are not cut, the base view alone is shown.
-PreprocessPolicy frame_policy(PreprocessPolicy picture);
 
 // `width` and `height` of a frame, in pixels. Error kGeneral as plan_preprocess(). expects() a
 // frame, as many seconds as numbers, and a policy that gives one view.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/preprocess_policy.h"
 #include "vision/image/image.h"
 
 namespace tessera {
@@ -44,7 +45,6 @@ struct Picture {
   }
 };
 
-using Rgb = std::array<std::uint8_t, 3>;
 
 // The picture over one colour: round((alpha * pixel + (255 - alpha) * colour) / 255), as Pillow's
 // alpha_composite over an opaque background.

@@ -1,5 +1,5 @@
 // From a decoded picture to what a vision encoder sees. Each published family resizes, pads, crops
-// or tiles in its own way; a policy describes the way as data (engine/families has them),
+// or tiles in its own way; a policy describes the way as data (engine/spec/preprocess_policy.h),
 // plan_preprocess() works out the geometry and the number of visual tokens, preprocess() makes the
 // pixels.
 //
@@ -14,59 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/spec/preprocess_policy.h"
 #include "vision/image/picture.h"
 #include "vision/image/resample.h"
 
 namespace tessera {
-
-enum class ResizeMode {
-  kStretch,       // to side x side, aspect ratio lost
-  kShortestSide,  // shortest side to `side`, then the centre side x side of it (CLIP)
-  kPadToSquare,   // pad to a square with the background, then resize it to `side` (LLaVA-1.5)
-  kLongestSide,   // longest side to `side`, then pad to side x side (Janus)
-  kPinpoints,     // fit into the best of some tile grids, pad, cut; base view first (LLaVA-NeXT)
-  kMultiples,     // both sides to multiples of patch * merge within an area (Qwen2-VL)
-  kTiles,         // longest side to `longest`, both up to whole tiles; base view last (Idefics3)
-};
-
-// How kLongestSide makes a whole number of a scaled side.
-enum class SideRounding { kTruncate, kHalfToEven };
-
-struct Tiling {
-  std::int64_t rows = 0, cols = 0;
-  bool operator==(const Tiling&) const = default;
-};
-
-struct PreprocessPolicy {
-  std::string name;
-  ResizeMode mode = ResizeMode::kStretch;
-  ResampleFilter filter = ResampleFilter::kBicubic;
-  PassOrder order = PassOrder::kAcrossFirst;
-  std::int64_t side = 336;       // pixels: of a view; kMultiples makes views of other sizes
-  std::int64_t patch = 14;       // pixels a side of a patch
-  std::int64_t merge = 1;        // patches a side that become one token
-  Rgb behind = {255, 255, 255};  // the colour that shows through transparent pixels
-  Rgb background = {0, 0, 0};    // the colour of padding
-  SideRounding rounding = SideRounding::kTruncate;
-  std::int64_t shortest = 1;        // kLongestSide: no side becomes smaller than this, pixels
-  std::vector<Tiling> pinpoints;    // kPinpoints, in order of preference at a tie
-  std::int64_t most_map_tiles = 0;  // kPinpoints: a larger token map is shrunk to this; 0: never
-  std::int64_t longest = 0;         // kTiles: pixels
-  std::int64_t longest_cap = 4096;  // kTiles: pixels
-  bool split = true;                // kTiles; false: the base view alone
-  bool newline_at_end = false;      // one more token behind a single view (LLaVA-OneVision)
-  std::int64_t min_pixels = 0, max_pixels = 0;  // kMultiples
-  double max_aspect = 200;                      // long side over short side
-  double rescale = 1.0 / 255.0;
-  std::array<double, 3> mean = {0.5, 0.5, 0.5};
-  std::array<double, 3> std = {0.5, 0.5, 0.5};
-
-  bool operator==(const PreprocessPolicy&) const = default;
-};
-
-// What CLIP was trained with.
-inline constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
-inline constexpr std::array<double, 3> kClipStd = {0.26862954, 0.26130258, 0.27577711};
 
 enum class BaseView { kOnly, kFirst, kLast };
 

@@ -5,16 +5,10 @@
 
 #include <cstdint>
 
+#include "engine/spec/preprocess_policy.h"
 #include "vision/image/image.h"
 
 namespace tessera {
-
-enum class ResampleFilter { kBox, kBilinear, kBicubic, kLanczos };
-
-// Which pass comes first shows in the last bit. Until version 12 Pillow always resized across first,
-// and the published models saw that; version 13 resizes down first where the height loses more than
-// twice the rows that the width loses columns.
-enum class PassOrder { kAcrossFirst, kPillow13 };
 
 // The picture at width x height pixels, both at least 1. A size that is already right is copied.
 Image resize(const Image& image, std::int64_t width, std::int64_t height, ResampleFilter filter,

@@ -11,6 +11,7 @@
 #include "tests/support/chat_forms.h"
 #include "tests/support/tiny_lmm.h"
 #include "tokenizers/text/chat_template.h"
+#include "vision/image/clip_preprocess.h"
 
 namespace tessera {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "vision/encoder/vit_spec.h"
+#include "engine/spec/vit_spec.h"
 
 namespace tessera {
 

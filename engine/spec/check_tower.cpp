@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "vision/encoder/vision_tower.h"
+#include "engine/spec/vision_tower.h"
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
 // Keys of picture encoders that several families share.
-#include "vision/encoder/tower_configs.h"
+#include "engine/spec/tower_configs.h"
 
 #include <nlohmann/json.hpp>
 

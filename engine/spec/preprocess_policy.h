@@ -1,0 +1,88 @@
+// How a family prepares images and frames for its vision encoder, as data. What is done with it:
+// vision/image/preprocess.h for images, vision/image/clip_preprocess.h for frames of videos.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+using Rgb = std::array<std::uint8_t, 3>;
+
+enum class ResampleFilter { kBox, kBilinear, kBicubic, kLanczos };
+
+// Which pass comes first shows in the last bit. Until version 12 Pillow always resized across
+// first, and the published models saw that; version 13 resizes down first where the height loses
+// more than twice the rows that the width loses columns.
+enum class PassOrder { kAcrossFirst, kPillow13 };
+
+enum class ResizeMode {
+  kStretch,       // to side x side, aspect ratio lost
+  kShortestSide,  // shortest side to `side`, then the centre side x side of it (CLIP)
+  kPadToSquare,   // pad to a square with the background, then resize it to `side` (LLaVA-1.5)
+  kLongestSide,   // longest side to `side`, then pad to side x side (Janus)
+  kPinpoints,     // fit into the best of some tile grids, pad, cut; base view first (LLaVA-NeXT)
+  kMultiples,     // both sides to multiples of patch * merge within an area (Qwen2-VL)
+  kTiles,         // longest side to `longest`, both up to whole tiles; base view last (Idefics3)
+};
+
+// How kLongestSide makes a whole number of a scaled side.
+enum class SideRounding { kTruncate, kHalfToEven };
+
+struct Tiling {
+  std::int64_t rows = 0, cols = 0;
+  bool operator==(const Tiling&) const = default;
+};
+
+struct PreprocessPolicy {
+  std::string name;
+  ResizeMode mode = ResizeMode::kStretch;
+  ResampleFilter filter = ResampleFilter::kBicubic;
+  PassOrder order = PassOrder::kAcrossFirst;
+  std::int64_t side = 336;       // pixels: of a view; kMultiples makes views of other sizes
+  std::int64_t patch = 14;       // pixels a side of a patch
+  std::int64_t merge = 1;        // patches a side that become one token
+  Rgb behind = {255, 255, 255};  // the colour that shows through transparent pixels
+  Rgb background = {0, 0, 0};    // the colour of padding
+  SideRounding rounding = SideRounding::kTruncate;
+  std::int64_t shortest = 1;        // kLongestSide: no side becomes smaller than this, pixels
+  std::vector<Tiling> pinpoints;    // kPinpoints, in order of preference at a tie
+  std::int64_t most_map_tiles = 0;  // kPinpoints: a larger token map is shrunk to this; 0: never
+  std::int64_t longest = 0;         // kTiles: pixels
+  std::int64_t longest_cap = 4096;  // kTiles: pixels
+  bool split = true;                // kTiles; false: the base view alone
+  bool newline_at_end = false;      // one more token behind a single view (LLaVA-OneVision)
+  std::int64_t min_pixels = 0, max_pixels = 0;  // kMultiples
+  double max_aspect = 200;                      // long side over short side
+  double rescale = 1.0 / 255.0;
+  std::array<double, 3> mean = {0.5, 0.5, 0.5};
+  std::array<double, 3> std = {0.5, 0.5, 0.5};
+
+  bool operator==(const PreprocessPolicy&) const = default;
+};
+
+// What CLIP was trained with.
+inline constexpr std::array<double, 3> kClipMean = {0.48145466, 0.4578275, 0.40821073};
+inline constexpr std::array<double, 3> kClipStd = {0.26862954, 0.26130258, 0.27577711};
+
+struct ClipPolicy {
+  PreprocessPolicy frame;        // gives one view of a frame
+  std::int64_t view_frames = 1;  // frames of a view
+  // Pixels of all frames of a view's depth together: many frames become smaller, down to 1.05 times
+  // the policy's min_pixels. 0 = no matter how many. For ResizeMode::kMultiples.
+  std::int64_t total_pixels = 0;
+  bool halved = false;          // tokens of a frame are resized to half a side, rounded up
+  bool newline_at_end = false;  // one more token behind the last frame
+  // Time ids go by the clock, so many a second, truncated; none = one a view.
+  std::optional<double> ids_per_second;
+
+  bool operator==(const ClipPolicy&) const = default;
+};
+
+// A policy for frames from that of pictures: tiles are not cut, the base view alone is shown.
+PreprocessPolicy frame_policy(PreprocessPolicy image);
+
+}  // namespace tessera
