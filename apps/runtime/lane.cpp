@@ -107,6 +107,13 @@ void StreamLane::call(Entry& entry, const Call& what) {
   }
 }
 
+// Listeners may submit more meanwhile: those are not visited, and none goes away.
+template <typename Visit>
+void StreamLane::for_each_entry(const Visit& visit) {
+  const std::size_t count = submissions_.size();
+  for (std::size_t i = 0; i < count; ++i) visit(*submissions_[i]);
+}
+
 void StreamLane::drop_loop() {
   if (loop_ != nullptr) past_ = sum_of(past_, loop_->times());
   loop_.reset();
@@ -175,13 +182,14 @@ bool StreamLane::fit_loop() {
   Entry& entry = *held_->entry;
   LoopNeeds exact = held_->next.needs;
   std::int64_t wanted = 0;
-  for (const std::unique_ptr<Entry>& each : submissions_) {
-    call(*each, [&](Submission& submission) {
+  for_each_entry([&](Entry& each) {
+    if (each.ending) return;
+    call(each, [&](Submission& submission) {
       const LoopNeeds own = submission.needs();
       exact = both(exact, own);
       wanted += own.slots;
     });
-  }
+  });
   exact.slots = options_.all_slots ? slots_ : std::clamp<std::int64_t>(wanted, 1, slots_);
   const bool more_slots = loop_ != nullptr && exact.slots > room_.slots;
   if (fits(held_->next.needs) && !(more_slots && loop_->idle())) return true;
@@ -273,20 +281,24 @@ void StreamLane::on_pass(const StreamPass& pass) {
                      .prompt_rows = pass.prompt_rows,
                      .times = pass.times,
                      .streams = {}};
-  for (const std::unique_ptr<Entry>& entry : submissions_) {
-    if (entry->ending) continue;
+  for_each_entry([&](Entry& entry) {
+    if (entry.ending) return;
     views_.clear();
     for (const StreamView& view : pass.streams) {
       const SlotUse& use = uses_[view.slot];
-      if (use.entry == entry.get()) views_.push_back({use.number, view.result});
+      if (use.entry == &entry) views_.push_back({use.number, view.result});
     }
     std::sort(views_.begin(), views_.end(),
               [](const auto& a, const auto& b) { return a.number < b.number; });
     own.streams = views_;
-    call(*entry, [&](Submission& submission) {
-      if (submission.on_pass(own) == Flow::kStop) entry->ending = true;
-    });
-  }
+    notify_pass(entry, own);
+  });
+}
+
+void StreamLane::notify_pass(Entry& entry, const SubmissionPass& pass) {
+  call(entry, [&](Submission& submission) {
+    if (submission.on_pass(pass) == Flow::kStop) entry.ending = true;
+  });
 }
 
 void StreamLane::on_tokens(std::size_t slot, std::span<const std::int32_t> tokens) {
@@ -350,33 +362,41 @@ void StreamLane::settle() {
     end(entry);
     if (error == nullptr) error = entry.error;
     submissions_.erase(submissions_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (i < turn_) --turn_;
   }
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-// An error of the model or the device: what it leaves in loop and drafter is nobody's.
+// An error of the model or the device: what it leaves in loop and drafter is nobody's, and all
+// submissions are over.
 void StreamLane::abandon() {
   held_.reset();
-  submissions_.clear();
   drop_loop();
   room_ = {};
+  const auto ended = std::move(submissions_);
+  submissions_.clear();
+  for (const std::unique_ptr<Entry>& entry : ended) {
+    call(*entry, [](Submission& submission) { submission.on_over(); });
+  }
 }
 
 bool StreamLane::step(Wait wait) {
   bool done = false;
+  // Cancelled since the last step: their slots are for others.
+  const bool cancelled = std::any_of(submissions_.begin(), submissions_.end(),
+                                     [](const auto& entry) { return entry->ending; });
+  if (cancelled) settle();
+  done = cancelled;
   try {
-    done = fill(wait);
+    done = fill(wait) || done;
     if (loop_ != nullptr && !loop_->idle()) {
       step_began_ = monotonic_seconds();
       loop_->step(*this);
       done = true;
     } else {
-      for (const std::unique_ptr<Entry>& entry : submissions_) {
-        if (entry->ending) continue;
-        call(*entry, [&](Submission& submission) {
-          if (submission.on_pass({}) == Flow::kStop) entry->ending = true;
-        });
-      }
+      for_each_entry([&](Entry& entry) {
+        if (!entry.ending) notify_pass(entry, {});
+      });
     }
   } catch (...) {
     abandon();

@@ -121,6 +121,8 @@ class StreamLane final : public Lane, private StreamListener {
 
   template <typename Call>
   void call(Entry& entry, const Call& what);
+  template <typename Visit>
+  void for_each_entry(const Visit& visit);
   Entry* find(Ticket ticket) const;
   bool fill(Wait wait);
   bool ask(Wait wait);
@@ -130,6 +132,7 @@ class StreamLane final : public Lane, private StreamListener {
   void start();
   void fail_held(const ErrorInfo& error);
   void drop_loop();
+  void notify_pass(Entry& entry, const SubmissionPass& pass);
   void settle();
   void end(Entry& entry);
   void abandon();
