@@ -13,7 +13,7 @@
 #include "engine/spec/chat_form.h"
 #include "engine/spec/frame_sampling.h"
 #include "engine/spec/preprocess_policy.h"
-#include "engine/spec/vision_tower.h"
+#include "engine/towers/vision_tower.h"
 
 namespace tessera {
 

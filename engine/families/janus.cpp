@@ -16,7 +16,7 @@
 #include "engine/families/family.h"
 #include "engine/families/language.h"
 #include "engine/families/published_sizes.h"
-#include "engine/spec/tower_configs.h"
+#include "engine/towers/tower_configs.h"
 
 namespace tessera {
 

@@ -9,7 +9,7 @@
 
 #include "vision/encoder/projector.h"
 #include "vision/encoder/tower_signals.h"
-#include "engine/spec/vision_tower.h"
+#include "engine/towers/vision_tower.h"
 
 namespace tessera {
 

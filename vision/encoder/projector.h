@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/projector_spec.h"
+#include "engine/towers/projector_spec.h"
 #include "vision/encoder/vision_encoder.h"
 
 namespace tessera {

@@ -12,7 +12,7 @@
 #include "engine/backend/backend.h"
 #include "vision/encoder/layer_state.h"
 #include "vision/encoder/vit_grid.h"
-#include "engine/spec/vit_spec.h"
+#include "engine/towers/vit_spec.h"
 #include "vision/encoder/vit_weights.h"
 
 namespace tessera {

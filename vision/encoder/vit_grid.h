@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/core/tensor.h"
-#include "engine/spec/vit_spec.h"
+#include "engine/towers/vit_spec.h"
 
 namespace tessera {
 

@@ -7,7 +7,7 @@
 #include "engine/backend/backend.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/nn/linear.h"
-#include "engine/spec/vit_spec.h"
+#include "engine/towers/vit_spec.h"
 
 namespace tessera {
 

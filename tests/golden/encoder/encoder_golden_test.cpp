@@ -17,7 +17,7 @@
 #include "tests/support/source_folder.h"
 #include "vision/encoder/projector.h"
 #include "vision/encoder/vision_encoder.h"
-#include "engine/spec/vision_tower.h"
+#include "engine/towers/vision_tower.h"
 
 namespace tessera {
 namespace {

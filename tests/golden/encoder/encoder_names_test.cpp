@@ -9,7 +9,7 @@
 #include "tests/support/published_names.h"
 #include "tests/support/temp_folder.h"
 #include "vision/encoder/vision_encoder.h"
-#include "engine/spec/vision_tower.h"
+#include "engine/towers/vision_tower.h"
 
 namespace tessera {
 namespace {

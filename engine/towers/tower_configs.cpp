@@ -1,5 +1,5 @@
 // Keys of picture encoders that several families share.
-#include "engine/spec/tower_configs.h"
+#include "engine/towers/tower_configs.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/core/json.h"
-#include "engine/spec/vit_spec.h"
+#include "engine/towers/vit_spec.h"
 
 namespace tessera {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/vit_spec.h"
+#include "engine/towers/vit_spec.h"
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
 // Where the tensors of a tower are found.
-#include "engine/spec/vision_tower.h"
+#include "engine/towers/vision_tower.h"
 
 namespace tessera {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/spec/vision_tower.h"
+#include "engine/towers/vision_tower.h"
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
 // Names and shapes of a projector's tensors.
-#include "engine/spec/projector_spec.h"
+#include "engine/towers/projector_spec.h"
 
 namespace tessera {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/spec/projector_spec.h"
-#include "engine/spec/vit_spec.h"
+#include "engine/towers/projector_spec.h"
+#include "engine/towers/vit_spec.h"
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
 // The tensors of a tower by its spec, and which specs make sense.
-#include "engine/spec/vit_spec.h"
+#include "engine/towers/vit_spec.h"
 
 #include <algorithm>
 
