@@ -6,7 +6,7 @@
 
 #include "engine/core/io.h"
 #include "engine/decoding/broken_logits.h"
-#include "engine/decoding/judged_sequence.h"
+#include "engine/decoding/device_batch.h"
 
 namespace tessera {
 
@@ -249,7 +249,8 @@ bool BlockLoop::State::sound(std::int64_t rows, StreamResult& result) const {
 void BlockLoop::State::draw(std::int64_t row, StreamResult& result) {
   if (judge != nullptr) {
     const RowRecord& record = judge->rows()[static_cast<std::size_t>(row)];
-    return stand(record.token, figures_of(record), result);
+    return stand(record.token, {record.probability, record.above, record.mean, record.spread},
+                 result);
   }
   const auto position = static_cast<std::uint32_t>(result.tokens.size());
   law->process_at(position, row_of(row), {});

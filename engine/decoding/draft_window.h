@@ -39,6 +39,15 @@ struct DraftLaw {
   }
 };
 
+// A draft that the redraft policy made of a row.
+template <typename Real>
+struct Redraft {
+  std::int32_t token = 0;
+  std::span<const Real> probs;  // its distribution, where the host has it
+  std::int32_t law_row = -1;    // else the row of the device's last pass that has it
+  std::int32_t allowed = 0;     // ids that that one allows
+};
+
 // Where the dense laws of a window are.
 enum class DraftLaws : std::uint8_t {
   kForgotten,  // nowhere, drafts are recorded as points: the equality rule never asks for laws
@@ -117,6 +126,10 @@ class DraftWindow {
     }
     kinds_[i] = LawKind::kDense;
     law_rows_[i] = law_row;
+  }
+  void replace(std::size_t i, const Redraft<Real>& draft) {
+    draft.law_row >= 0 ? replace(i, draft.token, draft.law_row)
+                       : replace(i, draft.token, draft.probs);
   }
   void resize(std::size_t size) {
     expects(size <= capacity(), "drafts fit the window");

@@ -31,9 +31,11 @@ struct SequenceParts : ChainParts<Real, Random> {
 
 // `rows` of a pass at most.
 template <typename Real, typename Random>
-std::unique_ptr<PictureSequence<Real, Random>> make_sequence(
-    const LawSettings& law, const VocabularyGrammar& grammar, std::size_t rows,
-    const SequenceParts<Real, Random>& parts, Random random, std::size_t item) {
+std::unique_ptr<TokenSequence<Real, Random>> make_sequence(const LawSettings& law,
+                                                           const VocabularyGrammar& grammar,
+                                                           std::size_t rows,
+                                                           const SequenceParts<Real, Random>& parts,
+                                                           Random random, std::size_t item) {
   switch (parts.shape()) {
     case PassShape::kRows:
       return std::make_unique<RowSequence<Real, Random>>(law, grammar, parts.row_lead, random,

@@ -10,7 +10,6 @@
 
 #include "engine/core/io.h"
 #include "engine/decoding/broken_layer.h"
-#include "engine/decoding/device_judge.h"
 #include "engine/decoding/model_pass.h"
 #include "engine/decoding/stream_slot.h"
 #include "engine/model/cache_slide.h"
@@ -40,6 +39,7 @@ struct StreamLoop::State {
   void use(const LoopParts& loop_parts, WindowController* window_controller);
   void check(const Stream& stream) const;
   void begin(std::size_t number, Stream stream, bool slid);
+  void fill(StreamSlot& slot, std::size_t number);
   void free(std::size_t number);
   void draft();
   void grow_trees();
@@ -49,7 +49,7 @@ struct StreamLoop::State {
   void add_part(std::size_t number, std::int64_t& room);
   void run();
   void read_cut_prompt(std::size_t number, int branch, std::int64_t logit_row);
-  void verify_on_device();
+  void read_logits();
   void verify();
   void keep_rows(std::size_t number);
   void settle_caches();
@@ -78,14 +78,14 @@ struct StreamLoop::State {
   LoopParts parts;
   WindowController* controller = nullptr;
   ModelPass pass;
-  std::unique_ptr<DeviceJudge> device_judge;  // null where the host verifies
-  Tensor last_row;  // [1, D] of a prompt with cuts; empty until there is one
+  std::unique_ptr<Verifier> verifier;  // never null after use()
+  Tensor last_row;                     // [1, D] of a prompt with cuts; empty until there is one
   std::vector<StreamSlot> slots;
   std::vector<std::size_t> waiting;  // slots that still read what they begin with, oldest first
   std::vector<DraftJob<float, KeyedRandom>> jobs;
   std::vector<TreeJob<float>> tree_jobs;
-  std::vector<JudgedSequence*> judged;  // of the jobs
-  std::vector<std::size_t> ended;       // slots whose first token is drawn in this pass
+  std::vector<LoopSequence*> drafted;  // of the jobs
+  std::vector<std::size_t> ended;      // slots whose first token is drawn in this pass
   std::vector<StreamView> views;
   PassLine line;
   std::vector<std::int64_t> kept;
@@ -104,7 +104,7 @@ StreamLoop::State::State(const TokenModel& token_model, const StreamLimits& stre
   for (auto* list : {&waiting, &ended}) list->reserve(slots.size());
   jobs.reserve(slots.size());
   tree_jobs.reserve(slots.size());
-  judged.reserve(slots.size());
+  drafted.reserve(slots.size());
   views.reserve(slots.size());
   line.tokens.reserve(static_cast<std::size_t>(limits.window));
   line.seen.reserve(limits.grammar.length());
@@ -119,8 +119,8 @@ void StreamLoop::State::use(const LoopParts& loop_parts, WindowController* windo
       "an empty loop takes another method");
   parts = loop_parts;
   controller = window_controller;
-  device_judge.reset();  // before the new one: both together may not fit
-  device_judge = DeviceJudge::make(backend(), parts, limits.grammar, limits.items, limits.window);
+  verifier.reset();  // before the new one: both together may not fit
+  verifier = make_verifier(backend(), parts, limits.grammar, limits.items, limits.window);
   if (parts.drafter != nullptr) parts.drafter->start(slots.size());
   if (parts.tree.source != nullptr) parts.tree.source->start(slots.size());
 }
@@ -135,8 +135,7 @@ void StreamLoop::State::check(const Stream& stream) const {
     expects(prompt.rows == nullptr ||
                 static_cast<std::int64_t>(prompt.positions.size()) == prompt.length(),
             "a position a row");
-    expects(prompt.cuts == nullptr ||
-                (prompt.rows != nullptr && limits.shape == PassShape::kLine),
+    expects(prompt.cuts == nullptr || (prompt.rows != nullptr && limits.shape == PassShape::kLine),
             "prompts of rows are cut, and drafts behind them stand in a line");
   }
   expects(static_cast<std::int64_t>(stream.given.size()) <= limits.given_tokens &&
@@ -145,26 +144,30 @@ void StreamLoop::State::check(const Stream& stream) const {
   expects(stream.max_tokens >= 0 && stream.max_tokens <= limits.tokens(), "the tokens fit");
 }
 
+// Whatever goes wrong, the slot is free then.
 void StreamLoop::State::begin(std::size_t number, Stream stream, bool slid) {
-  check(stream);
-  StreamSlot& slot = slots[number];
-  slot = {};
-  slot.stream = std::move(stream);
-  slot.slid = slid;
+  try {
+    check(stream);
+    StreamSlot& slot = slots[number];
+    slot = {};
+    slot.stream = std::move(stream);
+    slot.slid = slid;
+    fill(slot, number);
+    if (parts.drafter != nullptr) parts.drafter->renew(number);
+    if (parts.tree.source != nullptr) parts.tree.source->renew(number);
+    waiting.push_back(number);
+  } catch (...) {
+    free(number);
+    throw;
+  }
+}
+
+// All that a slot has besides its stream.
+void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
   const Stream& own = slot.stream;
   const VocabularyGrammar grammar = grammar_of(own, limits);
-  const auto window = static_cast<std::size_t>(limits.window);
-  const KeyedRandom random(own.seed, own.item);
-  const std::size_t laws = parts.drafter != nullptr ? parts.drafter->needs().kept_laws : 0;
-  expects(device_judge == nullptr || laws == 0 || grammar.columns <= laws,
-          "a device keeps a law a column");
-  if (device_judge != nullptr) {
-    auto made = DeviceJudge::make_sequence(own.law, grammar, window, parts, random, number);
-    slot.judged = made.judged;
-    slot.sequence = std::move(made.sequence);
-  } else {
-    slot.sequence = make_sequence(own.law, grammar, window, parts, random, number);
-  }
+  slot.sequence =
+      verifier->make_sequence(own.law, grammar, KeyedRandom(own.seed, own.item), number);
   slot.sequence->stop_behind(own.stops);
   slot.sequence->stand_behind(own.before);
   slot.sequence->begin_with(own.given);
@@ -180,20 +183,17 @@ void StreamLoop::State::begin(std::size_t number, Stream stream, bool slid) {
     slot.prompt_rows[b] = own.branch(branch).length();
     slot.first_position[b] = own.branch(branch).first_position();
   }
-  slot.feed = PromptFeed(own, sequence_of(number, 0), slid);
+  slot.feed = PromptFeed(own, sequence_of(number, 0), slot.slid);
   for (int branch = 0; branch < static_cast<int>(limits.branches()); ++branch) {
     const std::int32_t sequence = sequence_of(number, branch);
-    if (!slid) pass.cache().truncate(sequence, 0);
+    if (!slot.slid) pass.cache().truncate(sequence, 0);
     pass.set_context(sequence, own.context);
   }
-  for (int branch = 0; slid && branch < own.branches(); ++branch) {
+  for (int branch = 0; slot.slid && branch < own.branches(); ++branch) {
     expects(pass.cache().length(sequence_of(number, branch)) + 1 ==
                 own.branch(branch).length() + static_cast<std::int64_t>(own.given.size()),
             "slide() cached all given tokens but the last");
   }
-  if (parts.drafter != nullptr) parts.drafter->renew(number);
-  if (parts.tree.source != nullptr) parts.tree.source->renew(number);
-  waiting.push_back(number);
 }
 
 void StreamLoop::State::free(std::size_t number) {
@@ -223,15 +223,13 @@ void StreamLoop::State::draft() {
 }
 
 void StreamLoop::State::grow_trees() {
-  judged.clear();
-  for (const auto& job : jobs) {
-    if (device_judge != nullptr) judged.push_back(slots[job.item].judged);
-  }
+  drafted.clear();
+  for (const auto& job : jobs) drafted.push_back(slots[job.item].sequence.get());
   while (true) {
-    if (device_judge != nullptr) device_judge->grow(judged);
+    verifier->complete(drafted);
     tree_jobs.clear();
-    for (const auto& job : jobs) {
-      const TreeJob<float> wanted = slots[job.item].sequence->grow();
+    for (LoopSequence* const sequence : drafted) {
+      const TreeJob<float> wanted = sequence->grow();
       if (!wanted.wanted.empty()) tree_jobs.push_back(wanted);
     }
     if (tree_jobs.empty()) return;
@@ -333,18 +331,16 @@ void StreamLoop::State::run() {
   }
 }
 
-// The streams that have logits in the pass, where these are; the records come to the host.
-void StreamLoop::State::verify_on_device() {
-  device_judge->begin();
-  bool any = false;
+// Those of the streams that have some in the pass.
+void StreamLoop::State::read_logits() {
+  verifier->begin();
+  std::size_t count = 0;
   for (StreamSlot& slot : slots) {
     if (!slot.in_pass) continue;
-    any = true;
-    slot.judged_number = device_judge->add(
-        *slot.judged, slot.first_row, slot.first_row + static_cast<std::int64_t>(slot.window_rows));
+    slot.verified = count++;
+    verifier->add({slot.sequence.get(), slot.first_row, slot.window_rows});
   }
-  // A pass of prompts alone leaves the distributions of the last one where they are.
-  if (any) device_judge->run(pass.device_logits());
+  verifier->read(pass);
 }
 
 void StreamLoop::State::verify() {
@@ -353,13 +349,7 @@ void StreamLoop::State::verify() {
       static_cast<std::int64_t>(slots.size()), 1, [&](std::int64_t begin, std::int64_t end, int) {
         for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
           StreamSlot& slot = slots[i];
-          if (!slot.in_pass) continue;
-          if (slot.judged != nullptr) {
-            verify_by_records(slot, device_judge->rows(slot.judged_number),
-                              device_judge->item(slot.judged_number));
-          } else {
-            verify_on_host(slot, [&](std::int64_t row) { return pass.logits(row); });
-          }
+          if (slot.in_pass) take_verdict(slot, verifier->settle(slot.verified));
         }
       });
   written += committed();
@@ -514,12 +504,17 @@ void StreamLoop::slide(std::size_t number, std::size_t first, std::size_t end, S
   expects(slot.taken() && !slot.running() && slot.sequence->done() && first < end &&
               end <= slot.sequence->tokens().size() && end - first == next.given.size(),
           "a stream that is whole slides");
-  for (int branch = 0; branch < slot.stream.branches(); ++branch) {
-    const std::int64_t prompt = slot.prompt_rows[static_cast<std::size_t>(branch)];
-    const std::int32_t sequence = state.sequence_of(number, branch);
-    state.pass.cache().truncate(sequence, prompt + static_cast<std::int64_t>(end) - 1);
-    slide_cache(state.model.transformer(), state.pass.cache(), sequence, prompt,
-                static_cast<std::int64_t>(first));
+  try {
+    for (int branch = 0; branch < slot.stream.branches(); ++branch) {
+      const std::int64_t prompt = slot.prompt_rows[static_cast<std::size_t>(branch)];
+      const std::int32_t sequence = state.sequence_of(number, branch);
+      state.pass.cache().truncate(sequence, prompt + static_cast<std::int64_t>(end) - 1);
+      slide_cache(state.model.transformer(), state.pass.cache(), sequence, prompt,
+                  static_cast<std::int64_t>(first));
+    }
+  } catch (...) {
+    state.free(number);
+    throw;
   }
   state.begin(number, std::move(next), /*slid=*/true);
 }
@@ -535,11 +530,7 @@ void StreamLoop::step(StreamListener& listener) {
   if (state.decode_rows == 0 && !state.prompts_in_pass()) return;
   ++state.passes;
   state.run();
-  if (state.device_judge != nullptr) {
-    state.verify_on_device();
-  } else {
-    state.pass.fetch_logits();
-  }
+  state.read_logits();
   const double scored = monotonic_seconds();
   state.verify();
   state.settle_caches();

@@ -13,16 +13,15 @@
 #include <memory>
 #include <span>
 
-#include "engine/decoding/sequence_parts.h"
 #include "engine/decoding/stream.h"
 #include "engine/decoding/stream_limits.h"
+#include "engine/decoding/verifier.h"
 #include "engine/decoding/window_controller.h"
 #include "engine/model/token_model.h"
 #include "engine/sampling/randomness.h"
 
 namespace tessera {
 
-using LoopParts = SequenceParts<float, KeyedRandom>;
 using LoopDrafter = Drafter<float, KeyedRandom>;
 
 // A stream that holds a slot, and what it has so far.
@@ -73,12 +72,12 @@ class StreamLoop {
   void use(const LoopParts& parts, WindowController* controller = nullptr);
 
   const StreamLimits& limits() const;
-  bool full() const;  // no slot is free
-  bool idle() const;  // no stream runs
+  bool full() const;                   // no slot is free
+  bool idle() const;                   // no stream runs
   bool taken(std::size_t slot) const;  // by a stream that runs, or is done and held
 
   // Takes a stream into a free slot, which it returns: the item that drafters are asked for. The
-  // stream must fit the limits. A draft model is told of it next.
+  // stream must fit the limits. A draft model is told of it next. An error leaves the slot free.
   std::size_t add(Stream stream);
   // Frees a slot; returns what its stream had, kStopped if it was running. No call of the listener.
   StreamResult drop(std::size_t slot);
@@ -88,7 +87,8 @@ class StreamLoop {
   // A sliding window with attention sinks (Xiao et al. 2024, section 3.2): of the stream in `slot`,
   // which is done and held, the tokens [first, end) stay cached behind its prompts, which are the
   // sinks; tokens between them go, and the keys of those that stay are turned to their new
-  // positions. `next` goes on in the same slot: the same prompts, those tokens for `given`.
+  // positions. `next` goes on in the same slot: the same prompts, those tokens for `given`. An
+  // error leaves the slot free.
   void slide(std::size_t slot, std::size_t first, std::size_t end, Stream next);
 
   const StreamTimes& times() const;

@@ -9,14 +9,14 @@ namespace tessera {
 
 namespace {
 
-void fail(StreamSlot& slot, std::int64_t id, float logit) {
+void fail(StreamSlot& slot, const BrokenLogit& broken) {
   const bool image = slot.stream.kind == StreamKind::kImage;
   ++slot.result.passes;
   slot.result.status = StreamStatus::kFailed;
   slot.result.error = unsound_logit((image ? "image token " : "text token ") +
-                                        std::to_string(slot.result.tokens.size()) +
-                                        (image ? ", code " : ", id ") + std::to_string(id),
-                                    logit);
+                                        std::to_string(slot.result.tokens.size() + broken.row) +
+                                        (image ? ", code " : ", id ") + std::to_string(broken.id),
+                                    broken.value);
 }
 
 // What was committed in a pass.
@@ -36,32 +36,8 @@ void take_tokens(StreamSlot& slot) {
 
 }  // namespace
 
-void verify_on_host(StreamSlot& slot,
-                    FunctionRef<std::span<const float>(std::int64_t row)> logits) {
-  const bool guided = slot.stream.branches() == 2;
-  const auto raw = [&](std::size_t row) {
-    const auto cond = slot.first_row + static_cast<std::int64_t>(row);
-    const auto uncond = cond + static_cast<std::int64_t>(slot.window_rows);
-    return RawRow<float>{logits(cond), guided ? logits(uncond) : std::span<const float>()};
-  };
-  std::size_t sound = 0;
-  for (; sound < slot.window_rows; ++sound) {
-    const RawRow<float> row = raw(sound);
-    const bool bad_cond = first_unsound(row.cond).has_value();
-    if (!bad_cond && !first_unsound(row.uncond)) continue;
-    if (sound > 0) break;
-    const std::span<const float> branch = bad_cond ? row.cond : row.uncond;
-    const std::int64_t id = *first_unsound(branch);
-    return fail(slot, id, branch[static_cast<std::size_t>(id)]);
-  }
-  slot.sequence->judge(raw, sound);
-  take_tokens(slot);
-}
-
-void verify_by_records(StreamSlot& slot, std::span<const RowRecord> rows, const JudgedCount& item) {
-  if (item.sound == 0) return fail(slot, rows[0].unsound, rows[0].unsound_logit);
-  slot.judged->take(rows, item);
-  take_tokens(slot);
+void take_verdict(StreamSlot& slot, const std::optional<BrokenLogit>& broken) {
+  broken ? fail(slot, *broken) : take_tokens(slot);
 }
 
 }  // namespace tessera

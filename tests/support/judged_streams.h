@@ -1,5 +1,5 @@
-// Streams over models that are tables, judged on the host and by a device's judge side by side:
-// what both of them are compared by.
+// Streams over models that are tables, verified on the host and on a device side by side: what both
+// of them are compared by.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "engine/core/philox.h"
-#include "engine/decoding/device_judge.h"
-#include "engine/decoding/picture_sequence.h"
+#include "engine/decoding/device_verifier.h"
+#include "engine/decoding/token_sequence.h"
 #include "engine/decoding/trace.h"
 #include "engine/sampling/law.h"
 
@@ -48,7 +48,7 @@ inline std::vector<float> logits_of(std::span<const std::int32_t> prefix, std::s
   return out;
 }
 
-using HostStream = PictureSequence<float, KeyedRandom>;
+using HostStream = TokenSequence<float, KeyedRandom>;
 
 // One item's rows among a pass's logits: `rows` from `first` on, under guidance as many of the
 // other branch behind them.
@@ -76,14 +76,14 @@ struct ItemRows {
 // Both sides of one picture, traced.
 struct BothSides {
   std::unique_ptr<HostStream> host;
-  DeviceJudge::Made device;
+  std::unique_ptr<HostStream> device;
   DecodeTrace host_trace, device_trace;
 
   void trace(const VocabularyGrammar& grammar) {
     host_trace.start(grammar.length());
     device_trace.start(grammar.length());
     host->trace_to(&host_trace);
-    device.sequence->trace_to(&device_trace);
+    device->trace_to(&device_trace);
   }
 };
 

@@ -159,7 +159,7 @@ void decode_pass(const TableModel<Real>& model, ChainSequence<Real, Random>& seq
     rows.push_back(rows_after(model, std::span<const std::int32_t>(context).first(known + j)));
   }
   if (change) change(rows);
-  sequence.judge([&](std::size_t j) { return rows[j].raw(); }, count);
+  sequence.verify([&](std::size_t j) { return rows[j].raw(); }, count);
 }
 
 template <typename Real, typename Random>

@@ -78,7 +78,7 @@ struct TreeWatch {
 // `row_after(context)` in place of the model: gives the rows of one pass to the sequence. The
 // contexts are pieced together from the lines of the pass, as the stream loop feeds them.
 template <typename Real, typename Random>
-std::vector<TokenRow> contexts_of(const PictureSequence<Real, Random>& sequence) {
+std::vector<TokenRow> contexts_of(const TokenSequence<Real, Random>& sequence) {
   const TokenRow& tokens = sequence.tokens();
   if (tokens.empty()) return {{}};
   std::vector<TokenRow> out;
@@ -114,7 +114,7 @@ inline void watch_pass(const std::vector<TokenRow>& contexts, std::size_t total,
 // Drives sequences of any shape to their end. `pass(sequence)` judges one pass of one of them,
 // which has at most `width(sequence)` rows.
 template <typename Real, typename Random, typename Width, typename Pass>
-void drive_sequences(std::vector<std::unique_ptr<PictureSequence<Real, Random>>>& sequences,
+void drive_sequences(std::vector<std::unique_ptr<TokenSequence<Real, Random>>>& sequences,
                      const SequenceParts<Real, Random>& parts, Width&& width, Pass&& pass) {
   if (parts.drafter != nullptr) parts.drafter->start(sequences.size());
   if (parts.tree.source != nullptr) parts.tree.source->start(sequences.size());
@@ -150,7 +150,7 @@ struct TreeOptions {
   std::size_t items = 1;
   TreeRowChange<Real> change = nullptr;
   // Rows of a sequence's next pass at most; empty = all that there is room for.
-  std::function<std::size_t(const PictureSequence<Real, Random>&)> width = nullptr;
+  std::function<std::size_t(const TokenSequence<Real, Random>&)> width = nullptr;
   TreeWatch* watch = nullptr;
 };
 
@@ -164,22 +164,22 @@ std::map<TokenRow, double> law_of_trees(const TableModel<Real>& model, std::size
   OutcomeWalk walk;
   TableRowsCache<Real> table(model);
   const VocabularyGrammar grammar = model.grammar();
-  const auto pass = [&](PictureSequence<Real, Random>& sequence) {
+  const auto pass = [&](TokenSequence<Real, Random>& sequence) {
     const std::vector<TokenRow> contexts = contexts_of(sequence);
     if (options.watch != nullptr) watch_pass(contexts, grammar.length(), *options.watch);
     if (!options.change) {
-      return sequence.judge([&](std::size_t j) { return table.after(contexts[j]).raw(); },
+      return sequence.verify([&](std::size_t j) { return table.after(contexts[j]).raw(); },
                             contexts.size());
     }
     std::vector<Rows<Real>> changed;
     for (const TokenRow& context : contexts) changed.push_back(table.after(context));
     options.change(changed, contexts);
-    sequence.judge([&](std::size_t j) { return changed[j].raw(); }, contexts.size());
+    sequence.verify([&](std::size_t j) { return changed[j].raw(); }, contexts.size());
   };
   while (walk.next_path()) {
     decltype(auto) owned = make_parts();
     const SequenceParts<Real, Random> parts = owned.parts();
-    std::vector<std::unique_ptr<PictureSequence<Real, Random>>> sequences;
+    std::vector<std::unique_ptr<TokenSequence<Real, Random>>> sequences;
     for (std::size_t i = 0; i < options.items; ++i) {
       sequences.push_back(make_sequence(model.law, grammar, rows, parts, Random(&walk, i), i));
     }

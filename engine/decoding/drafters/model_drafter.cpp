@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/decoding/drafters/draft_judge.h"
+#include "engine/decoding/drafters/device_drafts.h"
 #include "engine/decoding/drafters/draft_prompts.h"
 #include "engine/decoding/drafters/draft_stream.h"
 #include "engine/decoding/model_pass.h"
@@ -86,7 +86,7 @@ struct ModelDrafter::State {
   DraftLimits limits;
   ModelPass pass;
   DraftPrompts prompts;
-  std::unique_ptr<DraftJudge> judge;  // null where the host draws
+  std::unique_ptr<DeviceDrafts> judge;  // null where the host draws
   std::vector<Slot> slots;
   std::vector<Job*> open, drawn;  // those with rows in the pass; of them, those that are drawn
   std::vector<TreeJob<float>> answered;
@@ -100,7 +100,7 @@ ModelDrafter::State::State(const TokenModel& draft_model, const DraftLimits& dra
       limits(draft_limits),
       pass(draft_model, pass_limits(draft_limits)),
       prompts(draft_model, draft_limits, pass),
-      judge(DraftJudge::make(draft_model.backend(), draft_model.logit_ids(), draft_limits.items,
+      judge(DeviceDrafts::make(draft_model.backend(), draft_model.logit_ids(), draft_limits.items,
                              draft_limits.window, draft_limits.trees)) {
   slots.resize(static_cast<std::size_t>(limits.items));
   open.reserve(slots.size());
@@ -374,7 +374,7 @@ void ModelDrafter::renew(std::size_t slot) { state_->forget(slot); }
 
 void ModelDrafter::extend(std::span<DraftJob<float, KeyedRandom>> jobs) {
   State& state = *state_;
-  const bool on_device = state.judge != nullptr && DraftJudge::draws(jobs);
+  const bool on_device = state.judge != nullptr && DeviceDrafts::draws(jobs);
   state.prompts.begin();
   for (DraftJob<float, KeyedRandom>& job : jobs) {
     if (state.wants(job)) state.prompts.want(job.item);
@@ -439,8 +439,8 @@ std::size_t ModelDrafter::bytes(const ModelConfig& config, std::int64_t logit_id
                                 const DraftLimits& limits) {
   const ModelPass::Limits pass = pass_limits(limits);
   const JudgeLimits judged =
-      DraftJudge::limits(logit_ids, limits.items, limits.window, limits.trees);
-  const bool on_device = DraftJudge::serves(backend, logit_ids);
+      DeviceDrafts::limits(logit_ids, limits.items, limits.window, limits.trees);
+  const bool on_device = DeviceDrafts::serves(backend, logit_ids);
   return ModelPass::cache_bytes(config, backend, pass) +
          ModelPass::buffer_bytes(config, logit_ids, scratch, backend, pass) +
          (on_device ? judged.bytes(/*laws=*/false) : 0) +

@@ -100,7 +100,7 @@ inline FloatSequence decode_picture(const RowTable& table, const FloatParts& par
         context.assign(sequence.tokens().begin(), sequence.tokens().end());
         context.insert(context.end(), sequence.drafts().begin(), sequence.drafts().end());
         const std::size_t known = sequence.tokens().size();
-        sequence.judge(
+        sequence.verify(
             [&](std::size_t j) { return table.after(std::span(context).first(known + j)); },
             sequence.rows());
       });

@@ -64,15 +64,15 @@ class RowTableLaws final : public TreeLawSource<float> {
 
 // A picture of one item, and how many rows beside others it took.
 TokenRow decode(const RowTable& table, const Parts& parts, std::uint64_t item, TreeWatch& watch) {
-  std::vector<std::unique_ptr<PictureSequence<float, KeyedRandom>>> one;
+  std::vector<std::unique_ptr<TokenSequence<float, KeyedRandom>>> one;
   one.push_back(make_sequence(table.law(), VocabularyGrammar::line(kIds, kTotal), kRows, parts,
                               KeyedRandom(kSeed, item), 0));
   drive_sequences(
       one, parts, [](const auto&) { return kRows; },
-      [&](PictureSequence<float, KeyedRandom>& sequence) {
+      [&](TokenSequence<float, KeyedRandom>& sequence) {
         const std::vector<TokenRow> contexts = contexts_of(sequence);
         watch_pass(contexts, kTotal, watch);
-        sequence.judge([&](std::size_t j) { return table.after(contexts[j]); }, contexts.size());
+        sequence.verify([&](std::size_t j) { return table.after(contexts[j]); }, contexts.size());
       });
   return one[0]->tokens();
 }

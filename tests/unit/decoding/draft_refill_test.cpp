@@ -98,7 +98,7 @@ class Slots {
  private:
   struct Slot {
     Asked stream;
-    std::unique_ptr<PictureSequence<float, KeyedRandom>> sequence;  // null = free
+    std::unique_ptr<TokenSequence<float, KeyedRandom>> sequence;  // null = free
     bool prefilled = false;
     std::int64_t first_row = 0, cached = 0;
     std::size_t rows = 0;
@@ -200,7 +200,7 @@ class Slots {
 
   void judge(std::size_t number) {
     Slot& slot = slots_[number];
-    slot.sequence->judge(
+    slot.sequence->verify(
         [&](std::size_t row) {
           const std::int64_t cond = slot.first_row + static_cast<std::int64_t>(row);
           const std::int64_t uncond = cond + static_cast<std::int64_t>(slot.rows);

@@ -2,7 +2,7 @@
 // are tables: every method of the shipped parts that leaves rows on the device, several pictures in
 // a pass, windows that grow and shrink, rows that break. Tokens, drafts, meters and traces are the
 // same, to the bit.
-#include "engine/decoding/judged_chain.h"
+#include "engine/decoding/chain_sequence.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/decoding/chain_sequence.h"
-#include "engine/decoding/device_judge.h"
+#include "engine/decoding/device_verifier.h"
 #include "tests/support/devices.h"
 #include "tests/support/judged_streams.h"
 #include "tests/support/table_decoding.h"
@@ -25,12 +24,13 @@ using HostChain = ChainSequence<float, KeyedRandom>;
 // Both chains of one picture, and what they are traced to.
 struct Both {
   std::unique_ptr<HostChain> host;
-  std::unique_ptr<JudgedChain> device;
+  std::unique_ptr<LoopSequence> device;
   DecodeTrace host_trace, device_trace;
 };
 
 void expect_same(const Both& both, const std::string& what) {
-  ASSERT_EQ(std::vector<std::int32_t>(both.device->drafts().begin(), both.device->drafts().end()),
+  const std::span<const std::int32_t> drafts = both.device->window()->tokens();
+  ASSERT_EQ(std::vector<std::int32_t>(drafts.begin(), drafts.end()),
             std::vector<std::int32_t>(both.host->drafts().begin(), both.host->drafts().end()))
       << what;
   expect_same_stream(*both.device, *both.host, both.device_trace, both.host_trace, what);
@@ -42,20 +42,21 @@ class JudgedChains : public OnDevice {
   int decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
              const std::vector<Stream>& streams, bool may_break, const std::string& what);
 
-  void pass(DeviceJudge& judge, std::vector<Both>& all, const std::vector<std::size_t>& running,
-            const std::vector<Stream>& streams, const VocabularyGrammar& grammar, bool may_break);
+  void pass(DeviceVerifier& verifier, std::vector<Both>& all,
+            const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
+            const VocabularyGrammar& grammar, bool may_break);
 
   std::int64_t right_ = 0, refused_ = 0, broken_ = 0;
 };
 
 // One pass of all running pictures on both sides.
-void JudgedChains::pass(DeviceJudge& judge, std::vector<Both>& all,
+void JudgedChains::pass(DeviceVerifier& verifier, std::vector<Both>& all,
                         const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
                         const VocabularyGrammar& grammar, bool may_break) {
   const std::size_t codes = grammar.codes;
   std::vector<float> logits;
   std::vector<std::size_t> first;
-  judge.begin();
+  verifier.begin();
   for (const std::size_t i : running) {
     HostChain& chain = *all[i].host;
     const std::size_t rows = chain.rows();
@@ -68,23 +69,22 @@ void JudgedChains::pass(DeviceJudge& judge, std::vector<Both>& all,
         logits.insert(logits.end(), row.begin(), row.end());
       }
     }
-    judge.add(*all[i].device, static_cast<std::int64_t>(first.back()),
-              static_cast<std::int64_t>(first.back() + rows));
+    verifier.add({all[i].device.get(), static_cast<std::int64_t>(first.back()), rows});
   }
   const auto count = static_cast<std::int64_t>(logits.size() / codes);
   const Tensor there = upload(logits, Shape{count, static_cast<std::int64_t>(codes)});
-  judge.run(there.view());
+  verifier.read(there.view());
   for (std::size_t k = 0; k < running.size(); ++k) {
     const std::size_t i = running[k];
     const std::size_t rows = all[i].host->rows();
     const ItemRows raw{logits, codes, first[k], rows, streams[i].law.guided()};
     const std::size_t sound = raw.sound();
-    ASSERT_EQ(judge.item(k).sound, static_cast<std::int32_t>(sound));
+    ASSERT_EQ(verifier.item(k).sound, static_cast<std::int32_t>(sound));
     broken_ += sound < rows ? 1 : 0;
-    right_ += judge.item(k).right;
-    refused_ += judge.item(k).tested - judge.item(k).right;
-    all[i].host->judge(raw, sound);
-    all[i].device->take(judge.rows(k), judge.item(k));
+    right_ += verifier.item(k).right;
+    refused_ += verifier.item(k).tested - verifier.item(k).right;
+    all[i].host->verify(raw, sound);
+    ASSERT_FALSE(verifier.settle(k).has_value());
   }
 }
 
@@ -95,16 +95,15 @@ int JudgedChains::decode(const DecodeMethod& method, const VocabularyGrammar& gr
   const OwnedParts<float, KeyedRandom> of_host(method, aids), of_device(method, aids);
   const auto host_parts = of_host.parts(), device_parts = of_device.parts();
   const auto window = static_cast<std::size_t>(method.window);
-  const auto judge = DeviceJudge::make(*backend, device_parts, grammar,
-                                       static_cast<std::int64_t>(streams.size()), method.window);
-  if (judge == nullptr) return 0;
+  const auto verifier = DeviceVerifier::make(
+      *backend, device_parts, grammar, static_cast<std::int64_t>(streams.size()), method.window);
+  if (verifier == nullptr) return 0;
   std::vector<Both> all(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i) {
     const KeyedRandom random(streams[i].seed, i);
     all[i].host =
         std::make_unique<HostChain>(streams[i].law, grammar, window, host_parts, random, i);
-    all[i].device =
-        std::make_unique<JudgedChain>(streams[i].law, grammar, window, device_parts, random, i);
+    all[i].device = verifier->make_sequence(streams[i].law, grammar, random, i);
     all[i].host_trace.start(grammar.length());
     all[i].device_trace.start(grammar.length());
     all[i].host->trace_to(&all[i].host_trace);
@@ -120,20 +119,20 @@ int JudgedChains::decode(const DecodeMethod& method, const VocabularyGrammar& gr
     }
     if (running.empty()) return number - 1;
     std::vector<DraftJob<float, KeyedRandom>> host_jobs, device_jobs;
-    std::vector<JudgedSequence*> judged;
+    std::vector<LoopSequence*> drafted;
     const std::size_t width = number % 4 == 0 ? (window + 1) / 2 : window;
     for (const std::size_t i : running) {
       if (number == 1) continue;
       host_jobs.push_back(all[i].host->draft_job(width));
       device_jobs.push_back(all[i].device->draft_job(width));
-      judged.push_back(all[i].device.get());
+      drafted.push_back(all[i].device.get());
     }
     if (number > 1 && host_parts.drafter != nullptr) {
       host_parts.drafter->extend(host_jobs);
       device_parts.drafter->extend(device_jobs);
-      judge->grow(judged);
+      verifier->complete(drafted);
     }
-    pass(*judge, all, running, streams, grammar, may_break);
+    pass(*verifier, all, running, streams, grammar, may_break);
     for (const std::size_t i : running) {
       expect_same(all[i],
                   what + ", pass " + std::to_string(number) + ", picture " + std::to_string(i));
@@ -222,7 +221,7 @@ TEST_P(JudgedChains, AreForMethodsThatLeaveRowsOnTheDevice) {
   const VocabularyGrammar grammar = grammars()[0];
   const auto made = [&](DecodeMethod method) {
     const OwnedParts<float, KeyedRandom> owned(method, aids_for(grammar));
-    return DeviceJudge::make(*backend, owned.parts(), grammar, 1, method.window) != nullptr;
+    return DeviceVerifier::make(*backend, owned.parts(), grammar, 1, method.window) != nullptr;
   };
   DecodeMethod method = combine("uniform", "maximal", "exact", 4);
   EXPECT_TRUE(made(method));
@@ -245,7 +244,7 @@ TEST_P(JudgedChains, AreForMethodsThatLeaveRowsOnTheDevice) {
   const auto cpu = make_backend("cpu");
   const OwnedParts<float, KeyedRandom> owned(combine("uniform", "maximal", "exact", 4),
                                              aids_for(grammar));
-  EXPECT_EQ(DeviceJudge::make(*cpu, owned.parts(), grammar, 1, 4), nullptr);
+  EXPECT_EQ(DeviceVerifier::make(*cpu, owned.parts(), grammar, 1, 4), nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, JudgedChains, ::testing::ValuesIn(cuda_devices()), device_name);

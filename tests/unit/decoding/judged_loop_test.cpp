@@ -104,7 +104,7 @@ TEST_P(JudgedLoop, PaintsRowsSideBySide) {
   const auto plain = run_on(tiny.model, items, combine("none", "drop", "exact", 1), false);
   const VocabularyGrammar grammar = tiny.model.config().grammar();
   DecodeMethod method = combine("none", "drop", "exact", 1);
-  method.window = static_cast<std::int64_t>(RowBase<float, KeyedRandom>::most_rows(grammar));
+  method.window = static_cast<std::int64_t>(RowSequence<float, KeyedRandom>::most_rows(grammar));
   method.set(setting::kRowLead, static_cast<double>(grammar.stride()));
 #ifdef TESSERA_SIMULATED_DEVICE
   const std::size_t before = simt::counts().bytes_down;

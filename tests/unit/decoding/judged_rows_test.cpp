@@ -1,14 +1,14 @@
 // Rows of codes side by side whose tokens a device draws, against those that the host draws: the
 // same lines, tokens, kept rows, meters and traces in every pass, to the bit, with forced ids,
 // lines whose token nobody wants, and rows that break.
-#include "engine/decoding/judged_rows.h"
+#include "engine/decoding/row_sequence.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 
 #include "engine/decoding/broken_logits.h"
-#include "engine/decoding/device_judge.h"
+#include "engine/decoding/device_verifier.h"
 #include "tests/support/devices.h"
 #include "tests/support/judged_streams.h"
 #include "tests/support/made_up_methods.h"
@@ -42,16 +42,17 @@ void JudgedRowsSideBySide::decode(const VocabularyGrammar& grammar, std::int64_t
   method.set(setting::kRowLead, static_cast<double>(lead));
   const OwnedParts<float, KeyedRandom> owned(method, aids_for(grammar));
   const auto parts = owned.parts();
-  const std::size_t window = RowBase<float, KeyedRandom>::most_rows(grammar), codes = grammar.codes;
-  const auto judge =
-      DeviceJudge::make(*backend, parts, grammar, static_cast<std::int64_t>(streams.size()),
-                        static_cast<std::int64_t>(window));
-  ASSERT_NE(judge, nullptr);
+  const std::size_t window = RowSequence<float, KeyedRandom>::most_rows(grammar),
+                    codes = grammar.codes;
+  const auto verifier =
+      DeviceVerifier::make(*backend, parts, grammar, static_cast<std::int64_t>(streams.size()),
+                           static_cast<std::int64_t>(window));
+  ASSERT_NE(verifier, nullptr);
   std::vector<BothSides> all(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i) {
     const KeyedRandom random(streams[i].seed, i);
     all[i].host = make_sequence(streams[i].law, grammar, window, parts, random, i);
-    all[i].device = DeviceJudge::make_sequence(streams[i].law, grammar, window, parts, random, i);
+    all[i].device = verifier->make_sequence(streams[i].law, grammar, random, i);
     all[i].trace(grammar);
   }
   for (int number = 1;; ++number) {
@@ -61,14 +62,14 @@ void JudgedRowsSideBySide::decode(const VocabularyGrammar& grammar, std::int64_t
     }
     if (running.empty()) return;
     std::vector<float> logits;
-    judge->begin();
+    verifier->begin();
     for (const std::size_t i : running) {
       if (number > 1) {
         all[i].host->draft_job(window);
-        all[i].device.sequence->draft_job(window);
+        all[i].device->draft_job(window);
       }
       const std::size_t rows = all[i].host->rows();
-      ASSERT_EQ(fed_by(*all[i].device.sequence), fed_by(*all[i].host)) << what;
+      ASSERT_EQ(fed_by(*all[i].device), fed_by(*all[i].host)) << what;
       beside_ += rows > 1 ? 1 : 0;
       first.push_back(logits.size() / codes);
       for (std::uint32_t branch = 0; branch < (streams[i].law.guided() ? 2u : 1u); ++branch) {
@@ -78,24 +79,23 @@ void JudgedRowsSideBySide::decode(const VocabularyGrammar& grammar, std::int64_t
           logits.insert(logits.end(), row.begin(), row.end());
         }
       }
-      judge->add(*all[i].device.judged, static_cast<std::int64_t>(first.back()),
-                 static_cast<std::int64_t>(first.back() + rows));
+      verifier->add({all[i].device.get(), static_cast<std::int64_t>(first.back()), rows});
     }
     const auto count = static_cast<std::int64_t>(logits.size() / codes);
     const Tensor there = upload(logits, Shape{count, static_cast<std::int64_t>(codes)});
-    judge->run(there.view());
+    verifier->read(there.view());
     for (std::size_t k = 0; k < running.size(); ++k) {
       BothSides& both = all[running[k]];
       const std::size_t rows = both.host->rows();
       const ItemRows raw{logits, codes, first[k], rows, streams[running[k]].law.guided()};
       const std::size_t sound = raw.sound();
-      ASSERT_EQ(judge->item(k).sound, static_cast<std::int32_t>(sound)) << what;
+      ASSERT_EQ(verifier->item(k).sound, static_cast<std::int32_t>(sound)) << what;
       broken_ += sound < rows ? 1 : 0;
       const std::int64_t before = both.host->meters().tokens;
-      both.host->judge(raw, sound);
+      both.host->verify(raw, sound);
       unwanted_ += static_cast<std::int64_t>(sound) - (both.host->meters().tokens - before);
-      both.device.judged->take(judge->rows(k), judge->item(k));
-      expect_same_stream(*both.device.sequence, *both.host, both.device_trace, both.host_trace,
+      ASSERT_FALSE(verifier->settle(k).has_value());
+      expect_same_stream(*both.device, *both.host, both.device_trace, both.host_trace,
                          what + ", pass " + std::to_string(number));
       ASSERT_FALSE(HasFatalFailure());
     }

@@ -2,7 +2,7 @@
 // host: the same trees, tokens, kept rows, meters and traces in every pass, to the bit, over every
 // rule for siblings that devices know, every tail and every drafter that reads no rows, with forced
 // ids, laws with few ids left, and rows that break.
-#include "engine/decoding/trees/judged_tree.h"
+#include "engine/decoding/trees/device_tree.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "engine/decoding/broken_logits.h"
-#include "engine/decoding/device_judge.h"
+#include "engine/decoding/device_verifier.h"
 #include "tests/support/devices.h"
 #include "tests/support/judged_streams.h"
 #include "tests/support/tree_decoding.h"
@@ -22,19 +22,19 @@ class JudgedTrees : public OnDevice {
  protected:
   void decode(const DecodeMethod& method, const VocabularyGrammar& grammar,
               const std::vector<Stream>& streams, bool may_break, const std::string& what);
-  void pass(DeviceJudge& judge, std::vector<BothSides>& all,
+  void pass(DeviceVerifier& verifier, std::vector<BothSides>& all,
             const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
             std::size_t codes, bool may_break);
 
   std::int64_t right_ = 0, refused_ = 0, broken_ = 0, beside_ = 0;
 };
 
-void JudgedTrees::pass(DeviceJudge& judge, std::vector<BothSides>& all,
+void JudgedTrees::pass(DeviceVerifier& verifier, std::vector<BothSides>& all,
                        const std::vector<std::size_t>& running, const std::vector<Stream>& streams,
                        std::size_t codes, bool may_break) {
   std::vector<float> logits;
   std::vector<std::size_t> first;
-  judge.begin();
+  verifier.begin();
   for (const std::size_t i : running) {
     const std::vector<TokenRow> contexts = contexts_of(*all[i].host);
     first.push_back(logits.size() / codes);
@@ -44,21 +44,20 @@ void JudgedTrees::pass(DeviceJudge& judge, std::vector<BothSides>& all,
         logits.insert(logits.end(), row.begin(), row.end());
       }
     }
-    judge.add(*all[i].device.judged, static_cast<std::int64_t>(first.back()),
-              static_cast<std::int64_t>(first.back() + contexts.size()));
+    verifier.add({all[i].device.get(), static_cast<std::int64_t>(first.back()), contexts.size()});
   }
   const auto count = static_cast<std::int64_t>(logits.size() / codes);
-  judge.run(upload(logits, Shape{count, static_cast<std::int64_t>(codes)}).view());
+  verifier.read(upload(logits, Shape{count, static_cast<std::int64_t>(codes)}).view());
   for (std::size_t k = 0; k < running.size(); ++k) {
     const std::size_t i = running[k], rows = all[i].host->rows();
     const ItemRows raw{logits, codes, first[k], rows, streams[i].law.guided()};
     const std::size_t sound = raw.sound();
-    ASSERT_EQ(judge.item(k).sound, static_cast<std::int32_t>(sound));
+    ASSERT_EQ(verifier.item(k).sound, static_cast<std::int32_t>(sound));
     broken_ += sound < rows ? 1 : 0;
-    all[i].host->judge(raw, sound);
-    all[i].device.judged->take(judge.rows(k), judge.item(k));
-    ASSERT_EQ(judge.item(k).tested, all[i].host->last_tested());
-    ASSERT_EQ(judge.item(k).right, all[i].host->last_accepted());
+    all[i].host->verify(raw, sound);
+    ASSERT_FALSE(verifier.settle(k).has_value());
+    ASSERT_EQ(verifier.item(k).tested, all[i].host->last_tested());
+    ASSERT_EQ(verifier.item(k).right, all[i].host->last_accepted());
     right_ += all[i].host->last_accepted();
     refused_ += all[i].host->last_tested() - all[i].host->last_accepted();
   }
@@ -71,15 +70,14 @@ void JudgedTrees::decode(const DecodeMethod& method, const VocabularyGrammar& gr
   const OwnedParts<float, KeyedRandom> of_host(method, aids), of_device(method, aids);
   const auto host_parts = of_host.parts(), device_parts = of_device.parts();
   const auto window = static_cast<std::size_t>(method.window);
-  const auto judge = DeviceJudge::make(*backend, device_parts, grammar,
-                                       static_cast<std::int64_t>(streams.size()), method.window);
-  ASSERT_NE(judge, nullptr) << what;
+  const auto verifier = DeviceVerifier::make(
+      *backend, device_parts, grammar, static_cast<std::int64_t>(streams.size()), method.window);
+  ASSERT_NE(verifier, nullptr) << what;
   std::vector<BothSides> all(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i) {
     const KeyedRandom random(streams[i].seed, i);
     all[i].host = make_sequence(streams[i].law, grammar, window, host_parts, random, i);
-    all[i].device =
-        DeviceJudge::make_sequence(streams[i].law, grammar, window, device_parts, random, i);
+    all[i].device = verifier->make_sequence(streams[i].law, grammar, random, i);
     all[i].trace(grammar);
   }
   for (const auto* parts : {&host_parts, &device_parts}) parts->drafter->start(streams.size());
@@ -90,32 +88,32 @@ void JudgedTrees::decode(const DecodeMethod& method, const VocabularyGrammar& gr
     }
     if (running.empty()) return;
     std::vector<DraftJob<float, KeyedRandom>> host_jobs, device_jobs;
-    std::vector<JudgedSequence*> judged;
+    std::vector<LoopSequence*> drafted;
     const std::size_t width = number % 4 == 0 ? (window + 1) / 2 : window;
     for (const std::size_t i : running) {
       if (number == 1) continue;
       host_jobs.push_back(all[i].host->draft_job(width));
-      device_jobs.push_back(all[i].device.sequence->draft_job(width));
-      judged.push_back(all[i].device.judged);
+      device_jobs.push_back(all[i].device->draft_job(width));
+      drafted.push_back(all[i].device.get());
     }
     if (number > 1) {
       host_parts.drafter->extend(host_jobs);
       device_parts.drafter->extend(device_jobs);
-      judge->grow(judged);
+      verifier->complete(drafted);
     }
     for (const std::size_t i : running) {
       if (number == 1) continue;
       all[i].host->grow();
-      ASSERT_EQ(fed_by(*all[i].device.sequence), fed_by(*all[i].host))
+      ASSERT_EQ(fed_by(*all[i].device), fed_by(*all[i].host))
           << what << ", pass " << number << ", picture " << i;
       PassLine line;
       beside_ += all[i].host->line(0, line) < all[i].host->rows() ? 1 : 0;
     }
-    pass(*judge, all, running, streams, grammar.codes, may_break);
+    pass(*verifier, all, running, streams, grammar.codes, may_break);
     ASSERT_FALSE(HasFatalFailure()) << what << ", pass " << number;
     for (const std::size_t i : running) {
       expect_same_stream(
-          *all[i].device.sequence, *all[i].host, all[i].device_trace, all[i].host_trace,
+          *all[i].device, *all[i].host, all[i].device_trace, all[i].host_trace,
           what + ", pass " + std::to_string(number) + ", picture " + std::to_string(i));
       ASSERT_FALSE(HasFatalFailure());
     }

@@ -111,7 +111,7 @@ TEST(RowSequence, SeesWhatStandsBeforeItsPlace) {
         }
       }
     }
-    sequence.judge(
+    sequence.verify(
         [&](std::size_t) {
           return RawRow<double>{logits, {}};
         },

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "engine/core/philox.h"
@@ -275,6 +276,71 @@ TEST(StreamLoop, GreedyIgnoresTheSeed) {
   one.law.temperature = two.law.temperature = 0;
   two.seed = 999;
   EXPECT_EQ(tiny.run({one})[0].tokens, tiny.run({two})[0].tokens);
+}
+
+// Refuses new streams while `broken`.
+class RefusingDrafter final : public LoopDrafter {
+ public:
+  std::string_view name() const override { return "refusing"; }
+  DraftSignals needs() const override { return {}; }
+  void renew(std::size_t) override {
+    if (broken) throw Error({.kind = ErrorKind::kMemory, .code = "E_MEMORY", .where = "slot"});
+  }
+  void extend(std::span<DraftJob<float, KeyedRandom>>) override {}
+
+  bool broken = false;
+};
+
+// A listener that keeps what is done.
+struct Kept final : StreamListener {
+  void on_done(std::size_t slot, StreamResult&& result) override { done[slot] = std::move(result); }
+  std::map<std::size_t, StreamResult> done;
+};
+
+TEST(StreamLoop, AnErrorWhileAStreamIsAddedLeavesItsSlotFree) {
+  const TinyRun tiny;
+  RefusingDrafter drafter;
+  StreamLoop loop(tiny.model, image_limits(tiny.model, {.items = 2, .prompt_rows = 8}),
+                  equality_parts(&drafter));
+  ASSERT_EQ(loop.add(tiny.item(0)), 0u);
+  drafter.broken = true;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THROW(loop.add(tiny.item(1)), Error);
+    EXPECT_FALSE(loop.taken(1));
+    EXPECT_FALSE(loop.full());
+  }
+  Kept kept;
+  for (int i = 0; i < 4; ++i) loop.step(kept);
+  drafter.broken = false;
+  ASSERT_EQ(loop.add(tiny.item(2)), 1u);
+  while (!loop.idle()) loop.step(kept);
+  EXPECT_EQ(kept.done.at(0).tokens, tiny.run({tiny.item(0)})[0].tokens);
+  EXPECT_EQ(kept.done.at(1).tokens, tiny.run({tiny.item(2)})[0].tokens);
+}
+
+TEST(StreamLoop, AnErrorWhileAStreamSlidesLeavesItsSlotFree) {
+  const TinyRun tiny;
+  RefusingDrafter drafter;
+  StreamLoop loop(tiny.model,
+                  image_limits(tiny.model, {.items = 1, .prompt_rows = 8, .given_tokens = 64}),
+                  equality_parts(&drafter));
+  Stream first = tiny.item(0);
+  first.held = true;
+  ASSERT_EQ(loop.add(first), 0u);
+  Kept kept;
+  while (!loop.idle()) loop.step(kept);
+  ASSERT_TRUE(loop.taken(0));
+  const Tokens whole = kept.done.at(0).tokens;
+  Stream next = tiny.item(0);
+  next.given.assign(whole.begin() + 20, whole.begin() + 30);
+  drafter.broken = true;
+  EXPECT_THROW(loop.slide(0, 20, 30, next), Error);
+  EXPECT_FALSE(loop.taken(0));
+  EXPECT_TRUE(loop.idle());
+  drafter.broken = false;
+  ASSERT_EQ(loop.add(tiny.item(1)), 0u);
+  while (!loop.idle()) loop.step(kept);
+  EXPECT_EQ(kept.done.at(0).tokens, tiny.run({tiny.item(1)})[0].tokens);
 }
 
 }  // namespace

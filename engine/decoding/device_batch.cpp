@@ -1,4 +1,4 @@
-#include "engine/decoding/judged_sequence.h"
+#include "engine/decoding/device_batch.h"
 
 namespace tessera {
 
@@ -25,15 +25,6 @@ JudgedRow judged_row(const LawSettings& law, std::int32_t item, std::int64_t con
   JudgedRow row{.item = item, .cond = static_cast<std::int32_t>(cond)};
   if (law.guided()) row.uncond = static_cast<std::int32_t>(uncond);
   return row;
-}
-
-DraftKind draft_kind(LawKind kind) {
-  if (kind == LawKind::kDense) return DraftKind::kRow;
-  return kind == LawKind::kUniform ? DraftKind::kUniform : DraftKind::kPoint;
-}
-
-RowFigures figures_of(const RowRecord& record) {
-  return {record.probability, record.above, record.mean, record.spread};
 }
 
 }  // namespace tessera

@@ -1,5 +1,5 @@
 // Drafts of a draft model drawn where its rows are: a row a stream and step. Laws stay on the
-// device, where the target's judge tests the drafts by them; an id a draft comes to the host.
+// device, where the target's verifier tests the drafts by them; an id a draft comes to the host.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
+#include "engine/decoding/device_batch.h"
 #include "engine/decoding/drafter.h"
-#include "engine/decoding/judged_sequence.h"
 #include "engine/decoding/trees/tree_law_source.h"
 
 namespace tessera {
 
-class DraftJudge {
+class DeviceDrafts {
  public:
   using Job = DraftJob<float, KeyedRandom>;
 
   // For `items` streams with windows of `window` rows. Null where the backend has no judge, or none
   // for so many codes. Error kMemory.
-  static std::unique_ptr<DraftJudge> make(Backend& backend, std::int64_t codes, std::int64_t items,
-                                          std::int64_t window, bool trees);
+  static std::unique_ptr<DeviceDrafts> make(Backend& backend, std::int64_t codes,
+                                            std::int64_t items, std::int64_t window, bool trees);
   static JudgeLimits limits(std::int64_t codes, std::int64_t items, std::int64_t window,
                             bool trees);
   // Whether there will be one on a backend, for plans of memory.
@@ -48,11 +48,11 @@ class DraftJudge {
   const RowJudge& rows() const { return *judge_; }
 
  private:
-  DraftJudge(std::unique_ptr<RowJudge> judge, const JudgeLimits& limits, std::int64_t window);
+  DeviceDrafts(std::unique_ptr<RowJudge> judge, const JudgeLimits& limits, std::int64_t window);
 
   std::unique_ptr<RowJudge> judge_;
   std::int64_t window_;
-  JudgedBatch batch_;
+  DeviceBatch batch_;
   std::vector<Job*> jobs_;
   std::vector<std::int32_t> tokens_;
 };

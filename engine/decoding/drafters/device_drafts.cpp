@@ -1,9 +1,9 @@
-#include "engine/decoding/drafters/draft_judge.h"
+#include "engine/decoding/drafters/device_drafts.h"
 
 namespace tessera {
 
-DraftJudge::DraftJudge(std::unique_ptr<RowJudge> judge, const JudgeLimits& limits,
-                       std::int64_t window)
+DeviceDrafts::DeviceDrafts(std::unique_ptr<RowJudge> judge, const JudgeLimits& limits,
+                           std::int64_t window)
     : judge_(std::move(judge)), window_(window) {
   const auto items = static_cast<std::size_t>(limits.items);
   batch_.items.reserve(items);
@@ -12,29 +12,31 @@ DraftJudge::DraftJudge(std::unique_ptr<RowJudge> judge, const JudgeLimits& limit
   tokens_.reserve(items);
 }
 
-JudgeLimits DraftJudge::limits(std::int64_t codes, std::int64_t items, std::int64_t window,
-                               bool trees) {
+JudgeLimits DeviceDrafts::limits(std::int64_t codes, std::int64_t items, std::int64_t window,
+                                 bool trees) {
   return {.codes = codes,
           .rows = trees ? items * window : items,
           .items = items,
           .kept = items * window};
 }
 
-std::unique_ptr<DraftJudge> DraftJudge::make(Backend& backend, std::int64_t codes,
-                                             std::int64_t items, std::int64_t window, bool trees) {
+std::unique_ptr<DeviceDrafts> DeviceDrafts::make(Backend& backend, std::int64_t codes,
+                                                 std::int64_t items, std::int64_t window,
+                                                 bool trees) {
   RowJudgeMaker* const maker = backend.row_judges();
   if (maker == nullptr || codes > kMostJudgedCodes) return nullptr;
   const JudgeLimits all = limits(codes, items, window, trees);
-  return std::unique_ptr<DraftJudge>(new DraftJudge(maker->make(JudgeMethod{}, all), all, window));
+  return std::unique_ptr<DeviceDrafts>(
+      new DeviceDrafts(maker->make(JudgeMethod{}, all), all, window));
 }
 
-void DraftJudge::begin() {
+void DeviceDrafts::begin() {
   batch_.clear();
   jobs_.clear();
 }
 
 // A draft's law is kept by its place in the window, which passes of other streams do not move.
-void DraftJudge::add(Job& job, const LawSettings& law, std::int64_t cond, std::int64_t uncond) {
+void DeviceDrafts::add(Job& job, const LawSettings& law, std::int64_t cond, std::int64_t uncond) {
   const auto number = static_cast<std::int32_t>(batch_.items.size());
   JudgedItem stream = judged_item(law, *job.random, number, 1);
   stream.position = static_cast<std::uint32_t>(job.next_position());
@@ -46,7 +48,7 @@ void DraftJudge::add(Job& job, const LawSettings& law, std::int64_t cond, std::i
   jobs_.push_back(&job);
 }
 
-std::span<const std::int32_t> DraftJudge::run(ConstTensorView logits) {
+std::span<const std::int32_t> DeviceDrafts::run(ConstTensorView logits) {
   tokens_.clear();
   if (jobs_.empty()) return tokens_;
   judge_->judge({logits, batch_.items, batch_.rows});
@@ -64,8 +66,8 @@ std::span<const std::int32_t> DraftJudge::run(ConstTensorView logits) {
 }
 
 // Nothing is tested: the rows behind the first one are told no drafts.
-void DraftJudge::add(const TreeJob<float>& job, const LawSettings& law,
-                     const VocabularyGrammar& grammar, std::int64_t cond, std::int64_t uncond) {
+void DeviceDrafts::add(const TreeJob<float>& job, const LawSettings& law,
+                       const VocabularyGrammar& grammar, std::int64_t cond, std::int64_t uncond) {
   const auto number = static_cast<std::int32_t>(batch_.items.size());
   const auto first = static_cast<std::int32_t>(batch_.rows.size());
   batch_.items.push_back({.law = judged_law(law),
@@ -82,7 +84,7 @@ void DraftJudge::add(const TreeJob<float>& job, const LawSettings& law,
   }
 }
 
-void DraftJudge::keep_laws(std::span<TreeJob<float>> jobs, ConstTensorView logits) {
+void DeviceDrafts::keep_laws(std::span<TreeJob<float>> jobs, ConstTensorView logits) {
   judge_->judge({logits, batch_.items, batch_.rows});
   const std::span<const RowRecord> records = judge_->rows();
   std::size_t number = 0;

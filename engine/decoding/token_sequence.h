@@ -1,7 +1,10 @@
-// One stream of tokens, a picture's or a text's, while it is decoded, whatever shape its drafts
-// have: what stands, and the bookkeeping of a token that comes to stand. The part of the decode
+// One stream of tokens, an image's or a text's, while it is decoded, whatever shape its passes
+// have: what is committed, and the bookkeeping of a token that is committed. The part of the decode
 // loop between two forward passes, and all of it that chance enters; a template on the scalar and
 // on the source of randomness, so that tests enumerate every outcome of this very code.
+//
+// A shape says once how its passes are laid out: line() for the model, describe() for a device that
+// verifies. settle() takes the verdicts on a pass, wherever they come from.
 //
 // A pass runs rows: row 0 is the last committed token, every other row a draft behind an earlier
 // row. A row's result is the law of the tokens behind it.
@@ -13,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/backend/row_judge.h"
 #include "engine/core/function_ref.h"
 #include "engine/decoding/drafter.h"
 #include "engine/decoding/meters.h"
@@ -37,14 +41,46 @@ struct PassLine {
   std::vector<std::int32_t> tokens;
 };
 
+// How a device names the distribution that a draft was drawn from.
+inline DraftKind draft_kind(LawKind kind) {
+  if (kind == LawKind::kDense) return DraftKind::kRow;
+  return kind == LawKind::kUniform ? DraftKind::kUniform : DraftKind::kPoint;
+}
+
 template <typename Real>
 using RawRows = FunctionRef<RawRow<Real>(std::size_t)>;
 
-template <typename Real, typename Random>
-class PictureSequence {
+// What became of the position that a row speaks of.
+template <typename Real>
+struct Verdict {
+  bool accepted = false;   // the draft that was tested, or one of several
+  std::int32_t token = 0;  // that is committed
+  // What the exact rule would have accepted with, and what this one did; of a tree the chance is
+  // what the distribution of the candidates said of the first one.
+  Real strict = 0, chance = 0;
+  std::int32_t next = -1;  // of a tree: the row of the candidate that was accepted
+  RowFigures figures;
+  const TargetRow<Real>* row = nullptr;  // null where drafters do not read it
+  std::int32_t likeliest = -1;           // of the row, where it is null and a drafter asks
+};
+
+// The verdicts on the rows of one pass. A row is asked once for a token, and once for a redraft.
+template <typename Real>
+class Verdicts {
  public:
-  PictureSequence(const LawSettings& law, const VocabularyGrammar& grammar, Random random,
-                  std::size_t item)
+  virtual ~Verdicts() = default;
+  // On the drafts after a row, which stand for the next position.
+  virtual Verdict<Real> test(std::size_t row) = 0;
+  // The token of a position by a row after which no draft is tested.
+  virtual Verdict<Real> draw(std::size_t row, std::size_t position) = 0;
+  virtual Redraft<Real> redraft(std::size_t row, std::size_t position) = 0;
+};
+
+template <typename Real, typename Random>
+class TokenSequence {
+ public:
+  TokenSequence(const LawSettings& law, const VocabularyGrammar& grammar, Random random,
+                std::size_t item)
       : law_(law, grammar),
         random_(random),
         scratch_(2 * grammar.vocabulary()),
@@ -52,7 +88,7 @@ class PictureSequence {
         item_(item) {
     tokens_.reserve(total_);
   }
-  virtual ~PictureSequence() = default;
+  virtual ~TokenSequence() = default;
 
   // Before the first pass: the stream begins with these, which nobody drew.
   void begin_with(std::span<const std::int32_t> given) {
@@ -86,21 +122,70 @@ class PictureSequence {
   // to know before its rows are complete; nothing wanted = complete.
   virtual TreeJob<Real> grow() { return {}; }
 
-  // Judges a pass: `raw(j)` gives row j. Only the first `usable` rows are looked at, 1 to rows();
-  // drafts behind them are forgotten.
-  virtual void judge(RawRows<Real> raw, std::size_t usable) = 0;
+  // Verifies a pass on the host: `raw(j)` gives row j. Only the first `usable` rows are looked at,
+  // 1 to rows(); drafts after them are forgotten.
+  virtual void verify(RawRows<Real> raw, std::size_t usable) {
+    HostVerdicts verdicts(*this, raw);
+    settle(verdicts, usable);
+  }
+  // The same by verdicts that come from elsewhere.
+  virtual void settle(Verdicts<Real>& verdicts, std::size_t usable) = 0;
+  // Whether rows of a pass that break are left out, and the rest is used. Else they fail the
+  // stream, as the first row always does.
+  virtual bool bears_broken_rows() const { return true; }
 
-  // Rows of the judged pass that stay cached, ascending; none of the first pass.
+  // Rows of the verified pass that stay cached, ascending; none of the first pass.
   virtual std::span<const std::int32_t> kept_rows() const = 0;
 
- protected:
-  // The pass of the prompt, whose one row is the law of the first token that is drawn.
-  bool first_pass() const { return meters_.passes == 0; }
+  // For a device that verifies: what each row of the next pass is about. Appends rows, and for
+  // trees as many nodes; fills in `item` what is not its distribution, key or place in the pass.
+  virtual void describe(JudgedItem& item, std::vector<JudgedRow>& rows,
+                        std::vector<JudgedNode>& nodes) const = 0;
+  // The drafts of the next pass in a line; null where there are none.
+  virtual DraftWindow<Real>* window() { return nullptr; }
+
+  std::size_t slot() const { return item_; }
+  const LawSettings& law() const { return law_.settings(); }
+  const VocabularyGrammar& grammar() const { return law_.grammar(); }
+  const Random& random() const { return random_; }
   std::uint32_t position() const { return static_cast<std::uint32_t>(tokens_.size()); }
-  std::size_t missing() const { return total_ - tokens_.size(); }
   void begin_pass() { random_.begin_pass(static_cast<std::uint32_t>(meters_.passes) + 1); }
 
-  const VocabularyGrammar& grammar() const { return law_.grammar(); }
+ protected:
+  // Rows of logits on the host. Tokens are drawn alike in every shape; what is tested and redrafted
+  // is for shapes to say.
+  struct HostVerdicts : Verdicts<Real> {
+    HostVerdicts(TokenSequence& of, RawRows<Real> rows) : sequence(of), raw(rows) {}
+
+    Verdict<Real> test(std::size_t) override {
+      expects(false, "a shape without drafts");
+      return {};
+    }
+    Verdict<Real> draw(std::size_t j, std::size_t position) override {
+      target = sequence.process(position, raw(j));
+      Verdict<Real> out;
+      out.token = sequence.random_.race(static_cast<std::uint32_t>(position), target.logits);
+      return by_row(out);
+    }
+    Redraft<Real> redraft(std::size_t, std::size_t) override {
+      expects(false, "a shape without drafts");
+      return {};
+    }
+    // With what its row says of the token.
+    Verdict<Real> by_row(Verdict<Real> verdict) {
+      verdict.figures = figures_of(target, verdict.token);
+      verdict.row = &target;
+      return verdict;
+    }
+
+    TokenSequence& sequence;
+    RawRows<Real> raw;
+    TargetRow<Real> target;
+  };
+
+  // The pass of the prompt, whose last row is the distribution of the first token that is drawn.
+  bool first_pass() const { return meters_.passes == 0; }
+  std::size_t missing() const { return total_ - tokens_.size(); }
 
   // The law of a position of the stream: the one that `raw` was computed for, at a depth of d in
   // the pass d positions behind what stood when it began. Probabilities cost an exponential an id;
@@ -111,10 +196,7 @@ class PictureSequence {
             with_probs ? law_.probabilities() : std::span<const Real>()};
   }
 
-  // A token that stands at a position of the stream, by its row.
-  void count_token(const TargetRow<Real>& row, std::int32_t token, std::uint32_t place) {
-    count_token(figures_of(row, token), token, place);
-  }
+  // A token that is committed at a position of the stream.
   void count_token(const RowFigures& of_row, std::int32_t token, std::uint32_t place) {
     const TokenFigures figures =
         meters_.count_token(of_row, random_.uniform({Purpose::kMeter, place}));
@@ -128,17 +210,13 @@ class PictureSequence {
     if (trace_ != nullptr) trace_->committed.push_back(static_cast<std::int32_t>(brought));
   }
 
-  void commit(const TargetRow<Real>& row, std::int32_t token, Drafter<Real, Random>* drafter) {
-    commit(figures_of(row, token), token, &row, drafter);
-  }
-  // The same by the row's figures; `row` may be null for drafters that read no rows.
-  void commit(const RowFigures& figures, std::int32_t token, const TargetRow<Real>* row,
-              Drafter<Real, Random>* drafter, std::int32_t likeliest = -1) {
-    count_token(figures, token, position());
-    tokens_.push_back(token);
-    stopped_ = stopped_ || std::find(stops_.begin(), stops_.end(), token) != stops_.end();
-    if (drafter != nullptr)
-      drafter->commit({item_, tokens_.size() - 1, token, tokens_, row, likeliest});
+  void commit(const Verdict<Real>& verdict, Drafter<Real, Random>* drafter) {
+    count_token(verdict.figures, verdict.token, position());
+    tokens_.push_back(verdict.token);
+    stopped_ = stopped_ || std::find(stops_.begin(), stops_.end(), verdict.token) != stops_.end();
+    if (drafter == nullptr) return;
+    drafter->commit(
+        {item_, tokens_.size() - 1, verdict.token, tokens_, verdict.row, verdict.likeliest});
   }
 
   void count_tests(std::int64_t tested, std::int64_t accepted) {

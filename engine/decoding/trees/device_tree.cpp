@@ -1,4 +1,4 @@
-#include "engine/decoding/trees/judged_tree.h"
+#include "engine/decoding/trees/device_tree.h"
 
 #include <algorithm>
 #include <numeric>
@@ -27,8 +27,8 @@ std::int32_t next_forced(const Tree& tree, std::int32_t node, std::int32_t force
 
 // Candidates whose tokens come later. The first draft of a window's depth is one of the ids that
 // its law allows.
-struct JudgedTree::Unseen {
-  const JudgedTree& of;
+struct DeviceTree::Unseen {
+  const DeviceTree& of;
   OnHost host;
 
   std::int32_t next(const Tree& tree, std::int32_t node, std::uint32_t lane) const {
@@ -47,16 +47,16 @@ struct JudgedTree::Unseen {
 };
 
 // Candidates in the order of the race of their depth.
-struct JudgedTree::Listed {
-  const JudgedTree& of;
+struct DeviceTree::Listed {
+  const DeviceTree& of;
   OnHost host;
   std::span<const DrawnId> drawn;
   std::size_t each;  // entries a draw
 
   // Of a depth; empty where nothing was asked.
   std::span<const DrawnId> list(std::size_t depth) const {
-    for (std::size_t i = 0; i < of.wishes_.size(); ++i) {
-      if (of.wishes_[i].depth == depth) return drawn.subspan(i * each, each);
+    for (std::size_t i = 0; i < of.asked_.size(); ++i) {
+      if (of.asked_[i].depth == depth) return drawn.subspan(i * each, each);
     }
     return {};
   }
@@ -85,8 +85,8 @@ struct JudgedTree::Listed {
 };
 
 // Candidates by a draft model's laws, drawn node by node.
-struct JudgedTree::OfNodes {
-  const JudgedTree& of;
+struct DeviceTree::OfNodes {
+  const DeviceTree& of;
   OnHost host;  // for what is not on the device
 
   std::span<const DrawnId> list(std::int32_t node) const {
@@ -110,87 +110,55 @@ struct JudgedTree::OfNodes {
   }
 };
 
-// The rows of a judged pass, as settle() asks for them.
-struct JudgedTree::Records {
-  JudgedTree& tree;
-  std::span<const RowRecord> records;
-
-  TreeVerdict<float> last(std::size_t row) const {
-    const RowRecord& record = records[row];
-    return {{-1, record.token, 0}, figures_of(record), 0, nullptr, record.likeliest};
-  }
-  TreeVerdict<float> test(std::int32_t node) const {
-    const RowRecord& record = records[at(tree.row_of_[at(node)])];
-    TreeVerdict<float> out{{-1, record.token, record.strict},
-                           figures_of(record),
-                           record.chance,
-                           nullptr,
-                           record.likeliest};
-    for (std::size_t i = 0; i < tree.children_.size(); ++i) {
-      const bool here = tree.row_of_[at(tree.children_[i])] == record.next;
-      if (here) out.judgement.chosen = static_cast<std::int32_t>(i);
-    }
-    if (const auto forced = tree.grammar().forced(tree.position())) {
-      out.first = tree.prob_of_forced(node, tree.candidates_[0], *forced);
-    }
-    return out;
-  }
-  void redraft(std::int32_t from, std::size_t, std::size_t to) const {
-    const std::int32_t row = tree.row_of_[at(from)];
-    const RowRecord& record = records[at(row)];
-    tree.window_.replace(to, record.redraft, tree.first_ + row);
-    tree.allowed_[to] = record.next;
-  }
-};
-
-JudgedTree::JudgedTree(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t rows,
+DeviceTree::DeviceTree(const LawSettings& law, const VocabularyGrammar& grammar, std::size_t rows,
                        const TreeParts<float, KeyedRandom>& parts,
                        const TailPolicy<float, KeyedRandom>* tail,
                        Drafter<float, KeyedRandom>* drafter, KeyedRandom random, std::size_t item)
-    : TreeBase(law, grammar, rows, parts, tail, drafter, DraftLaws::kOfRows, /*own_laws=*/false,
-               random, item),
-      ids_(grammar.vocabulary()),
-      allowed_(rows) {
+    : TreeSequence(law, grammar, rows, parts, tail, drafter, DraftLaws::kOfRows, /*own_laws=*/false,
+                   random, item),
+      ids_(grammar.vocabulary()) {
   if (parts.source != nullptr) {
     of_nodes_.resize(rows * static_cast<std::size_t>(parts.settings.width));
   }
   std::iota(ids_.begin(), ids_.end(), 0);
-  wishes_.reserve(rows);
+  asked_.reserve(rows);
 }
 
-// What the law of a node's candidates says of one where the position forces an id.
-float JudgedTree::prob_of_forced(std::int32_t node, std::int32_t token, std::int32_t forced) const {
+// Where the position forces an id no candidate is drawn, and no row is read.
+float DeviceTree::chance_of_first(std::int32_t node, const Verdict<float>& verdict) const {
+  const std::optional<std::int32_t> forced = grammar().forced(position());
+  if (!forced) return verdict.chance;
   const DraftLaw<float>& law = tree_.law(node);
-  if (law.kind != LawKind::kDense) return law.prob(token);
-  return token == forced ? 1.0f : 0.0f;
+  if (law.kind != LawKind::kDense) return law.prob(candidates_[0]);
+  return candidates_[0] == *forced ? 1.0f : 0.0f;
 }
 
-JudgedDraw JudgedTree::draw_of(std::size_t depth) const {
+JudgedDraw DeviceTree::draw_of(std::size_t depth) const {
   return {.key = random_.key(),
           .pass = random_.pass(),
           .position = position() + static_cast<std::uint32_t>(depth),
           .law_row = window_.law_row(depth)};
 }
 
-void JudgedTree::wish(std::vector<JudgedDraw>& draws) {
-  wishes_.clear();
-  if (parts_.source != nullptr) return wish_of_nodes(draws);
-  parts_.settings.by_value ? wish_lists(draws) : wish_candidates(draws);
+void DeviceTree::ask(std::vector<JudgedDraw>& draws) {
+  asked_.clear();
+  if (parts_.source != nullptr) return ask_for_nodes(draws);
+  parts_.settings.by_value ? ask_for_lists(draws) : ask_for_candidates(draws);
 }
 
-void JudgedTree::wish_lists(std::vector<JudgedDraw>& draws) {
+void DeviceTree::ask_for_lists(std::vector<JudgedDraw>& draws) {
   for (std::size_t depth = 0; depth < window_.size(); ++depth) {
     if (!on_device(depth)) continue;
     JudgedDraw draw = draw_of(depth);
     draw.count = static_cast<std::int32_t>(parts_.settings.width);
     draw.asked = window_.token(depth);
     draws.push_back(draw);
-    wishes_.push_back({kNoNode, depth});
+    asked_.push_back({kNoNode, depth});
   }
 }
 
 // Grows the shape and asks for all candidates but those of the window itself.
-void JudgedTree::wish_candidates(std::vector<JudgedDraw>& draws) {
+void DeviceTree::ask_for_candidates(std::vector<JudgedDraw>& draws) {
   const Candidates kind = parts_.rule->candidates();
   growth_.grow(tree_, &window_, Unseen{*this, {ids_, kind, position(), random_, scratch_}});
   sort_rows();
@@ -210,12 +178,12 @@ void JudgedTree::wish_candidates(std::vector<JudgedDraw>& draws) {
     for (; child != kNoNode; child = tree_.next_sibling(child)) ++draw.count;
     if (draw.count == 0) continue;
     draws.push_back(draw);
-    wishes_.push_back({first, depth_of(node)});
+    asked_.push_back({first, depth_of(node)});
   }
 }
 
 // Of the nodes that growth asked for, those that have a law now.
-void JudgedTree::wish_of_nodes(std::vector<JudgedDraw>& draws) {
+void DeviceTree::ask_for_nodes(std::vector<JudgedDraw>& draws) {
   for (const std::int32_t node : growth_.wanted()) {
     if (!tree_.has_law(node) || forced_at(depth_of(node))) continue;
     draws.push_back({.key = random_.key(),
@@ -224,11 +192,11 @@ void JudgedTree::wish_of_nodes(std::vector<JudgedDraw>& draws) {
                      .law_row = tree_.law(node).guest,
                      .lane = static_cast<std::int32_t>(growth_.lane_of(node, 0)),
                      .count = static_cast<std::int32_t>(parts_.settings.width)});
-    wishes_.push_back({node, depth_of(node)});
+    asked_.push_back({node, depth_of(node)});
   }
 }
 
-TreeJob<float> JudgedTree::grow() {
+TreeJob<float> DeviceTree::grow() {
   if (parts_.source == nullptr) return {};
   const OfNodes source{*this, {ids_, parts_.rule->candidates(), position(), random_, scratch_}};
   if (!growth_.grow(tree_, nullptr, source)) return {item_, tokens_, &tree_, growth_.wanted()};
@@ -236,13 +204,13 @@ TreeJob<float> JudgedTree::grow() {
   return {};
 }
 
-void JudgedTree::take_drawn(std::span<const DrawnId> drawn) {
+void DeviceTree::take_drawn(std::span<const DrawnId> drawn) {
   const auto each = static_cast<std::size_t>(parts_.settings.width) + 1;
   if (parts_.source != nullptr) {
-    for (std::size_t i = 0; i < wishes_.size(); ++i) {
+    for (std::size_t i = 0; i < asked_.size(); ++i) {
       const auto list = drawn.subspan(i * each + 1, each - 1);
       std::copy(list.begin(), list.end(),
-                of_nodes_.begin() + static_cast<std::ptrdiff_t>(at(wishes_[i].child) * (each - 1)));
+                of_nodes_.begin() + static_cast<std::ptrdiff_t>(at(asked_[i].child) * (each - 1)));
     }
     return;
   }
@@ -252,51 +220,13 @@ void JudgedTree::take_drawn(std::span<const DrawnId> drawn) {
                  Listed{*this, {ids_, kind, position(), random_, scratch_}, drawn, each});
     return sort_rows();
   }
-  for (std::size_t i = 0; i < wishes_.size(); ++i) {
+  for (std::size_t i = 0; i < asked_.size(); ++i) {
     std::size_t number = i * each + 1;
-    for (std::int32_t c = wishes_[i].child; c != kNoNode; c = tree_.next_sibling(c)) {
+    for (std::int32_t c = asked_[i].child; c != kNoNode; c = tree_.next_sibling(c)) {
       expects(drawn[number].token >= 0, "a law has as many ids as it said");
       tree_.set_token(c, drawn[number++].token);
     }
   }
-}
-
-void JudgedTree::describe(std::int32_t cond, std::int32_t uncond, JudgedBatch& batch) {
-  begin_pass();
-  const auto count = static_cast<std::int32_t>(rows());
-  const auto item = static_cast<std::int32_t>(batch.items.size());
-  first_ = static_cast<std::int32_t>(batch.rows.size());
-  JudgedItem stream = judged_item(law_.settings(), random_, first_, count);
-  stream.position = position();
-  batch.items.push_back(stream);
-  for (std::int32_t j = 0; j < count; ++j) {
-    const std::int32_t of = order_[at(j)];
-    const std::size_t depth = depth_of(of);
-    JudgedRow row = judged_row(law_.settings(), item, cond + j, uncond + j);
-    if (const auto forced = forced_at(depth)) row.forced = *forced;
-    row.place = static_cast<std::int32_t>(depth);
-    JudgedNode node{.token = tree_.token(of)};
-    const std::int32_t child = tree_.first_child(of);
-    if (child != kNoNode) {
-      node.child = row_of_[at(child)];
-      row.draft = tree_.token(child);
-      row.kind = draft_kind(tree_.law(of).kind);
-      if (tree_.law(of).guest >= 0) {
-        row.kind = DraftKind::kGuest;
-        row.law_row = tree_.law(of).guest;
-      } else if (row.kind == DraftKind::kRow) {
-        row.law_row = window_.law_row(depth);
-      }
-    }
-    const std::int32_t beside = of == 0 ? kNoNode : tree_.next_sibling(of);
-    if (beside != kNoNode) node.sibling = row_of_[at(beside)];
-    batch.rows.push_back(row);
-    batch.nodes.push_back(node);
-  }
-}
-
-void JudgedTree::take(std::span<const RowRecord> records, const JudgedCount& item) {
-  settle(Records{*this, records}, static_cast<std::size_t>(item.sound));
 }
 
 }  // namespace tessera

@@ -1,0 +1,46 @@
+#include "engine/decoding/host_verifier.h"
+
+namespace tessera {
+
+HostVerifier::HostVerifier(const LoopParts& parts, std::int64_t items, std::int64_t window)
+    : parts_(parts), window_(static_cast<std::size_t>(window)) {
+  streams_.reserve(static_cast<std::size_t>(items));
+}
+
+std::unique_ptr<LoopSequence> HostVerifier::make_sequence(const LawSettings& law,
+                                                          const VocabularyGrammar& grammar,
+                                                          KeyedRandom random, std::size_t slot) {
+  return tessera::make_sequence(law, grammar, window_, parts_, random, slot);
+}
+
+void HostVerifier::read(ModelPass& pass) {
+  pass.fetch_logits();
+  pass_ = &pass;
+}
+
+// A broken row fails the stream if it is the first one. Further ones stand after drafts that may be
+// wrong: they and what follows are left out, where the shape bears that.
+std::optional<BrokenLogit> HostVerifier::settle(std::size_t number) {
+  const StreamRows& stream = streams_[number];
+  const bool guided = stream.sequence->law().guided();
+  const auto raw = [&](std::size_t row) {
+    const auto cond = stream.first + static_cast<std::int64_t>(row);
+    const auto uncond = cond + static_cast<std::int64_t>(stream.rows);
+    return RawRow<float>{pass_->logits(cond),
+                         guided ? pass_->logits(uncond) : std::span<const float>()};
+  };
+  std::size_t sound = 0;
+  for (; sound < stream.rows; ++sound) {
+    const RawRow<float> row = raw(sound);
+    const bool bad_cond = first_unsound(row.cond).has_value();
+    if (!bad_cond && !first_unsound(row.uncond)) continue;
+    if (sound > 0 && stream.sequence->bears_broken_rows()) break;
+    const std::span<const float> branch = bad_cond ? row.cond : row.uncond;
+    const std::int64_t id = *first_unsound(branch);
+    return BrokenLogit{sound, id, branch[static_cast<std::size_t>(id)]};
+  }
+  stream.sequence->verify(raw, sound);
+  return std::nullopt;
+}
+
+}  // namespace tessera
