@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "apps/bench/measure.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 
 namespace tessera {
 

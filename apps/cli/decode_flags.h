@@ -1,7 +1,7 @@
 // Flags that choose a decoding method, for every sub-command that generates.
 #pragma once
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 #include "engine/decoding/decode_settings.h"
 
 namespace CLI {

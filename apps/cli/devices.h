@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 #include "engine/core/dtype.h"
 
 namespace tessera {

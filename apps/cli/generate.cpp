@@ -13,7 +13,7 @@
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/in_order.h"
 #include "apps/runtime/metadata.h"
 #include "apps/runtime/output_names.h"
@@ -111,8 +111,7 @@ PipelineOptions pipeline_options(const GenerateFlags& flags) {
   return options;
 }
 
-std::vector<PreparedRequest> prepare_all(const GeneratePipeline& pipeline,
-                                         const GenerateFlags& flags,
+std::vector<PreparedRequest> prepare_all(const GenerateTask& task, const GenerateFlags& flags,
                                          const std::vector<std::string>& prompts) {
   const std::int64_t wanted = flags.seed.value_or(-1);
   const std::uint64_t seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted);
@@ -121,7 +120,7 @@ std::vector<PreparedRequest> prepare_all(const GeneratePipeline& pipeline,
     for (std::int64_t i = 0; i < flags.batch_count; ++i) {
       // Seeds count up over all pictures and stay within what a flag can say.
       const std::uint64_t own = (seed + requests.size()) & static_cast<std::uint64_t>(kMaxSeed);
-      requests.push_back(pipeline.prepare({prompt, flags.negative_prompt, flags.sampling, own}));
+      requests.push_back(task.prepare({prompt, flags.negative_prompt, flags.sampling, own}));
     }
   }
   return requests;
@@ -153,7 +152,7 @@ class PictureWriter : public GenerateListener {
     write_preview(images);
   }
 
-  void on_picture(GeneratedPicture&& picture) override {
+  void on_image(GeneratedImage&& picture) override {
     std::string sha256;
     if (picture.status == PictureStatus::kDone) sha256 = save(picture);
     picture.codes = {};
@@ -182,12 +181,12 @@ class PictureWriter : public GenerateListener {
 
  private:
   struct Saved {
-    GeneratedPicture picture;
+    GeneratedImage picture;
     std::string sha256;  // of its file
   };
 
   void report(Saved saved) {
-    GeneratedPicture& picture = saved.picture;
+    GeneratedImage& picture = saved.picture;
     reporter_.clear();
     if (picture.status == PictureStatus::kFailed) {
       ++failed_;
@@ -208,7 +207,7 @@ class PictureWriter : public GenerateListener {
              ai_media_xmp(program_version()));
   }
 
-  void report_failure(const GeneratedPicture& picture) {
+  void report_failure(const GeneratedImage& picture) {
     ErrorInfo error = picture.error;
     const std::string path = paths_[picture.index].string();
     if (session_.json) print_json_line({{"path", path}, {"error", error_json(error)}});
@@ -216,7 +215,7 @@ class PictureWriter : public GenerateListener {
     warn(session_, format_error(error));
   }
 
-  std::string save(const GeneratedPicture& picture) const {
+  std::string save(const GeneratedImage& picture) const {
     const PictureTexts texts = picture_texts(
         picture.facts, flags_.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll);
     const std::string data = encode_png(picture.image, texts.texts, texts.xmp);
@@ -224,7 +223,7 @@ class PictureWriter : public GenerateListener {
     return sha256_hex(data);
   }
 
-  void report_saved(const GeneratedPicture& picture, const std::string& sha256) const {
+  void report_saved(const GeneratedImage& picture, const std::string& sha256) const {
     const fs::path& path = paths_[picture.index];
     const PictureFacts& facts = picture.facts;
     if (session_.json) {
@@ -273,18 +272,19 @@ int run_generate(const Session& session, GenerateFlags flags) {
   if (flags.sheet) NamePattern{*flags.sheet};
   if (flags.preview) NamePattern{*flags.preview};
 
-  GeneratePipeline pipeline(pipeline_options(flags));
-  show_elsewhere(session, flags.preview_to, pipeline);
-  const std::vector<PreparedRequest> requests = prepare_all(pipeline, flags, prompts);
+  Runtime runtime;
+  GenerateTask task(runtime, pipeline_options(flags));
+  show_elsewhere(session, flags.preview_to, task);
+  const std::vector<PreparedRequest> requests = prepare_all(task, flags, prompts);
   const std::vector<fs::path> paths =
       plan_outputs(pattern, flags.output_dir, requests.size(),
                    flags.overwrite ? Existing::kOverwrite : Existing::kKeep);
   if (flags.preview) prove_writable(*flags.preview);
   if (flags.sheet) prove_writable(in_output_folder(flags, *flags.sheet));
-  const MemoryPlan plan = pipeline.memory_plan(requests);
-  check_memory(plan, pipeline.model_name());
-  note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +
-                    " on " + pipeline.backend().name() + ", " + format_bytes(plan.total()));
+  const MemoryPlan plan = task.plan(requests);
+  check_memory(plan, task.model_name());
+  note(session, task.spec().title + " as " + std::string(dtype_name(task.storage())) + " on " +
+                    task.backend().name() + ", " + format_bytes(plan.total()));
 
   if (requests.front().item.law.temperature == 0) {
     warn(session, "greedy decoding (--temp 0) paints flat pictures; a temperature near 1 does not");
@@ -292,13 +292,13 @@ int run_generate(const Session& session, GenerateFlags flags) {
   PictureWriter writer(session, flags, paths);
   bool finished = false;
   try {
-    finished = pipeline.run(requests, writer);
+    finished = task.run(requests, writer);
   } catch (...) {
     writer.report_rest();
     throw;
   }
   writer.clear_progress();
-  if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
+  if (const std::string why = task.window_report(); !why.empty()) note(session, why);
   if (!finished) return session.stop_exit_code();
   writer.write_sheet();
   if (writer.failed() == 0) return 0;

@@ -10,7 +10,7 @@
 
 #include "apps/lab/eval_reader.h"
 #include "apps/lab/eval_statistics.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 
 namespace tessera {
 

@@ -1,6 +1,7 @@
 // The video pipeline on the seeded clip models: frames depend on the request alone, whatever the
 // method; they leave in order, as soon as they stand; a clip goes on from first frames and beyond
 // the model's own length.
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/video_pipeline.h"
 
 #include <gtest/gtest.h>
@@ -574,9 +575,10 @@ TEST(VideoPipeline, AFolderOfThreeFilesIsAModel) {
 }
 
 TEST(VideoPipeline, PicturesAreNoBusinessOfAClipModel) {
-  GeneratePipeline pipeline(options_for("test:clip"));
+  Runtime runtime;
+  GenerateTask task(runtime, options_for("test:clip"));
   try {
-    pipeline.prepare({"a red cube", std::nullopt, {}, 1});
+    task.prepare({"a red cube", std::nullopt, {}, 1});
     FAIL() << "a clip model painted a picture";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_MODEL_CLIPS");

@@ -80,7 +80,7 @@ TEST(StudioPaint, TakenNamesCostLittle) {
   EXPECT_EQ(get_file(folder / "x_0_100.png"), "mine");
 }
 
-// What the pipeline alone gives, byte for byte, whatever was painted before.
+// What the task alone gives, byte for byte, whatever was painted before.
 TEST(StudioPaint, EqualsThePipeline) {
   StudioRun run;
   PaintSettings settings = tiny_settings("one", 9);
@@ -91,12 +91,13 @@ TEST(StudioPaint, EqualsThePipeline) {
   PipelineOptions options;
   options.model = "test:tiny";
   options.method = settings.method;
-  GeneratePipeline pipeline(options);
+  Runtime runtime;
+  GenerateTask task(runtime, options);
   struct Keep : GenerateListener {
-    void on_picture(GeneratedPicture&& picture) override { kept = std::move(picture); }
-    GeneratedPicture kept;
+    void on_image(GeneratedImage&& picture) override { kept = std::move(picture); }
+    GeneratedImage kept;
   } keep;
-  pipeline.run(std::vector{pipeline.prepare({.prompt = "one", .seed = 9})}, keep);
+  task.run(std::vector{task.prepare({.prompt = "one", .seed = 9})}, keep);
   ASSERT_TRUE(got.image);
   EXPECT_EQ(got.image->rgb, keep.kept.image.rgb);
   const PictureTexts texts = picture_texts(keep.kept.facts, RecordFacts::kAll);
@@ -118,8 +119,9 @@ TEST(PaintWatch, AWishIsAnsweredAfterTheRunningPass) {
   PipelineOptions options;
   options.model = "test:tiny";
   options.threads = 1;
-  GeneratePipeline pipeline(options);
-  const auto requests = std::vector{pipeline.prepare({.prompt = "one", .seed = 3})};
+  Runtime runtime;
+  GenerateTask task(runtime, options);
+  const auto requests = std::vector{task.prepare({.prompt = "one", .seed = 3})};
   for (const std::int64_t stop_at : {1, 2, 20, 37}) {
     StopWish wish;
     wish.begin(4);
@@ -128,18 +130,18 @@ TEST(PaintWatch, AWishIsAnsweredAfterTheRunningPass) {
     std::int64_t told_after_wish = 0;
     bool wished = false;
     std::shared_ptr<const Image> shown;
-    PaintWatch watch(painting, wish, pipeline, [&](const Painting& now) {
+    PaintWatch watch(painting, wish, task, [&](const Painting& now) {
       if (wished && now.facts.passes > stop_at) ++told_after_wish;
       if (now.facts.passes == stop_at) wished = (wish.wish(0), true);
       shown = now.image;
     });
-    pipeline.run(requests, watch);
-    const GeneratedPicture& picture = watch.picture();
+    task.run(requests, watch);
+    const GeneratedImage& picture = watch.picture();
     EXPECT_EQ(picture.status, PictureStatus::kStopped);
     EXPECT_EQ(picture.facts.passes, stop_at) << "the pass in which it was wished was the last";
     EXPECT_EQ(painting.passes_after_stop, 1);
     EXPECT_EQ(told_after_wish, 0);
-    const std::int64_t columns = pipeline.spec().model.grid_cols;
+    const std::int64_t columns = task.spec().model.grid_cols;
     EXPECT_EQ(picture.rows_done, stop_at / columns);
     EXPECT_EQ(picture.image.rgb.empty(), picture.rows_done == 0);
   }
