@@ -19,7 +19,7 @@ namespace {
 // Everything painted at one batch size.
 class Painter final : public GenerateListener {
  public:
-  Painter(PipelineOptions options, std::int64_t batch) : batch_(batch) {
+  Painter(GenerateOptions options, std::int64_t batch) : batch_(batch) {
     options.batch_size = batch;
     task_ = std::make_unique<GenerateTask>(*runtime_, options);
   }
@@ -36,7 +36,7 @@ class Painter final : public GenerateListener {
   }
 
   void on_image(GeneratedImage&& picture) override {
-    if (picture.status == PictureStatus::kFailed) throw Error(picture.error);
+    if (picture.status == ImageStatus::kFailed) throw Error(picture.error);
     prefill += picture.phases.prefill;
     decode += picture.phases.decode;
     judge += picture.times.judge;

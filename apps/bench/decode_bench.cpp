@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 class Collector final : public GenerateListener {
  public:
   void on_image(GeneratedImage&& picture) override {
-    if (picture.status == PictureStatus::kFailed) throw Error(picture.error);
+    if (picture.status == ImageStatus::kFailed) throw Error(picture.error);
     const std::size_t index = picture.index;
     order.add(index, std::move(picture), [&](GeneratedImage&& next) { collect(std::move(next)); });
   }
@@ -193,14 +193,14 @@ void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
   if (scales.empty()) scales.push_back(-1);
   std::vector<PlotPoint> points;
   for (const std::int64_t batch : options.batch_sizes) {
-    PipelineOptions plain_options = options.pipeline;
+    GenerateOptions plain_options = options.pipeline;
     plain_options.batch_size = batch;
     plain_options.method = {};
     plain_options.draft_model.clear();
     Runtime runtime;
     GenerateTask plain(runtime, plain_options);
     for (const DecodeMethod& wanted : options.methods) {
-      PipelineOptions method_options = plain_options;
+      GenerateOptions method_options = plain_options;
       method_options.method = wanted;
       if (needs_of(wanted).draft_model) {
         method_options.draft_model = options.pipeline.draft_model;

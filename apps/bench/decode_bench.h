@@ -14,7 +14,7 @@
 namespace tessera {
 
 struct DecodeBenchOptions {
-  PipelineOptions pipeline;           // model, device, threads, storage
+  GenerateOptions pipeline;           // model, device, threads, storage
   std::vector<DecodeMethod> methods;  // each with its window
   std::vector<double> guidance;       // empty: the model's own
   std::vector<std::int64_t> batch_sizes = {1};

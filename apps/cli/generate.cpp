@@ -99,8 +99,8 @@ std::vector<std::string> prompts_of(const GenerateFlags& flags) {
   return {*flags.prompt};
 }
 
-PipelineOptions pipeline_options(const GenerateFlags& flags) {
-  PipelineOptions options =
+GenerateOptions generate_options(const GenerateFlags& flags) {
+  GenerateOptions options =
       painting_options(flags.model, flags.device, flags.size, flags.batch_size);
   choose_method(options, flags.decode, flags.recorded_method);
   // What a picture records counts only as far as its method still stands.
@@ -149,10 +149,10 @@ class ImageReporter final : public SavedImageListener {
   void on_saved(SavedImage&& saved) override {
     GeneratedImage& image = saved.image;
     reporter_.clear();
-    if (image.status == PictureStatus::kFailed) {
+    if (image.status == ImageStatus::kFailed) {
       ++failed_;
       report_failure(image);
-    } else if (image.status == PictureStatus::kStopped) {
+    } else if (image.status == ImageStatus::kStopped) {
       if (!image.image.rgb.empty()) write_preview({image.image});
     } else {
       report_saved(image, saved.sha256);
@@ -195,7 +195,7 @@ class ImageReporter final : public SavedImageListener {
 
   void report_saved(const GeneratedImage& image, const std::string& sha256) const {
     const fs::path& path = paths_[image.index];
-    const PictureFacts& facts = image.facts;
+    const ImageFacts& facts = image.facts;
     if (session_.json) {
       nlohmann::ordered_json line =
           picture_line(path.string(), sha256, path.stem().string(), facts, image.seconds);
@@ -240,7 +240,7 @@ int run_generate(const Session& session, GenerateFlags flags) {
   if (flags.preview) NamePattern{*flags.preview};
 
   Runtime runtime;
-  GenerateTask task(runtime, pipeline_options(flags));
+  GenerateTask task(runtime, generate_options(flags));
   show_elsewhere(session, flags.preview_to, task);
   const std::vector<PreparedRequest> requests = prepare_all(task, flags, prompts);
   const std::vector<fs::path> paths =

@@ -155,7 +155,7 @@ void print_fields(const Json& fields, const std::string& prefix, bool bytes) {
 // What the model paints with, or none of it; `out` and `tensors` take what there is.
 bool inspect_painter(const InspectFlags& flags, Json& out,
                      std::vector<std::vector<TensorSpec>>& tensors) {
-  const PipelineOptions options =
+  const GenerateOptions options =
       painting_options(flags.model, flags.device, flags.size, flags.batch_size);
   try {
     Runtime runtime;

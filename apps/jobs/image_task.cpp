@@ -61,7 +61,7 @@ class ImageTask final : public Task, public GenerateListener {
     order_.finish([&](GeneratedImage&& next) { end(std::move(next)); });
     std::vector<ToDescribe> images;
     for (GeneratedImage& picture : generated_) {
-      if (picture.status != PictureStatus::kDone) continue;
+      if (picture.status != ImageStatus::kDone) continue;
       images.push_back({items_[taken_[picture.index]].item.id,
                         std::make_shared<const Image>(std::move(picture.image))});
     }
@@ -69,7 +69,7 @@ class ImageTask final : public Task, public GenerateListener {
     std::size_t next = 0;
     for (GeneratedImage& picture : generated_) {
       const std::size_t item = taken_[picture.index];
-      if (picture.status != PictureStatus::kDone) {
+      if (picture.status != ImageStatus::kDone) {
         run.fail(item, picture.error);
         continue;
       }
@@ -138,7 +138,7 @@ class ImageTask final : public Task, public GenerateListener {
     // Failures wait with the others for their texts.
     if (tools_.describer != nullptr) return generated_.push_back(std::move(picture));
     const std::size_t item = taken_[picture.index];
-    if (picture.status != PictureStatus::kDone) return run_->fail(item, picture.error);
+    if (picture.status != ImageStatus::kDone) return run_->fail(item, picture.error);
     const Image image = std::move(picture.image);
     put_down(item, image, picture, {});
   }

@@ -105,7 +105,7 @@ JobCheck check_items(const GenerateTask& task, std::span<const SettledItem> item
   return check;
 }
 
-Json model_identity(const PictureFacts& any, const ModelSpec& spec, const std::string& open_name) {
+Json model_identity(const ImageFacts& any, const ModelSpec& spec, const std::string& open_name) {
   Json out = facts_json(any);
   for (const char* key :
        {"prompt", "negative_prompt", "seed", "tokens", "passes", "tokens_per_pass"}) {

@@ -219,7 +219,7 @@ class PaintListener final : public GenerateListener {
     ++done_;
     const std::size_t index = picture.index;
     order_.add(index, std::move(picture), [&](GeneratedImage&& next) {
-      if (next.status != PictureStatus::kDone) return;
+      if (next.status != ImageStatus::kDone) return;
       meters_.add(next.meters);
       rates_.push_back(next.facts.tokens_per_pass());
       images_[next.index] = std::move(next.image);

@@ -15,7 +15,7 @@
 namespace tessera {
 
 struct EvalScenesRequest {
-  PipelineOptions options;
+  GenerateOptions options;
   SettingValues sampling;
   std::string judge;                // as SceneReader::open() takes it
   std::uint64_t seed = 1;           // of the painting; picture i is painted with seed + i

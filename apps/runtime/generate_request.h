@@ -23,7 +23,7 @@ namespace tessera {
 // Settings that are not given come from the model's own preset.
 LawSettings settle_sampling(const SettingValues& chosen, const SamplingDefaults& preset);
 
-struct PipelineOptions {
+struct GenerateOptions {
   std::string model;  // as resolve_model() takes it; empty = the bundled default
   std::string device = "auto";
   CudaOptions cuda;
@@ -47,7 +47,7 @@ struct GenerateRequest {
 struct PreparedRequest {
   Stream item;
   DraftRequest draft;  // the same for the draft model, if there is one
-  PictureFacts facts;  // tokens and passes are filled when it is done
+  ImageFacts facts;    // tokens and passes are filled when it is done
 };
 
 // Room for one of it, and for a slot of each of several.
@@ -73,15 +73,15 @@ struct PhaseSeconds {
   double prefill = 0, decode = 0, pixels = 0;
 };
 
-enum class PictureStatus : std::uint8_t { kDone, kStopped, kFailed };
+enum class ImageStatus : std::uint8_t { kDone, kStopped, kFailed };
 
 struct GeneratedImage {
   std::size_t index = 0;  // of the request within its submission
-  PictureStatus status = PictureStatus::kDone;
+  ImageStatus status = ImageStatus::kDone;
   Image image;  // kDone: whole. kStopped: what rows_done rows show, if a preview was asked for
   std::vector<std::int32_t> codes;  // row by row, without the control ids of the stream
   std::int64_t rows_done = 0;
-  PictureFacts facts;
+  ImageFacts facts;
   double seconds = 0;  // of all phases
   DecodeMeters meters;
   PassTimes times;  // its share of the passes after its prefill
@@ -102,7 +102,7 @@ struct GenerateProgress {
 // The outcome of every code of an image so far. The spans live during the call only.
 struct ImageTrace {
   std::size_t index = 0;                    // of the request
-  const PictureFacts* facts = nullptr;      // of the request
+  const ImageFacts* facts = nullptr;        // of the request
   std::int64_t tokens = 0, passes = 0;      // committed in order, so far
   std::int64_t rows_done = 0;               // whole rows of codes
   double seconds = 0;                       // since it began

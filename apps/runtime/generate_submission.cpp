@@ -198,10 +198,10 @@ void GenerateSubmission::emit(std::size_t number, StreamResult&& result) {
   out.codes = tools().grammar.picture_codes(result.tokens);
   over_passes_ += result.passes;
   if (result.status == StreamStatus::kFailed) {
-    out.status = PictureStatus::kFailed;
+    out.status = ImageStatus::kFailed;
     out.error = std::move(result.error);
   } else if (result.status == StreamStatus::kStopped) {
-    out.status = PictureStatus::kStopped;
+    out.status = ImageStatus::kStopped;
     if (listener_.preview_rows() > 0 && out.rows_done > 0) {
       out.image = to_image(
           decode_partial(tools().vq, out.codes, static_cast<int>(out.rows_done), rows(), cols()));

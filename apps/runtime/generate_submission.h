@@ -47,7 +47,7 @@ class GenerateSubmission final : public Submission {
  private:
   // An image at work, or about to be.
   struct Work {
-    PictureFacts facts;
+    ImageFacts facts;
     bool prefilled = false;
     double began = 0;
     // Seconds of passes are shared among the images in them.

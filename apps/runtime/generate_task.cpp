@@ -27,7 +27,7 @@ std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
 }
 
-void check_geometry(const PipelineOptions& options, const ModelSpec& spec,
+void check_geometry(const GenerateOptions& options, const ModelSpec& spec,
                     const std::string& name) {
   const std::int64_t width = options.width == 0 ? spec.image_width() : options.width;
   const std::int64_t height = options.height == 0 ? spec.image_height() : options.height;
@@ -51,7 +51,7 @@ void check_pictures(const ModelSpec& spec, const std::string& name) {
                .hint = "`tessera video` paints with it"});
 }
 
-FamilyOptions family_options(const PipelineOptions& options) {
+FamilyOptions family_options(const GenerateOptions& options) {
   return {.image_size = options.width == options.height ? options.width : 0};
 }
 
@@ -99,7 +99,7 @@ LoopNeeds room_for(std::span<const PreparedRequest> requests) {
 }
 
 struct GenerateTask::State final : public LaneModel {
-  State(Runtime& in, const PipelineOptions& given, OpenedModel opened_model, std::string shown)
+  State(Runtime& in, const GenerateOptions& given, OpenedModel opened_model, std::string shown)
       : runtime(in),
         options(given),
         name(std::move(shown)),
@@ -217,7 +217,7 @@ struct GenerateTask::State final : public LaneModel {
   }
 
   Runtime& runtime;
-  PipelineOptions options;
+  GenerateOptions options;
   std::string name;
   OpenedModel opened;
   std::unique_ptr<Backend> backend;
@@ -268,14 +268,14 @@ Ticket GenerateTask::State::submit(std::unique_ptr<ImageSource> source, Generate
   return ticket;
 }
 
-GenerateTask::GenerateTask(Runtime& runtime, const PipelineOptions& options) {
+GenerateTask::GenerateTask(Runtime& runtime, const GenerateOptions& options) {
   const ModelReference reference = resolve_model(options.model);
   state_ = std::make_unique<State>(runtime, options,
                                    open_model(reference.open_name, family_options(options)),
                                    reference.shown_name);
 }
 
-GenerateTask::GenerateTask(Runtime& runtime, const PipelineOptions& options, OpenedModel model,
+GenerateTask::GenerateTask(Runtime& runtime, const GenerateOptions& options, OpenedModel model,
                            std::string shown_name)
     : state_(std::make_unique<State>(runtime, options, std::move(model), std::move(shown_name))) {}
 
@@ -307,7 +307,7 @@ PreparedRequest GenerateTask::prepare(const GenerateRequest& request) const {
   if (state_->draft) {
     out.draft = state_->draft->request(request.prompt, request.negative_prompt, item.law);
   }
-  PictureFacts& facts = out.facts;
+  ImageFacts& facts = out.facts;
   facts.program = program_version();
   facts.prompt = request.prompt;
   facts.negative_prompt = request.negative_prompt;

@@ -25,9 +25,9 @@ class GenerateTask {
   // Opens and checks the model's files; reads no weights. The runtime is borrowed. Error kModel;
   // kUsage (E_GEOMETRY) when the model cannot do options.width x options.height, (E_DECODE_...)
   // when the method cannot run.
-  GenerateTask(Runtime& runtime, const PipelineOptions& options);
+  GenerateTask(Runtime& runtime, const GenerateOptions& options);
   // The same for a model that is already open; `shown_name` is recorded in images.
-  GenerateTask(Runtime& runtime, const PipelineOptions& options, OpenedModel model,
+  GenerateTask(Runtime& runtime, const GenerateOptions& options, OpenedModel model,
                std::string shown_name);
   // What is still submitted ends without another call.
   ~GenerateTask();

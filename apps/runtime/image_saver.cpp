@@ -10,7 +10,7 @@ namespace tessera {
 
 void ImageSaver::on_image(GeneratedImage&& image) {
   SavedImage saved;
-  if (image.status == PictureStatus::kDone) {
+  if (image.status == ImageStatus::kDone) {
     const PictureTexts texts = picture_texts(image.facts, record_);
     const std::string data = encode_png(image.image, texts.texts, texts.xmp);
     write_file_atomic(paths_[image.index], data);

@@ -41,7 +41,7 @@ struct ClipRequest {
 
 struct PreparedClip {
   Stream item;
-  PictureFacts facts;       // tokens and passes are filled when it was written
+  ImageFacts facts;       // tokens and passes are filled when it was written
   std::int64_t frames = 0;  // 0 = endless
   Continuation continuation = Continuation::kRecompute;
   std::vector<Image> first_frames;
@@ -95,8 +95,8 @@ struct ClipTask {
 };
 
 struct GeneratedClip {
-  PictureStatus status = PictureStatus::kDone;
-  PictureFacts facts;  // tokens and passes of all windows, given tokens apart
+  ImageStatus status = ImageStatus::kDone;
+  ImageFacts facts;  // tokens and passes of all windows, given tokens apart
   std::int64_t frames = 0, first_frames = 0;  // handed out; how many of them were given
   std::int64_t windows = 0;
   std::int64_t prefilled = 0;  // rows of prompts and standing tokens that windows began with
@@ -109,8 +109,8 @@ class VideoPipeline {
  public:
   // As GenerateTask; options.draft_model is not read. Error kModel; kUsage:
   // E_MODEL_PICTURES for a model that paints pictures, E_GEOMETRY, E_DECODE_...
-  explicit VideoPipeline(const PipelineOptions& options);
-  VideoPipeline(const PipelineOptions& options, OpenedModel model, std::string shown_name);
+  explicit VideoPipeline(const GenerateOptions& options);
+  VideoPipeline(const GenerateOptions& options, OpenedModel model, std::string shown_name);
   ~VideoPipeline();
   VideoPipeline(VideoPipeline&&) noexcept;
   VideoPipeline& operator=(VideoPipeline&&) = delete;

@@ -60,7 +60,7 @@ void PaintWatch::on_preview(const GenerateProgress& progress, const std::vector<
   tell_(painting_);
 }
 
-fs::path save_painting(const fs::path& folder, const Image& image, const PictureFacts& facts,
+fs::path save_painting(const fs::path& folder, const Image& image, const ImageFacts& facts,
                        bool partial) {
   const PictureTexts texts = picture_texts(facts, RecordFacts::kAll);
   const std::string data = encode_png(image, texts.texts, texts.xmp);

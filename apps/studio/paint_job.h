@@ -84,6 +84,6 @@ class PaintWatch final : public GenerateListener {
 // is taken, "_partial" at the end for one that was stopped. Nothing is ever replaced. Error
 // kStorage.
 std::filesystem::path save_painting(const std::filesystem::path& folder, const Image& image,
-                                    const PictureFacts& facts, bool partial);
+                                    const ImageFacts& facts, bool partial);
 
 }  // namespace tessera

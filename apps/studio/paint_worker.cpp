@@ -8,8 +8,8 @@ namespace tessera {
 
 namespace {
 
-PipelineOptions pipeline_options(const PainterOptions& options, const PaintSettings& settings) {
-  PipelineOptions out;
+GenerateOptions generate_options(const PainterOptions& options, const PaintSettings& settings) {
+  GenerateOptions out;
   out.model = settings.model.empty() ? options.model : settings.model;
   out.device = options.device;
   out.cuda = options.cuda;
@@ -23,7 +23,7 @@ PipelineOptions pipeline_options(const PainterOptions& options, const PaintSetti
   return out;
 }
 
-bool same_task(const PipelineOptions& a, const PipelineOptions& b) {
+bool same_task(const GenerateOptions& a, const GenerateOptions& b) {
   return a.model == b.model && a.storage == b.storage && a.width == b.width &&
          a.height == b.height && a.method == b.method && a.draft_model == b.draft_model;
 }
@@ -119,7 +119,7 @@ void PaintWorker::paint(const PaintJob& job) {
 }
 
 void PaintWorker::open_for(const PaintSettings& settings) {
-  PipelineOptions wanted = pipeline_options(options_, settings);
+  GenerateOptions wanted = generate_options(options_, settings);
   if (task_ && same_task(opened_, wanted)) return;
   task_.reset();  // before the new one: both together may not fit
   loaded_ = false;
@@ -159,11 +159,11 @@ void PaintWorker::finish(const PaintJob& job, Painting& painting, GeneratedImage
   painting.seconds = picture.seconds;
   painting.acceptance = picture.meters.acceptance();
   painting.rows_done = picture.rows_done;
-  if (picture.status == PictureStatus::kFailed) {
+  if (picture.status == ImageStatus::kFailed) {
     painting.error = picture.error;
     return;
   }
-  const bool partial = picture.status == PictureStatus::kStopped;
+  const bool partial = picture.status == ImageStatus::kStopped;
   if (!picture.image.rgb.empty()) {
     painting.image = std::make_shared<const Image>(std::move(picture.image));
     painting.image_rows = picture.rows_done;

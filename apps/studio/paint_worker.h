@@ -62,7 +62,7 @@ class PaintWorker {
   // Of the thread alone.
   Runtime runtime_;
   std::unique_ptr<GenerateTask> task_;
-  PipelineOptions opened_;  // what it was opened with
+  GenerateOptions opened_;  // what it was opened with
   bool loaded_ = false;     // its weights are whole
   std::thread thread_;
 };

@@ -22,7 +22,7 @@ PreviewListener::~PreviewListener() {
 }
 
 void PreviewListener::begin(const ImageTrace& trace) {
-  const PictureFacts& facts = *trace.facts;
+  const ImageFacts& facts = *trace.facts;
   PreviewBegin begin;
   begin.seed = facts.seed;
   begin.width = static_cast<std::uint32_t>(facts.width);
@@ -91,9 +91,9 @@ void PreviewListener::on_preview(const GenerateProgress& progress,
 
 void PreviewListener::on_image(GeneratedImage&& picture) {
   if (const auto found = shown_.find(picture.index); found != shown_.end()) {
-    const PreviewState state = picture.status == PictureStatus::kDone      ? PreviewState::kDone
-                               : picture.status == PictureStatus::kStopped ? PreviewState::kStopped
-                                                                           : PreviewState::kFailed;
+    const PreviewState state = picture.status == ImageStatus::kDone      ? PreviewState::kDone
+                               : picture.status == ImageStatus::kStopped ? PreviewState::kStopped
+                                                                         : PreviewState::kFailed;
     const PreviewProgress progress{picture.rows_done, picture.facts.passes, picture.facts.tokens,
                                    picture.seconds};
     std::shared_ptr<const Image> image;
@@ -102,7 +102,7 @@ void PreviewListener::on_image(GeneratedImage&& picture) {
     shown_.erase(found);
   }
   // Asked for by the viewer alone.
-  if (picture.status == PictureStatus::kStopped && inner_.preview_rows() == 0) picture.image = {};
+  if (picture.status == ImageStatus::kStopped && inner_.preview_rows() == 0) picture.image = {};
   inner_.on_image(std::move(picture));
 }
 

@@ -40,7 +40,7 @@ TEST(BundledDraft, IsListedButPaintsNothing) {
   EXPECT_EQ(found.problem, "");
   EXPECT_TRUE(found.draft);
   EXPECT_FALSE(describe_model(resolve_model("")).draft);
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = kDraft;
   Runtime runtime;
   const GenerateTask task(runtime, options);
@@ -60,7 +60,7 @@ class Collector : public GenerateListener {
 };
 
 std::vector<GeneratedImage> paint(const DecodeMethod& method, const std::string& draft) {
-  PipelineOptions options;
+  GenerateOptions options;
   options.threads = 2;
   options.batch_size = 2;
   options.method = method;
@@ -83,7 +83,7 @@ std::vector<GeneratedImage> paint(const DecodeMethod& method, const std::string&
 double tokens_per_pass(const std::vector<GeneratedImage>& pictures) {
   double rate = 0;
   for (const GeneratedImage& picture : pictures) {
-    EXPECT_EQ(picture.status, PictureStatus::kDone);
+    EXPECT_EQ(picture.status, ImageStatus::kDone);
     rate += picture.facts.tokens_per_pass() / static_cast<double>(pictures.size());
   }
   return rate;

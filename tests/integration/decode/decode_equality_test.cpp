@@ -78,7 +78,7 @@ TEST(DecodeEquality, TheDesignCovers) {
 
 // Short and long prompts, guided and free, whole and cut laws.
 std::vector<Stream> make_items() {
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = kModel;
   options.threads = 1;
   Runtime runtime;
@@ -206,7 +206,7 @@ class Collector : public GenerateListener {
 };
 
 std::vector<GeneratedImage> paint(const char* decode, DType storage, std::int64_t batch) {
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = kModel;
   options.threads = 2;
   options.storage = storage;
@@ -231,7 +231,7 @@ TEST_P(DecodeEqualityIn, PicturesOfThePipelineArePlainDecodings) {
     const auto made = paint(decode, GetParam(), batch);
     ASSERT_EQ(made.size(), plain.size());
     for (std::size_t i = 0; i < made.size(); ++i) {
-      EXPECT_EQ(made[i].status, PictureStatus::kDone);
+      EXPECT_EQ(made[i].status, ImageStatus::kDone);
       EXPECT_EQ(made[i].codes, plain[i].codes) << decode;
       EXPECT_EQ(made[i].image.rgb, plain[i].image.rgb) << decode;
       EXPECT_LE(made[i].facts.passes, plain[i].facts.passes);

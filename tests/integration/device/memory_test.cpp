@@ -9,12 +9,12 @@
 namespace tessera {
 namespace {
 
-PipelineOptions on_device(const char* model, DType storage, std::int64_t batch) {
+GenerateOptions on_device(const char* model, DType storage, std::int64_t batch) {
   static const bool offered = [] {
     offer_guarded_devices();
     return true;
   }();
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = model;
   options.device = offered ? "guarded:0" : "";
   options.threads = 1;
@@ -23,7 +23,7 @@ PipelineOptions on_device(const char* model, DType storage, std::int64_t batch) 
   return options;
 }
 
-MemoryPlan plan_of(const PipelineOptions& options) {
+MemoryPlan plan_of(const GenerateOptions& options) {
   Runtime runtime;
   const GenerateTask task(runtime, options);
   PreparedRequest request;

@@ -30,7 +30,7 @@ struct Painting {
 };
 
 std::vector<GeneratedImage> paint(const Painting& painting, const char* device) {
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = painting.model;
   options.device = device;
   options.threads = 1;
@@ -56,7 +56,7 @@ void expect_equal(const std::vector<GeneratedImage>& got,
                   const std::vector<GeneratedImage>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
-    EXPECT_EQ(got[i].status, PictureStatus::kDone) << format_error(got[i].error);
+    EXPECT_EQ(got[i].status, ImageStatus::kDone) << format_error(got[i].error);
     EXPECT_EQ(got[i].codes, want[i].codes);
     EXPECT_EQ(got[i].facts.passes, want[i].facts.passes);
     EXPECT_EQ(got[i].image.rgb, want[i].image.rgb);

@@ -37,12 +37,12 @@ struct Model {
         GeneratedImage kept;
       } keep;
       EXPECT_TRUE(one.run({pool.back()}, keep));
-      EXPECT_EQ(keep.kept.status, PictureStatus::kDone);
+      EXPECT_EQ(keep.kept.status, ImageStatus::kDone);
       alone.push_back(std::move(keep.kept.image));
     }
   }
-  static PipelineOptions options(const char* name, const char* method, std::int64_t batch) {
-    PipelineOptions out;
+  static GenerateOptions options(const char* name, const char* method, std::int64_t batch) {
+    GenerateOptions out;
     out.model = name;
     out.device = "cpu";
     out.threads = 1;
@@ -89,12 +89,12 @@ class Checker final : public GenerateListener {
     EXPECT_FALSE(over_);
     ++heard_;
     if (end_ == End::kCancelsAnother) runtime_.cancel(other);
-    if (image.status == PictureStatus::kStopped) {
+    if (image.status == ImageStatus::kStopped) {
       ++counts_.stopped;
       EXPECT_NE(end_, End::kAll);
       return;
     }
-    ASSERT_EQ(image.status, PictureStatus::kDone);
+    ASSERT_EQ(image.status, ImageStatus::kDone);
     ++counts_.done;
     EXPECT_TRUE(image.image.rgb == model_.alone[numbers_[image.index]].rgb) << image.index;
   }

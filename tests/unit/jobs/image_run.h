@@ -50,7 +50,7 @@ class Spoiled final : public GenerateListener {
   void on_image(GeneratedImage&& image) override {
     --at_work_;
     if (const auto& error = errors_.at(image.index)) {
-      image.status = PictureStatus::kFailed;
+      image.status = ImageStatus::kFailed;
       image.error = *error;
     }
     to_.on_image(std::move(image));
@@ -92,8 +92,8 @@ class PaintingFaults : public ::testing::Test {
     truth_ = folder_.outputs();
     folder_.clear();
   }
-  static PipelineOptions options() {
-    PipelineOptions out;
+  static GenerateOptions options() {
+    GenerateOptions out;
     out.model = "test:tiny";
     out.device = "cpu";
     out.threads = 1;

@@ -49,8 +49,8 @@ class Painting : public ::testing::Test {
     return out;
   }
 
-  static PipelineOptions options() {
-    PipelineOptions out;
+  static GenerateOptions options() {
+    GenerateOptions out;
     out.model = "test:tiny";
     out.device = "cpu";
     out.threads = 1;  // a child of fork() has this thread only
@@ -237,7 +237,7 @@ class Counted final : public ImageSource {
 TEST_F(Painting, SlotsAreFilledAgainOverTheWholeJob) {
   for (const char* method : {"gumbel", "tree"}) {
     folder_.clear();
-    PipelineOptions options = Painting::options();
+    GenerateOptions options = Painting::options();
     options.batch_size = 8;
     options.method = decode_method(method);
     Runtime runtime;

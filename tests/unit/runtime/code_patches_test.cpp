@@ -92,7 +92,7 @@ TEST(CodePatches, FilesOfAnotherShapeAreRefused) {
 
 // What is shown while the bundled model paints is near what it will have painted.
 TEST(CodePatches, OfTheBundledModelComeNearItsPictures) {
-  PipelineOptions options;
+  GenerateOptions options;
   options.threads = 1;
   options.method = decode_method("gumbel");
   Runtime runtime;

@@ -63,13 +63,13 @@ void expect_asked(const std::function<void(const char*, CudaOptions)>& open, int
 TEST(Devices, PicturesArePaintedWhereAskedFor) {
   expect_asked([](const char* device, CudaOptions cuda) {
     Runtime runtime;
-    GenerateTask(runtime, on_device<PipelineOptions>(device, cuda, "test:tiny"));
+    GenerateTask(runtime, on_device<GenerateOptions>(device, cuda, "test:tiny"));
   });
 }
 
 TEST(Devices, ClipsArePaintedWhereAskedFor) {
   expect_asked([](const char* device, CudaOptions cuda) {
-    VideoPipeline(on_device<PipelineOptions>(device, cuda, "test:clip"));
+    VideoPipeline(on_device<GenerateOptions>(device, cuda, "test:clip"));
   });
 }
 

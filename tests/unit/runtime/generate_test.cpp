@@ -52,8 +52,8 @@ class Tracer : public Collector {
   std::map<std::size_t, std::vector<std::int32_t>> committed;
 };
 
-PipelineOptions tiny_options(int threads = 2, std::int64_t batch = 1) {
-  PipelineOptions options;
+GenerateOptions tiny_options(int threads = 2, std::int64_t batch = 1) {
+  GenerateOptions options;
   options.model = "test:tiny";
   options.threads = threads;
   options.batch_size = batch;
@@ -73,15 +73,14 @@ std::vector<GenerateRequest> requests() {
 }
 
 // What the file of each request holds, by request.
-std::vector<std::string> paint(GenerateTask& task,
-                               const std::vector<GenerateRequest>& wanted) {
+std::vector<std::string> paint(GenerateTask& task, const std::vector<GenerateRequest>& wanted) {
   std::vector<PreparedRequest> prepared;
   for (const GenerateRequest& request : wanted) prepared.push_back(task.prepare(request));
   Collector collector;
   EXPECT_TRUE(task.run(prepared, collector));
   std::vector<std::string> files;
   for (auto& [index, picture] : collector.pictures) {
-    EXPECT_EQ(picture.status, PictureStatus::kDone);
+    EXPECT_EQ(picture.status, ImageStatus::kDone);
     const PictureTexts texts = picture_texts(picture.facts, RecordFacts::kAll);
     files.push_back(encode_png(picture.image, texts.texts, texts.xmp));
   }
@@ -111,7 +110,7 @@ TEST(GenerateTask, ThreadsBatchAndOrderChangeNoByte) {
 TEST(GenerateTask, TracesTellEveryCodeAndChangeNoByte) {
   for (const char* model : {"test:tiny", "test:rows"}) {
     for (const char* name : {"plain", "sjd", "gsd", "tree", "rows"}) {
-      PipelineOptions options = tiny_options(2, 2);
+      GenerateOptions options = tiny_options(2, 2);
       options.model = model;
       options.method = decode_method(name);
       Runtime runtime;
@@ -137,7 +136,8 @@ TEST(GenerateTask, TracesTellEveryCodeAndChangeNoByte) {
         }
         EXPECT_NEAR(entropy, picture.meters.entropy, 1e-3) << "a control id has no entropy";
         std::size_t tokens = 0;
-        for (const std::int32_t count : with.committed[i]) tokens += static_cast<std::size_t>(count);
+        for (const std::int32_t count : with.committed[i])
+          tokens += static_cast<std::size_t>(count);
         EXPECT_EQ(tokens, picture.codes.size() + controls);
       }
     }
@@ -174,7 +174,7 @@ TEST(GenerateTask, FactsTellWhatRan) {
   GenerateTask task(runtime, tiny_options());
   Collector collector;
   task.run(std::vector{task.prepare({.prompt = "one", .seed = 9})}, collector);
-  const PictureFacts& facts = collector.pictures[0].facts;
+  const ImageFacts& facts = collector.pictures[0].facts;
   EXPECT_EQ(facts.tokens, task.spec().model.image_tokens());
   EXPECT_EQ(facts.passes, facts.tokens);
   EXPECT_EQ(facts.width, collector.pictures[0].image.width);
@@ -196,7 +196,7 @@ TEST(GenerateTask, StoppingHandsOutThePartialOnlyWithPreview) {
     collector.stop_at = 20;  // of 64 tokens in rows of 8
     EXPECT_FALSE(task.run(prepared, collector));
     ASSERT_EQ(collector.pictures.size(), 2u) << "the batch that ran, no other";
-    EXPECT_EQ(collector.pictures[0].status, PictureStatus::kStopped);
+    EXPECT_EQ(collector.pictures[0].status, ImageStatus::kStopped);
     EXPECT_EQ(collector.pictures[0].rows_done, 2);
     EXPECT_EQ(collector.pictures[0].image.rgb.empty(), interval == 0);
   }
@@ -210,14 +210,13 @@ TEST(GenerateTask, PreviewsComeEveryFewRowsAndEndInThePicture) {
   task.run(std::vector{task.prepare({.prompt = "one"})}, collector);
   EXPECT_EQ(collector.preview_at, (std::vector<std::int64_t>{3, 6}));
   EXPECT_EQ(collector.last_preview.width, collector.pictures[0].image.width);
-  EXPECT_EQ(task.decode_codes(collector.pictures[0].codes).rgb,
-            collector.pictures[0].image.rgb);
+  EXPECT_EQ(task.decode_codes(collector.pictures[0].codes).rgb, collector.pictures[0].image.rgb);
 }
 
 // Row ends and the image end are tokens of the stream, never of the picture.
 TEST(GenerateTask, RowEndsAreNoPartOfThePicture) {
   for (const char* decode : {"plain", "gumbel", "sjd"}) {
-    PipelineOptions options = tiny_options();
+    GenerateOptions options = tiny_options();
     options.model = "test:rows";
     options.method = decode_method(decode);
     Runtime runtime;
@@ -227,7 +226,7 @@ TEST(GenerateTask, RowEndsAreNoPartOfThePicture) {
     collector.interval = 1;
     ASSERT_TRUE(task.run(prepared, collector));
     const GeneratedImage& picture = collector.pictures[0];
-    EXPECT_EQ(picture.status, PictureStatus::kDone);
+    EXPECT_EQ(picture.status, ImageStatus::kDone);
     EXPECT_EQ(picture.rows_done, 8);
     EXPECT_EQ(picture.facts.tokens, 73);
     EXPECT_EQ(picture.meters.tokens, 73);
@@ -248,7 +247,7 @@ TEST(GenerateTask, RowEndsAreNoPartOfThePicture) {
 }
 
 TEST(GenerateTask, ADraftModelOfAnotherStreamIsRefused) {
-  PipelineOptions options = tiny_options();
+  GenerateOptions options = tiny_options();
   options.method = decode_method("draft");
   options.draft_model = "test:rows";
   try {
@@ -289,7 +288,7 @@ TEST(GenerateTask, BadRequestsAreRefusedBeforeWeightsAreRead) {
 }
 
 TEST(GenerateTask, GeometryIsRefusedByName) {
-  PipelineOptions options = tiny_options();
+  GenerateOptions options = tiny_options();
   options.width = 48;
   options.height = 32;
   Runtime runtime;
@@ -303,7 +302,7 @@ TEST(GenerateTask, GeometryIsRefusedByName) {
 }
 
 TEST(GenerateTask, ClassNumbersAreChecked) {
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = "random:llamagen:B";
   Runtime runtime;
   const GenerateTask task(runtime, options);

@@ -69,7 +69,7 @@ TEST(StudioPaint, FilesAreNeverReplaced) {
 // A look at each, no file written beside it.
 TEST(StudioPaint, TakenNamesCostLittle) {
   TempFolder folder;
-  PictureFacts facts;
+  ImageFacts facts;
   facts.prompt = "x";
   for (int i = 1; i <= 100; ++i) {
     put_file(folder / (i == 1 ? "x_0.png" : "x_0_" + std::to_string(i) + ".png"), "mine");
@@ -88,7 +88,7 @@ TEST(StudioPaint, EqualsThePipeline) {
   run.studio.post(PaintCommand{tiny_settings("zero", 1)});
   run.studio.post(PaintCommand{settings});
   const Painting got = run.finished(2);
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = "test:tiny";
   options.method = settings.method;
   Runtime runtime;
@@ -116,7 +116,7 @@ TEST(StudioPaint, ARandomSeedIsFilledInAndPaintsAgain) {
 
 // A picture that ends at a pass of its own choosing, counted, not timed.
 TEST(PaintWatch, AWishIsAnsweredAfterTheRunningPass) {
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = "test:tiny";
   options.threads = 1;
   Runtime runtime;
@@ -137,7 +137,7 @@ TEST(PaintWatch, AWishIsAnsweredAfterTheRunningPass) {
     });
     task.run(requests, watch);
     const GeneratedImage& picture = watch.picture();
-    EXPECT_EQ(picture.status, PictureStatus::kStopped);
+    EXPECT_EQ(picture.status, ImageStatus::kStopped);
     EXPECT_EQ(picture.facts.passes, stop_at) << "the pass in which it was wished was the last";
     EXPECT_EQ(painting.passes_after_stop, 1);
     EXPECT_EQ(told_after_wish, 0);

@@ -344,7 +344,7 @@ TEST(PreviewTo, WhatIsShownIsWhatWasPainted) {
   run.until([](const Snapshot& now) { return !now.status.listening.empty(); });
   const std::uint16_t port = parse_preview_address(run.studio.snapshot().status.listening);
   for (const std::int64_t batch : {1, 2}) {
-    PipelineOptions options;
+    GenerateOptions options;
     options.model = "test:tiny";
     options.batch_size = batch;
     Runtime runtime;
@@ -382,7 +382,7 @@ TEST(PreviewTo, NobodyThereIsOneNotice) {
     Receiving here;
     port = here.receiver.port();
   }
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = "test:tiny";
   Runtime runtime;
   GenerateTask task(runtime, options);
@@ -460,7 +460,7 @@ TEST(PreviewTo, NeverMoreAtOnceThanAViewerTakes) {
 TEST(PreviewTo, PicturesOfARunThatThrewHaveFailed) {
   Receiving here;
   PreviewSender sender(here.receiver.port(), [](std::string_view) {});
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = "test:tiny";
   Runtime runtime;
   GenerateTask task(runtime, options);
