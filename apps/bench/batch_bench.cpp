@@ -7,6 +7,7 @@
 
 #include "apps/lab/eval_reader.h"
 #include "apps/lab/eval_statistics.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/in_order.h"
 #include "apps/runtime/memory.h"
 #include "vision/scene/caption.h"
@@ -18,30 +19,30 @@ namespace {
 // Everything painted at one batch size.
 class Painter final : public GenerateListener {
  public:
-  Painter(PipelineOptions options, std::int64_t batch) : batch_(batch) {
+  Painter(GenerateOptions options, std::int64_t batch) : batch_(batch) {
     options.batch_size = batch;
-    pipeline_ = std::make_unique<GeneratePipeline>(options);
+    task_ = std::make_unique<GenerateTask>(*runtime_, options);
   }
 
   // Seconds of the passes that decode.
   double paint(const std::vector<GenerateRequest>& requests) {
     std::vector<PreparedRequest> prepared;
-    for (const GenerateRequest& request : requests) prepared.push_back(pipeline_->prepare(request));
-    if (images.empty()) check_memory(pipeline_->memory_plan(prepared), pipeline_->model_name());
+    for (const GenerateRequest& request : requests) prepared.push_back(task_->prepare(request));
+    if (images.empty()) check_memory(task_->plan(prepared), task_->model_name());
     const double before = decode;
     order_ = {};
-    pipeline_->run(prepared, *this);
+    task_->run(prepared, *this);
     return decode - before;
   }
 
-  void on_picture(GeneratedPicture&& picture) override {
-    if (picture.status == PictureStatus::kFailed) throw Error(picture.error);
+  void on_image(GeneratedImage&& picture) override {
+    if (picture.status == ImageStatus::kFailed) throw Error(picture.error);
     prefill += picture.phases.prefill;
     decode += picture.phases.decode;
     judge += picture.times.judge;
     pixels += picture.phases.pixels;
     const std::size_t index = picture.index;
-    order_.add(index, std::move(picture), [&](GeneratedPicture&& next) {
+    order_.add(index, std::move(picture), [&](GeneratedImage&& next) {
       images.push_back(std::move(next.image));
       codes.push_back(std::move(next.codes));
     });
@@ -54,7 +55,7 @@ class Painter final : public GenerateListener {
     codes.clear();
   }
 
-  GeneratePipeline& pipeline() { return *pipeline_; }
+  GenerateTask& task() { return *task_; }
   std::int64_t batch() const { return batch_; }
 
   double prefill = 0, decode = 0, pixels = 0, judge = 0;
@@ -63,8 +64,9 @@ class Painter final : public GenerateListener {
 
  private:
   std::int64_t batch_;
-  std::unique_ptr<GeneratePipeline> pipeline_;
-  InOrder<GeneratedPicture> order_;
+  std::unique_ptr<Runtime> runtime_ = std::make_unique<Runtime>();  // painters move
+  std::unique_ptr<GenerateTask> task_;
+  InOrder<GeneratedImage> order_;
 };
 
 struct Work {
@@ -121,9 +123,9 @@ void report_painter(Painter& painter, const Painter& first, const std::vector<do
     same += painter.codes[i] == first.codes[i] ? 1 : 0;
   }
   auto object = report.start("batch.b" + std::to_string(painter.batch()));
-  object["model"] = painter.pipeline().model_name();
-  object["method"] = painter.pipeline().method().name;
-  object["dtype"] = dtype_name(painter.pipeline().storage());
+  object["model"] = painter.task().model_name();
+  object["method"] = painter.task().method().name;
+  object["dtype"] = dtype_name(painter.task().storage());
   object["batch"] = painter.batch();
   object["pictures"] = painter.images.size();
   object["same_tokens"] = same;

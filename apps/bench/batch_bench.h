@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "apps/bench/measure.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 
 namespace tessera {
 
 struct BatchBenchOptions {
-  PipelineOptions pipeline;                         // model, device, threads, storage, method
+  GenerateOptions pipeline;                         // model, device, threads, storage, method
   std::vector<std::int64_t> batch_sizes = {1, 16};  // the first one is what others stand beside
   std::int64_t prompts = 64;                        // painted at every batch size
   std::uint64_t seed = 1, scene_seed = 1000;

@@ -7,6 +7,7 @@
 #include "apps/bench/plot.h"
 #include "apps/lab/eval_reader.h"
 #include "apps/lab/eval_statistics.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/in_order.h"
 #include "apps/runtime/memory.h"
 #include "engine/core/io.h"
@@ -23,13 +24,12 @@ using Json = nlohmann::ordered_json;
 // What painting some prompts gave.
 class Collector final : public GenerateListener {
  public:
-  void on_picture(GeneratedPicture&& picture) override {
-    if (picture.status == PictureStatus::kFailed) throw Error(picture.error);
+  void on_image(GeneratedImage&& picture) override {
+    if (picture.status == ImageStatus::kFailed) throw Error(picture.error);
     const std::size_t index = picture.index;
-    order.add(index, std::move(picture),
-              [&](GeneratedPicture&& next) { collect(std::move(next)); });
+    order.add(index, std::move(picture), [&](GeneratedImage&& next) { collect(std::move(next)); });
   }
-  void collect(GeneratedPicture&& picture) {
+  void collect(GeneratedImage&& picture) {
     seconds += picture.seconds;
     meters.add(picture.meters);
     rates.push_back(picture.facts.tokens_per_pass());
@@ -54,7 +54,7 @@ class Collector final : public GenerateListener {
   double seconds = 0;
   DecodeMeters meters;
   PassTimes times;
-  InOrder<GeneratedPicture> order;  // of the run
+  InOrder<GeneratedImage> order;  // of the run
   std::vector<double> rates;
   std::vector<Marks> marks;
   std::vector<std::vector<std::int32_t>> tokens;
@@ -86,7 +86,7 @@ struct Duel {
   SettingValues sampling;
   std::int64_t batch = 1;
 
-  std::vector<PreparedRequest> prepare(const GeneratePipeline& pipeline, std::size_t first,
+  std::vector<PreparedRequest> prepare(const GenerateTask& task, std::size_t first,
                                        std::size_t count) const {
     std::vector<PreparedRequest> out;
     for (std::size_t i = first; i < first + count; ++i) {
@@ -94,27 +94,27 @@ struct Duel {
       request.prompt = prompts.captions[i];
       request.sampling = sampling;
       request.seed = options.seed + i;
-      out.push_back(pipeline.prepare(request));
+      out.push_back(task.prepare(request));
     }
     return out;
   }
 
   // Both painters in turn, the first of each pair alternating.
-  void run(GeneratePipeline& plain, GeneratePipeline& method, Collector& by_plain,
-           Collector& by_method, std::vector<double>& ratios, PassTimes& times) const {
+  void run(GenerateTask& plain, GenerateTask& method, Collector& by_plain, Collector& by_method,
+           std::vector<double>& ratios, PassTimes& times) const {
     const std::size_t all = prompts.captions.size(), step = static_cast<std::size_t>(batch);
     for (std::size_t first = 0, turn = 0; first < all; first += step, ++turn) {
       const std::size_t count = std::min(step, all - first);
       double seconds[2] = {};
       for (int k = 0; k < 2; ++k) {
         const bool is_plain = (k == 0) == (turn % 2 == 0);
-        GeneratePipeline& painter = is_plain ? plain : method;
+        GenerateTask& painter = is_plain ? plain : method;
         Collector& collector = is_plain ? by_plain : by_method;
         collector.first = first;
         collector.order = {};
         const double before = collector.seconds;
         const std::vector<PreparedRequest> requests = prepare(painter, first, count);
-        if (first == 0) check_memory(painter.memory_plan(requests), painter.model_name());
+        if (first == 0) check_memory(painter.plan(requests), painter.model_name());
         painter.run(requests, collector);
         seconds[is_plain ? 0 : 1] = collector.seconds - before;
       }
@@ -132,7 +132,7 @@ Json times_json(const PassTimes& times) {
       {"draft", times.draft / all}, {"forward", times.forward / all}, {"judge", times.judge / all}};
 }
 
-void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const DecodeMethod& method,
+void report_duel(const Duel& duel, const GenerateTask& task, const DecodeMethod& method,
                  const Collector& by_plain, const Collector& by_method,
                  const std::vector<double>& ratios, const PassTimes& times, BenchReport& report,
                  std::vector<PlotPoint>& points) {
@@ -145,7 +145,7 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
     same += by_plain.tokens[i] == by_method.tokens[i] ? 1 : 0;
   }
   Json object = report.start("decode." + method.name);
-  object["model"] = pipeline.model_name();
+  object["model"] = task.model_name();
   object["method"] = method_report(method);
   object["promise"] = promise_name(promise_of(method));
   const SettingValue* guidance = duel.sampling.find(setting::kGuidance);
@@ -159,7 +159,7 @@ void report_duel(const Duel& duel, const GeneratePipeline& pipeline, const Decod
   object["quality"] = row_json(row);
   object["quality_plain"] = row_json(plain_row);
   object["meters"] = meters_json(by_method.meters);
-  if (method.adaptive) object["why"] = pipeline.window_report();
+  if (method.adaptive) object["why"] = task.window_report();
   report.emit(object);
 
   const std::string tree = !method.branches() ? "" : ", tree " + method.tree;
@@ -193,27 +193,27 @@ void run_decode_bench(const DecodeBenchOptions& options, BenchReport& report) {
   if (scales.empty()) scales.push_back(-1);
   std::vector<PlotPoint> points;
   for (const std::int64_t batch : options.batch_sizes) {
-    PipelineOptions plain_options = options.pipeline;
+    GenerateOptions plain_options = options.pipeline;
     plain_options.batch_size = batch;
     plain_options.method = {};
     plain_options.draft_model.clear();
-    GeneratePipeline plain(plain_options);
+    Runtime runtime;
+    GenerateTask plain(runtime, plain_options);
     for (const DecodeMethod& wanted : options.methods) {
-      PipelineOptions method_options = plain_options;
+      GenerateOptions method_options = plain_options;
       method_options.method = wanted;
       if (needs_of(wanted).draft_model) {
         method_options.draft_model = options.pipeline.draft_model;
       }
-      GeneratePipeline pipeline(method_options);
+      GenerateTask task(runtime, method_options);
       for (const double scale : scales) {
         Duel duel{options, prompts, *judge, options.sampling, batch};
         if (scale >= 0) duel.sampling.set(setting::kGuidance, scale);
         Collector by_plain, by_method;
         std::vector<double> ratios;
         PassTimes times;
-        duel.run(plain, pipeline, by_plain, by_method, ratios, times);
-        report_duel(duel, pipeline, pipeline.method(), by_plain, by_method, ratios, times, report,
-                    points);
+        duel.run(plain, task, by_plain, by_method, ratios, times);
+        report_duel(duel, task, task.method(), by_plain, by_method, ratios, times, report, points);
       }
     }
   }

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "apps/bench/measure.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 
 namespace tessera {
 
 struct DecodeBenchOptions {
-  PipelineOptions pipeline;           // model, device, threads, storage
+  GenerateOptions pipeline;           // model, device, threads, storage
   std::vector<DecodeMethod> methods;  // each with its window
   std::vector<double> guidance;       // empty: the model's own
   std::vector<std::int64_t> batch_sizes = {1};

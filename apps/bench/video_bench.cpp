@@ -34,7 +34,7 @@ class Collector final : public ClipListener {
     for (const std::uint8_t byte : frame.rgb) sum_ = (sum_ ^ byte) * 0x100000001b3u;
   }
   void add(GeneratedClip&& clip) {
-    if (clip.status == PictureStatus::kFailed) throw Error(clip.error);
+    if (clip.status == ImageStatus::kFailed) throw Error(clip.error);
     seconds.push_back(clip.seconds);
     frames += clip.frames;
     rates.push_back(clip.facts.tokens_per_pass());
@@ -190,11 +190,11 @@ void run_video_bench(const VideoBenchOptions& options, BenchReport& report) {
                            .caption);
   }
   const Duel duel{options, std::move(captions)};
-  PipelineOptions plain_options = options.pipeline;
+  GenerateOptions plain_options = options.pipeline;
   plain_options.method = {};
   VideoPipeline plain(plain_options);
   for (const DecodeMethod& wanted : options.methods) {
-    PipelineOptions method_options = plain_options;
+    GenerateOptions method_options = plain_options;
     method_options.method = wanted;
     VideoPipeline pipeline(method_options);
     Collector by_plain, by_method;

@@ -13,7 +13,7 @@
 namespace tessera {
 
 struct VideoBenchOptions {
-  PipelineOptions pipeline;           // model, device, threads, storage
+  GenerateOptions pipeline;           // model, device, threads, storage
   std::vector<DecodeMethod> methods;  // each with its window
   SettingValues sampling;
   std::int64_t prompts = 20;

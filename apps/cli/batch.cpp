@@ -25,11 +25,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Pictures that prove whose they are, for a store whose records were damaged.
-auto recogniser(const BatchFlags& flags, const GeneratePipeline& pipeline,
+auto recogniser(const BatchFlags& flags, const GenerateTask& task,
                 const std::vector<std::string>& endings) {
-  return [&pipeline, files = ItemFiles{.sidecar = flags.sidecar, .endings = endings}](
+  return [&task, files = ItemFiles{.sidecar = flags.sidecar, .endings = endings}](
              const SettledItem& item, const fs::path& folder) {
-    return proven_files(item, pipeline.prepare(request_of(item)).facts, files, folder);
+    return proven_files(item, task.prepare(request_of(item)).facts, files, folder);
   };
 }
 
@@ -41,18 +41,17 @@ struct RunMemory {
   std::size_t captioner() const { return captions ? captions->total() - captions->process : 0; }
 };
 
-RunMemory memory_of(const GeneratePipeline& pipeline, std::span<const PreparedRequest> worst,
+RunMemory memory_of(const GenerateTask& task, std::span<const PreparedRequest> worst,
                     const CaptionDescriber* describer) {
   RunMemory memory;
   if (describer != nullptr) {
-    memory.captions =
-        describer->plan(pipeline.spec().image_width(), pipeline.spec().image_height());
+    memory.captions = describer->plan(task.spec().image_width(), task.spec().image_height());
   }
-  memory.plan = pipeline.memory_plan(worst, memory.captioner());
+  memory.plan = task.plan(worst, memory.captioner());
   return memory;
 }
 
-int dry_run(const Session& session, const BatchFlags& flags, const GeneratePipeline& pipeline,
+int dry_run(const Session& session, const BatchFlags& flags, const GenerateTask& task,
             const CaptionDescriber* describer, std::span<const SettledItem> items,
             const RunMemory& memory) {
   const MemoryPlan& plan = memory.plan;
@@ -63,7 +62,7 @@ int dry_run(const Session& session, const BatchFlags& flags, const GeneratePipel
              .memory_bytes = plan.total(),
              .captioner_bytes = memory.captioner(),
              .weight_bytes = plan.weights,
-             .tokens = pipeline.spec().model.image_tokens(),
+             .tokens = task.spec().model.image_tokens(),
              .batch_size = flags.batch_size,
              .threads = static_cast<int>(flags.device.threads)};
   if (describer != nullptr) {
@@ -79,19 +78,18 @@ int dry_run(const Session& session, const BatchFlags& flags, const GeneratePipel
 struct OpenJob {
   const Session& session;
   const BatchFlags& flags;
-  GeneratePipeline& pipeline;
+  GenerateTask& task;
   CaptionDescriber* describer;  // may be null
   std::span<const SettledItem> items;
   BatchStore& store;
 };
 
-JobEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
-                    const MemoryPlan& plan) {
+JobEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted, const MemoryPlan& plan,
+                    const LoopNeeds& room) {
   const BatchFlags& flags = job.flags;
-  note(job.session, job.pipeline.spec().title + " as " +
-                        std::string(dtype_name(job.pipeline.storage())) + " on " +
-                        job.pipeline.backend().name() + ", " + format_bytes(plan.total()));
-  job.pipeline.load();
+  note(job.session, job.task.spec().title + " as " + std::string(dtype_name(job.task.storage())) +
+                        " on " + job.task.backend().name() + ", " + format_bytes(plan.total()));
+  job.task.load();
   std::vector<std::string> endings;
   if (job.describer != nullptr) {
     note(job.session, "captions by " + job.describer->model_name());
@@ -103,23 +101,24 @@ JobEnd paint_wanted(const OpenJob& job, std::span<const std::size_t> wanted,
                                        .total = job.store.totals().total,
                                        .endings = endings});
   const JobEnd end = generate_images(
-      ImageTools(job.pipeline, job.describer), job.items, wanted, job.store,
+      ImageTools(job.task, job.describer), job.items, wanted, job.store,
       {.batch_size = flags.batch_size,
+       .room = room,
        .record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll,
        .sidecar = flags.sidecar,
        .max_retries = static_cast<int>(flags.max_retries)},
       reporter);
   reporter.clear();
-  if (const std::string why = job.pipeline.window_report(); !why.empty()) note(job.session, why);
+  if (const std::string why = job.task.window_report(); !why.empty()) note(job.session, why);
   return end;
 }
 
 // A job of pictures needs a model of pictures.
-void refuse_clip_model(const GeneratePipeline& pipeline) {
-  if (!pipeline.spec().clip) return;
+void refuse_clip_model(const GenerateTask& task) {
+  if (!task.spec().clip) return;
   throw Error({.kind = ErrorKind::kUsage,
                .code = "E_MODEL_CLIPS",
-               .file = pipeline.model_name(),
+               .file = task.model_name(),
                .expected = "a model that paints pictures",
                .found = "one that paints clips",
                .hint = "items of kind video: a field \"kind\" or --kind video"});
@@ -127,26 +126,27 @@ void refuse_clip_model(const GeneratePipeline& pipeline) {
 
 int paint_pictures(const Session& session, const BatchFlags& flags, const BatchJob& job,
                    const Shard& shard) {
-  GeneratePipeline pipeline(pipeline_options(flags));
-  refuse_clip_model(pipeline);
-  show_elsewhere(session, flags.preview_to, pipeline);
+  Runtime runtime;
+  GenerateTask task(runtime, pipeline_options(flags));
+  refuse_clip_model(task);
+  show_elsewhere(session, flags.preview_to, task);
   const std::vector<SettledItem>& items = job.items;
-  const JobCheck check = check_items(pipeline, items, flags.batch_size, job.file.string());
+  const JobCheck check = check_items(task, items, flags.batch_size, job.file.string());
   stop_at(session, check.errors);
   const std::unique_ptr<CaptionDescriber> describer =
       make_describer(session, flags.captions, flags.device, flags.batch_size);
   const std::vector<std::string> endings =
       describer ? describer->endings() : std::vector<std::string>();
   check_text_names(items, endings, job.file.string());
-  const RunMemory memory = memory_of(pipeline, check.worst, describer.get());
-  if (flags.dry_run) return dry_run(session, flags, pipeline, describer.get(), items, memory);
-  check_memory(memory.plan, pipeline.model_name());
+  const RunMemory memory = memory_of(task, check.worst, describer.get());
+  if (flags.dry_run) return dry_run(session, flags, task, describer.get(), items, memory);
+  check_memory(memory.plan, task.model_name());
   StoreOptions options = store_options(flags, shard, endings);
-  options.recognise = recogniser(flags, pipeline, endings);
+  options.recognise = recogniser(flags, task, endings);
   Json identity = job_options(flags, job);
   if (describer != nullptr) identity["captions"] = describer->identity();
   BatchStore store = open_store(flags.output_dir, job.items, identity,
-                                model_identity(check.worst.front().facts, pipeline.spec(),
+                                model_identity(check.worst.front().facts, task.spec(),
                                                resolve_model(flags.model.value_or("")).open_name),
                                 options);
   tell_what_was_found(session, store);
@@ -154,8 +154,8 @@ int paint_pictures(const Session& session, const BatchFlags& flags, const BatchJ
   JobEnd end = JobEnd::kOver;
   if (!wanted.empty()) {
     write_owner(flags.output_dir, shard);
-    end = paint_wanted({session, flags, pipeline, describer.get(), items, store}, wanted,
-                       memory.plan);
+    end = paint_wanted({session, flags, task, describer.get(), items, store}, wanted, memory.plan,
+                       room_for(check.worst));
   }
   return end_job(session, flags, items, store, end);
 }

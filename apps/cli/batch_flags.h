@@ -10,7 +10,7 @@
 #include "apps/cli/decode_flags.h"
 #include "apps/cli/flags.h"
 #include "apps/jobs/job_list.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 
 namespace tessera {
 

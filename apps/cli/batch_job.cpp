@@ -86,8 +86,8 @@ BatchJob read_batch_job(const Session& session, const BatchFlags& flags, const S
   return job;
 }
 
-PipelineOptions pipeline_options(const BatchFlags& flags) {
-  PipelineOptions options =
+GenerateOptions pipeline_options(const BatchFlags& flags) {
+  GenerateOptions options =
       painting_options(flags.model, flags.device, flags.size, flags.batch_size);
   choose_method(options, flags.decode);
   return options;

@@ -30,7 +30,7 @@ struct BatchJob {
 // Reads, checks and settles the job file, and checks the sheet's name against it.
 BatchJob read_batch_job(const Session& session, const BatchFlags& flags, const Shard& shard);
 
-PipelineOptions pipeline_options(const BatchFlags& flags);
+GenerateOptions pipeline_options(const BatchFlags& flags);
 Shard shard_of_call(const BatchFlags& flags);
 StoreOptions store_options(const BatchFlags& flags, const Shard& shard,
                            const std::vector<std::string>& endings);

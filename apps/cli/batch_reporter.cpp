@@ -21,10 +21,10 @@ void BatchReporter::on_progress(const GenerateProgress& progress) {
 }
 
 void BatchReporter::on_done(const SettledItem& item, const ItemRecord& record,
-                            const GeneratedPicture& picture, const Described& described) {
+                            const GeneratedImage& picture, const Described& described) {
   ++done_;
   progress_.clear();
-  const PictureFacts& facts = picture.facts;
+  const ImageFacts& facts = picture.facts;
   const std::string path = (job_.folder / item.name).string();
   if (!session_.json) {
     char rest[120];

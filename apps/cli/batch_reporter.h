@@ -25,7 +25,7 @@ class BatchReporter final : public ImageJobListener {
 
   bool stop_requested() override { return session_.stop_requested(); }
   void on_progress(const GenerateProgress& progress) override;
-  void on_done(const SettledItem& item, const ItemRecord& record, const GeneratedPicture& picture,
+  void on_done(const SettledItem& item, const ItemRecord& record, const GeneratedImage& picture,
                const Described& described) override;
   void on_failed(const SettledItem& item, const ErrorInfo& error) override;
   void on_retry(const SettledItem& item, const ErrorInfo& error) override;

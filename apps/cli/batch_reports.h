@@ -9,7 +9,7 @@
 #include "apps/cli/session.h"
 #include "apps/jobs/settle.h"
 #include "apps/jobs/store.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 
 namespace tessera {
 

@@ -20,7 +20,7 @@ void add_decode_flags(CLI::App& app, Door door, SettingValues& values) {
   app.get_option("--" + std::string(setting::kDecode.name))->description(methods);
 }
 
-void choose_method(PipelineOptions& options, const SettingValues& values,
+void choose_method(GenerateOptions& options, const SettingValues& values,
                    const DecodeMethod& fallback) {
   options.method = method_of(values, fallback);
   options.draft_model = values.text(setting::kModelDraft);

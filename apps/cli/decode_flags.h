@@ -1,7 +1,7 @@
 // Flags that choose a decoding method, for every sub-command that generates.
 #pragma once
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 #include "engine/decoding/decode_settings.h"
 
 namespace CLI {
@@ -14,7 +14,7 @@ namespace tessera {
 void add_decode_flags(CLI::App& app, Door door, SettingValues& values);
 
 // Method and draft model of the pipeline; `fallback` holds where --decode is not given.
-void choose_method(PipelineOptions& options, const SettingValues& values,
+void choose_method(GenerateOptions& options, const SettingValues& values,
                    const DecodeMethod& fallback = {});
 
 }  // namespace tessera

@@ -20,9 +20,9 @@ CudaOptions cuda_choice(const DeviceFlags& flags) {
   return {.deterministic = flags.deterministic, .tf32 = flags.tf32};
 }
 
-PipelineOptions painting_options(const std::optional<std::string>& model, const DeviceFlags& device,
+GenerateOptions painting_options(const std::optional<std::string>& model, const DeviceFlags& device,
                                  const SizeFlags& size, std::int64_t batch_size) {
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = model.value_or("");
   options.device = device.device;
   options.cuda = cuda_choice(device);

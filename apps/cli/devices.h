@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 #include "engine/core/dtype.h"
 
 namespace tessera {
@@ -18,7 +18,7 @@ struct Session;
 std::optional<DType> storage_choice(const DeviceFlags& flags);
 CudaOptions cuda_choice(const DeviceFlags& flags);
 // What a sub-command that paints hands on of its flags; method and draft model stay open.
-PipelineOptions painting_options(const std::optional<std::string>& model, const DeviceFlags& device,
+GenerateOptions painting_options(const std::optional<std::string>& model, const DeviceFlags& device,
                                  const SizeFlags& size, std::int64_t batch_size);
 // One line (or JSON object) a device. Returns 0.
 int print_devices(const Session& session);

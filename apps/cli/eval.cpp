@@ -51,8 +51,8 @@ struct EvalFlags {
   std::int64_t prompts() const { return count.value_or(200); }
 };
 
-PipelineOptions pipeline_of(const EvalFlags& flags) {
-  PipelineOptions options;
+GenerateOptions pipeline_of(const EvalFlags& flags) {
+  GenerateOptions options;
   options.model = flags.model;
   options.device = flags.device.device;
   options.cuda = cuda_choice(flags.device);

@@ -13,12 +13,11 @@
 #include "apps/cli/sampling_flags.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/runtime/generate_pipeline.h"
-#include "apps/runtime/in_order.h"
+#include "apps/runtime/generate_task.h"
+#include "apps/runtime/image_saver.h"
 #include "apps/runtime/metadata.h"
 #include "apps/runtime/output_names.h"
 #include "apps/runtime/output_settings.h"
-#include "apps/runtime/sha256.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
 #include "vision/image/png.h"
@@ -100,8 +99,8 @@ std::vector<std::string> prompts_of(const GenerateFlags& flags) {
   return {*flags.prompt};
 }
 
-PipelineOptions pipeline_options(const GenerateFlags& flags) {
-  PipelineOptions options =
+GenerateOptions generate_options(const GenerateFlags& flags) {
+  GenerateOptions options =
       painting_options(flags.model, flags.device, flags.size, flags.batch_size);
   choose_method(options, flags.decode, flags.recorded_method);
   // What a picture records counts only as far as its method still stands.
@@ -111,8 +110,7 @@ PipelineOptions pipeline_options(const GenerateFlags& flags) {
   return options;
 }
 
-std::vector<PreparedRequest> prepare_all(const GeneratePipeline& pipeline,
-                                         const GenerateFlags& flags,
+std::vector<PreparedRequest> prepare_all(const GenerateTask& task, const GenerateFlags& flags,
                                          const std::vector<std::string>& prompts) {
   const std::int64_t wanted = flags.seed.value_or(-1);
   const std::uint64_t seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted);
@@ -121,7 +119,7 @@ std::vector<PreparedRequest> prepare_all(const GeneratePipeline& pipeline,
     for (std::int64_t i = 0; i < flags.batch_count; ++i) {
       // Seeds count up over all pictures and stay within what a flag can say.
       const std::uint64_t own = (seed + requests.size()) & static_cast<std::uint64_t>(kMaxSeed);
-      requests.push_back(pipeline.prepare({prompt, flags.negative_prompt, flags.sampling, own}));
+      requests.push_back(task.prepare({prompt, flags.negative_prompt, flags.sampling, own}));
     }
   }
   return requests;
@@ -131,128 +129,96 @@ fs::path in_output_folder(const GenerateFlags& flags, const std::string& name) {
   return fs::path(flags.output_dir) / name;
 }
 
-// Saves pictures as they are finished, and reports them in their order.
-class PictureWriter : public GenerateListener {
+// Prints what becomes of images, in their order.
+class ImageReporter final : public SavedImageListener {
  public:
-  PictureWriter(const Session& session, const GenerateFlags& flags, std::vector<fs::path> paths)
-      : session_(session),
-        flags_(flags),
-        paths_(std::move(paths)),
-        reporter_(session, paths_.size()) {}
+  ImageReporter(const Session& session, const GenerateFlags& flags,
+                const std::vector<fs::path>& paths)
+      : session_(session), flags_(flags), paths_(paths), reporter_(session, paths.size()) {}
 
   Flow on_progress(const GenerateProgress& progress) override {
     reporter_.show(progress);
     return session_.stop_requested() ? Flow::kStop : Flow::kContinue;
   }
-
   std::int64_t preview_rows() const override {
     return flags_.preview ? flags_.preview_interval : 0;
   }
+  void on_preview(const std::vector<Image>& images) override { write_preview(images); }
+  bool keeps_pixels() const override { return flags_.sheet.has_value(); }
 
-  void on_preview(const GenerateProgress&, const std::vector<Image>& images) override {
-    write_preview(images);
-  }
-
-  void on_picture(GeneratedPicture&& picture) override {
-    std::string sha256;
-    if (picture.status == PictureStatus::kDone) sha256 = save(picture);
-    picture.codes = {};
-    if (!flags_.sheet && picture.status == PictureStatus::kDone) picture.image = {};
-    const std::size_t index = picture.index;
-    order_.add(index, Saved{std::move(picture), std::move(sha256)},
-               [&](Saved&& next) { report(std::move(next)); });
+  void on_saved(SavedImage&& saved) override {
+    GeneratedImage& image = saved.image;
+    reporter_.clear();
+    if (image.status == ImageStatus::kFailed) {
+      ++failed_;
+      report_failure(image);
+    } else if (image.status == ImageStatus::kStopped) {
+      if (!image.image.rgb.empty()) write_preview({image.image});
+    } else {
+      report_saved(image, saved.sha256);
+      if (flags_.sheet) sheet_.push_back(std::move(image.image));
+    }
   }
 
   void write_sheet() {
     if (!flags_.sheet || sheet_.empty()) return;
-    std::int64_t columns = 1;
-    while (columns * columns < static_cast<std::int64_t>(sheet_.size())) ++columns;
     const fs::path path = in_output_folder(flags_, *flags_.sheet);
-    save_png(path, contact_sheet(sheet_, columns, kSheetGap), {}, ai_media_xmp(program_version()));
+    save_png(path, contact_sheet(sheet_, columns_of(sheet_.size()), kSheetGap), {},
+             ai_media_xmp(program_version()));
     note(session_, "sheet: " + path.string());
   }
 
-  // Reports images that are saved and whose earlier ones an error kept from being finished.
-  void report_rest() {
-    order_.finish([&](Saved&& next) { report(std::move(next)); });
-  }
-
-  int failed() const { return failed_; }
+  std::size_t failed() const { return failed_; }
   void clear_progress() { reporter_.clear(); }
 
  private:
-  struct Saved {
-    GeneratedPicture picture;
-    std::string sha256;  // of its file
-  };
-
-  void report(Saved saved) {
-    GeneratedPicture& picture = saved.picture;
-    reporter_.clear();
-    if (picture.status == PictureStatus::kFailed) {
-      ++failed_;
-      report_failure(picture);
-    } else if (picture.status == PictureStatus::kStopped) {
-      if (!picture.image.rgb.empty()) write_preview({picture.image});
-    } else {
-      report_saved(picture, saved.sha256);
-      if (flags_.sheet) sheet_.push_back(std::move(picture.image));
-    }
+  static std::int64_t columns_of(std::size_t images) {
+    std::int64_t columns = 1;
+    while (columns * columns < static_cast<std::int64_t>(images)) ++columns;
+    return columns;
   }
 
   void write_preview(const std::vector<Image>& images) {
-    std::int64_t columns = 1;
-    while (columns * columns < static_cast<std::int64_t>(images.size())) ++columns;
     save_png(*flags_.preview,
-             images.size() == 1 ? images.front() : contact_sheet(images, columns, kSheetGap), {},
-             ai_media_xmp(program_version()));
+             images.size() == 1 ? images.front()
+                                : contact_sheet(images, columns_of(images.size()), kSheetGap),
+             {}, ai_media_xmp(program_version()));
   }
 
-  void report_failure(const GeneratedPicture& picture) {
-    ErrorInfo error = picture.error;
-    const std::string path = paths_[picture.index].string();
+  void report_failure(const GeneratedImage& image) {
+    ErrorInfo error = image.error;
+    const std::string path = paths_[image.index].string();
     if (session_.json) print_json_line({{"path", path}, {"error", error_json(error)}});
     error.file = path;
     warn(session_, format_error(error));
   }
 
-  std::string save(const GeneratedPicture& picture) const {
-    const PictureTexts texts = picture_texts(
-        picture.facts, flags_.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll);
-    const std::string data = encode_png(picture.image, texts.texts, texts.xmp);
-    write_file_atomic(paths_[picture.index], data);
-    return sha256_hex(data);
-  }
-
-  void report_saved(const GeneratedPicture& picture, const std::string& sha256) const {
-    const fs::path& path = paths_[picture.index];
-    const PictureFacts& facts = picture.facts;
+  void report_saved(const GeneratedImage& image, const std::string& sha256) const {
+    const fs::path& path = paths_[image.index];
+    const ImageFacts& facts = image.facts;
     if (session_.json) {
       nlohmann::ordered_json line =
-          picture_line(path.string(), sha256, path.stem().string(), facts, picture.seconds);
-      line["meters"] = meters_json(picture.meters);
+          picture_line(path.string(), sha256, path.stem().string(), facts, image.seconds);
+      line["meters"] = meters_json(image.meters);
       print_json_line(line);
-    } else {
-      char seconds[64];
-      std::snprintf(seconds, sizeof seconds, "%.2f s", picture.seconds);
-      if (facts.method.speculative()) {
-        std::snprintf(seconds, sizeof seconds, "%.2f s, %lld passes, %.2f tokens a pass",
-                      picture.seconds, static_cast<long long>(facts.passes),
-                      facts.tokens_per_pass());
-      }
-      print_line(escape_for_terminal(path.string()) + "  seed " + std::to_string(facts.seed) +
-                 "  " + std::to_string(facts.width) + "x" + std::to_string(facts.height) + "  " +
-                 seconds);
+      return;
     }
+    char seconds[64];
+    std::snprintf(seconds, sizeof seconds, "%.2f s", image.seconds);
+    if (facts.method.speculative()) {
+      std::snprintf(seconds, sizeof seconds, "%.2f s, %lld passes, %.2f tokens a pass",
+                    image.seconds, static_cast<long long>(facts.passes), facts.tokens_per_pass());
+    }
+    print_line(escape_for_terminal(path.string()) + "  seed " + std::to_string(facts.seed) + "  " +
+               std::to_string(facts.width) + "x" + std::to_string(facts.height) + "  " + seconds);
   }
 
   const Session& session_;
   const GenerateFlags& flags_;
-  std::vector<fs::path> paths_;
+  const std::vector<fs::path>& paths_;
   ProgressReporter reporter_;
-  InOrder<Saved> order_;
   std::vector<Image> sheet_;
-  int failed_ = 0;
+  std::size_t failed_ = 0;
 };
 
 void prove_writable(const fs::path& file) {
@@ -273,36 +239,33 @@ int run_generate(const Session& session, GenerateFlags flags) {
   if (flags.sheet) NamePattern{*flags.sheet};
   if (flags.preview) NamePattern{*flags.preview};
 
-  GeneratePipeline pipeline(pipeline_options(flags));
-  show_elsewhere(session, flags.preview_to, pipeline);
-  const std::vector<PreparedRequest> requests = prepare_all(pipeline, flags, prompts);
+  Runtime runtime;
+  GenerateTask task(runtime, generate_options(flags));
+  show_elsewhere(session, flags.preview_to, task);
+  const std::vector<PreparedRequest> requests = prepare_all(task, flags, prompts);
   const std::vector<fs::path> paths =
       plan_outputs(pattern, flags.output_dir, requests.size(),
                    flags.overwrite ? Existing::kOverwrite : Existing::kKeep);
   if (flags.preview) prove_writable(*flags.preview);
   if (flags.sheet) prove_writable(in_output_folder(flags, *flags.sheet));
-  const MemoryPlan plan = pipeline.memory_plan(requests);
-  check_memory(plan, pipeline.model_name());
-  note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +
-                    " on " + pipeline.backend().name() + ", " + format_bytes(plan.total()));
+  const MemoryPlan plan = task.plan(requests);
+  check_memory(plan, task.model_name());
+  note(session, task.spec().title + " as " + std::string(dtype_name(task.storage())) + " on " +
+                    task.backend().name() + ", " + format_bytes(plan.total()));
 
   if (requests.front().item.law.temperature == 0) {
     warn(session, "greedy decoding (--temp 0) paints flat pictures; a temperature near 1 does not");
   }
-  PictureWriter writer(session, flags, paths);
-  bool finished = false;
-  try {
-    finished = pipeline.run(requests, writer);
-  } catch (...) {
-    writer.report_rest();
-    throw;
-  }
-  writer.clear_progress();
-  if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
-  if (!finished) return session.stop_exit_code();
-  writer.write_sheet();
-  if (writer.failed() == 0) return 0;
-  return static_cast<std::size_t>(writer.failed()) == requests.size() ? 1 : 3;
+  ImageReporter reporter(session, flags, paths);
+  ImageSaver saver(reporter, paths,
+                   flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll);
+  runtime.finish(task.submit(requests, saver));
+  reporter.clear_progress();
+  if (const std::string why = task.window_report(); !why.empty()) note(session, why);
+  if (!saver.whole()) return session.stop_exit_code();
+  reporter.write_sheet();
+  if (reporter.failed() == 0) return 0;
+  return reporter.failed() == requests.size() ? 1 : 3;
 }
 
 void add_output_flags(CLI::App& app, GenerateFlags& flags) {

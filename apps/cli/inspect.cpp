@@ -9,7 +9,7 @@
 #include "apps/cli/inspect_captioner.h"
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/output_settings.h"
 #include "engine/families/registry.h"
@@ -35,17 +35,17 @@ const char* name_of(PromptKind kind) {
   return kind == PromptKind::kText ? "text" : "class";
 }
 
-Json config_json(const GeneratePipeline& pipeline) {
-  const ModelSpec& spec = pipeline.spec();
+Json config_json(const GenerateTask& task) {
+  const ModelSpec& spec = task.spec();
   const ModelConfig& lm = spec.model.transformer;
-  Json out = {{"model", pipeline.model_name()},
+  Json out = {{"model", task.model_name()},
               {"family", spec.family},
               {"size", spec.size},
               {"title", spec.title},
               {"draft", spec.draft.has_value()},
               {"licence", spec.licence},
               {"parameters", spec.parameter_count()},
-              {"stored_as", dtype_name(pipeline.storage())},
+              {"stored_as", dtype_name(task.storage())},
               {"width", spec.image_width()},
               {"height", spec.image_height()},
               {"prompt", name_of(spec.prompt.kind)},
@@ -94,18 +94,18 @@ void print_tensors(const Session& session, std::span<const std::vector<TensorSpe
 
 // The plan of painting `batch_size` pictures at once from the given prompt, or a prompt of 32
 // tokens.
-MemoryPlan plan_of(const GeneratePipeline& pipeline, const InspectFlags& flags) {
-  const bool classes = pipeline.spec().prompt.kind == PromptKind::kClass;
+MemoryPlan plan_of(const GenerateTask& task, const InspectFlags& flags) {
+  const bool classes = task.spec().prompt.kind == PromptKind::kClass;
   PreparedRequest request;
   if (flags.prompt || classes) {
-    request = pipeline.prepare({flags.prompt.value_or("0"), std::nullopt, flags.sampling, 0});
+    request = task.prepare({flags.prompt.value_or("0"), std::nullopt, flags.sampling, 0});
   } else {
     constexpr std::int64_t kUsualPrompt = 32;
-    request.item.law = settle_sampling(flags.sampling, pipeline.spec().sampling);
+    request.item.law = settle_sampling(flags.sampling, task.spec().sampling);
     request.item.prompt.ids.resize(static_cast<std::size_t>(
-        std::min<std::int64_t>(kUsualPrompt, pipeline.spec().model.max_prompt)));
+        std::min<std::int64_t>(kUsualPrompt, task.spec().model.max_prompt)));
   }
-  return pipeline.memory_plan(
+  return task.plan(
       std::vector<PreparedRequest>(static_cast<std::size_t>(flags.batch_size), request));
 }
 
@@ -125,8 +125,8 @@ Json device_json(const MemoryPlan& plan) {
   return out;
 }
 
-Json plan_json(const GeneratePipeline& pipeline, const MemoryPlan& plan, std::int64_t batch) {
-  const MemoryRequest request{.images = batch, .window = pipeline.method().window};
+Json plan_json(const GenerateTask& task, const MemoryPlan& plan, std::int64_t batch) {
+  const MemoryRequest request{.images = batch, .window = task.method().window};
   return {{"weights", plan.weights},
           {"kv", plan.kv},
           {"activations", plan.activations},
@@ -135,7 +135,7 @@ Json plan_json(const GeneratePipeline& pipeline, const MemoryPlan& plan, std::in
           {"process", plan.process},
           {"total", plan.total()},
           {"device",
-           device_json(plan.on_device ? plan : placed_on_device(plan, pipeline.spec(), request))}};
+           device_json(plan.on_device ? plan : placed_on_device(plan, task.spec(), request))}};
 }
 
 // "name: value" lines; of objects, one a field. Fields of "memory" are bytes.
@@ -155,15 +155,16 @@ void print_fields(const Json& fields, const std::string& prefix, bool bytes) {
 // What the model paints with, or none of it; `out` and `tensors` take what there is.
 bool inspect_painter(const InspectFlags& flags, Json& out,
                      std::vector<std::vector<TensorSpec>>& tensors) {
-  const PipelineOptions options =
+  const GenerateOptions options =
       painting_options(flags.model, flags.device, flags.size, flags.batch_size);
   try {
-    const GeneratePipeline pipeline(options);
-    out = config_json(pipeline);
+    Runtime runtime;
+    const GenerateTask task(runtime, options);
+    out = config_json(task);
     if (flags.memory) {
-      out["memory"] = plan_json(pipeline, plan_of(pipeline, flags), flags.batch_size);
+      out["memory"] = plan_json(task, plan_of(task, flags), flags.batch_size);
     }
-    tensors = {pipeline.spec().tensors, pipeline.spec().vq_tensors};
+    tensors = {task.spec().tensors, task.spec().vq_tensors};
     return true;
   } catch (const Error& error) {  // no family that paints may be one that describes
     if (error.info().code != "E_FAMILY_UNKNOWN") throw;

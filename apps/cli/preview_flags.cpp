@@ -15,14 +15,13 @@ void add_preview_flag(CLI::App& app, std::optional<std::string>& address) {
 }
 
 void show_elsewhere(const Session& session, const std::optional<std::string>& address,
-                    GeneratePipeline& pipeline) {
+                    GenerateTask& task) {
   if (!address) return;
   const auto sender = std::make_shared<PreviewSender>(
       parse_preview_address(*address), [&session](std::string_view text) { warn(session, text); });
-  pipeline.listen_in(
-      [sender, &pipeline](GenerateListener& told, std::span<const PreparedRequest> requests) {
-        return std::make_unique<PreviewListener>(told, *sender, requests, pipeline);
-      });
+  task.listen_in([sender, &task](GenerateListener& listener) {
+    return std::make_unique<PreviewListener>(listener, *sender, task);
+  });
 }
 
 }  // namespace tessera

@@ -10,13 +10,13 @@ class App;
 
 namespace tessera {
 
-class GeneratePipeline;
+class GenerateTask;
 struct Session;
 
 void add_preview_flag(CLI::App& app, std::optional<std::string>& address);
-// From now on, everything that the pipeline paints is shown there. No address: nothing happens.
+// From now on, every image of the task is shown there. No address: nothing happens.
 // Error kUsage (E_PREVIEW_TO).
 void show_elsewhere(const Session& session, const std::optional<std::string>& address,
-                    GeneratePipeline& pipeline);
+                    GenerateTask& task);
 
 }  // namespace tessera

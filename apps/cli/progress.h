@@ -6,7 +6,7 @@
 #include <string>
 
 #include "apps/cli/session.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 #include "apps/runtime/video_pipeline.h"
 
 namespace tessera {

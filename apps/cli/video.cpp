@@ -186,7 +186,7 @@ void report(const Session& session, const VideoFlags& flags, const GeneratedClip
                                        {"windows", clip.windows},
                                        {"continue", flags.continuation},
                                        {"prefilled", clip.prefilled},
-                                       {"finished", clip.status == PictureStatus::kDone}});
+                                       {"finished", clip.status == ImageStatus::kDone}});
   }
   if (flags.sidecar) {
     nlohmann::ordered_json record = {{"clip", line}, {"digital_source_type", kAiMark}};
@@ -221,7 +221,7 @@ void report_failure(const Session& session, const VideoFlags& flags, const Gener
 
 int run_video(const Session& session, const VideoFlags& flags) {
   check_output(flags);
-  PipelineOptions options = painting_options(flags.model, flags.device, {}, 1);
+  GenerateOptions options = painting_options(flags.model, flags.device, {}, 1);
   choose_method(options, flags.decode);
   VideoPipeline pipeline(options);
   const std::int64_t rate = flags.fps.value_or(pipeline.rate());
@@ -251,11 +251,11 @@ int run_video(const Session& session, const VideoFlags& flags) {
     }
     report(session, flags, made, sink->codec(), rate);
   }
-  if (made.status == PictureStatus::kFailed) {
+  if (made.status == ImageStatus::kFailed) {
     report_failure(session, flags, made);
     return made.frames > 0 ? 3 : 1;
   }
-  return made.status == PictureStatus::kStopped ? session.stop_exit_code() : 0;
+  return made.status == ImageStatus::kStopped ? session.stop_exit_code() : 0;
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ std::int64_t rate_of(const SettledItem& item, const VideoPipeline& pipeline);
 struct ClipCheck {
   std::vector<ErrorInfo> errors;  // at most kMaxJobErrors, with file and line
   MemoryPlan plan;                // of the clip that takes the most
-  PictureFacts facts;             // of any clip
+  ImageFacts facts;             // of any clip
   // Of each item: grids of the whole clip, and those of its first frames.
   struct Size {
     std::int64_t grids = 0, given = 0;

@@ -1,4 +1,4 @@
-// Batches of requests through the pipeline, files of each image into the store.
+// Items as requests of one submission, files of each image into the store.
 #include "apps/jobs/image_task.h"
 
 #include <algorithm>
@@ -13,6 +13,9 @@ namespace tessera {
 
 namespace {
 
+// Finished images that an earlier one keeps from being committed: so many for each slot at most.
+constexpr std::size_t kFinishedAhead = 4;
+
 class ImageTask final : public Task, public GenerateListener {
  public:
   ImageTask(const ImageTools& tools, std::span<const SettledItem> items, BatchStore& store,
@@ -21,22 +24,22 @@ class ImageTask final : public Task, public GenerateListener {
         items_(items),
         store_(store),
         listener_(listener),
+        room_(options.room),
         texts_at_once_(static_cast<std::size_t>(options.batch_size)),
         files_{.record = options.record, .sidecar = options.sidecar} {
     if (tools_.describer != nullptr) files_.endings = tools_.describer->endings();
   }
 
+  // Items of the batch, and where nothing is described, further ones as slots become free.
   void work(JobRun& run) override {
     run_ = &run;
     generated_.clear();
     order_ = {};
-    batch_ = run.take_batch();
+    at_work_ = ended_ = 0;
+    const auto batch = run.take_batch();
+    taken_.assign(batch.begin(), batch.end());
     if (by_turns_) tools_.describer->give_back();
-    std::vector<PreparedRequest> requests;
-    for (const std::size_t index : batch_) {
-      requests.push_back(tools_.pipeline.prepare(request_of(items_[index])));
-    }
-    tools_.generate(requests, *this);
+    tools_.generate(std::make_unique<Items>(*this), *this);
   }
 
   Flow on_progress(const GenerateProgress& progress) override {
@@ -46,26 +49,27 @@ class ImageTask final : public Task, public GenerateListener {
     return Flow::kContinue;
   }
 
-  void on_picture(GeneratedPicture&& picture) override {
+  void on_image(GeneratedImage&& picture) override {
+    --at_work_;
     const std::size_t index = picture.index;
-    order_.add(index, std::move(picture), [&](GeneratedPicture&& next) { end(std::move(next)); });
+    order_.add(index, std::move(picture), [&](GeneratedImage&& next) { end(std::move(next)); });
   }
 
   // Ends the items of images that an error left without the ones before them. Then describes the
   // images of the batch that wait for it, and ends their items in their order.
   void settle(JobRun& run) override {
-    order_.finish([&](GeneratedPicture&& next) { end(std::move(next)); });
+    order_.finish([&](GeneratedImage&& next) { end(std::move(next)); });
     std::vector<ToDescribe> images;
-    for (GeneratedPicture& picture : generated_) {
-      if (picture.status != PictureStatus::kDone) continue;
-      images.push_back({items_[batch_[picture.index]].item.id,
+    for (GeneratedImage& picture : generated_) {
+      if (picture.status != ImageStatus::kDone) continue;
+      images.push_back({items_[taken_[picture.index]].item.id,
                         std::make_shared<const Image>(std::move(picture.image))});
     }
     const std::vector<Described> texts = describe(images);
     std::size_t next = 0;
-    for (GeneratedPicture& picture : generated_) {
-      const std::size_t item = batch_[picture.index];
-      if (picture.status != PictureStatus::kDone) {
+    for (GeneratedImage& picture : generated_) {
+      const std::size_t item = taken_[picture.index];
+      if (picture.status != ImageStatus::kDone) {
         run.fail(item, picture.error);
         continue;
       }
@@ -79,16 +83,62 @@ class ImageTask final : public Task, public GenerateListener {
     generated_.clear();
   }
 
-  void give_back() override { tools_.pipeline.give_back(); }
+  void give_back() override { tools_.task.release(); }
   bool hold_less() override { return take_turns(); }
 
  private:
+  // What the generator takes from the run.
+  class Items final : public ImageSource {
+   public:
+    explicit Items(ImageTask& task) : task_(task), width_(task.taken_.size()) {
+      for (const std::size_t item : task.taken_) first_.push_back(task.prepare(item));
+      needs_ = task.needs(first_);
+    }
+    LoopNeeds needs() const override { return needs_; }
+    std::optional<PreparedRequest> next(Wait) override {
+      if (given_ < width_) return give(std::move(first_[given_]));
+      if (task_.at_work_ == width_ || given_ - task_.ended_ >= kFinishedAhead * width_) {
+        return std::nullopt;
+      }
+      const std::optional<std::size_t> item = task_.run_->take_more();
+      if (!item) return std::nullopt;
+      task_.taken_.push_back(*item);
+      return give(task_.prepare(*item));
+    }
+    bool more() const override {
+      return given_ < width_ || (task_.tools_.describer == nullptr && task_.run_->gives_more());
+    }
+
+   private:
+    PreparedRequest give(PreparedRequest request) {
+      ++given_;
+      ++task_.at_work_;
+      return request;
+    }
+
+    ImageTask& task_;
+    const std::size_t width_;  // images at once
+    std::vector<PreparedRequest> first_;
+    LoopNeeds needs_;
+    std::size_t given_ = 0;
+  };
+
+  PreparedRequest prepare(std::size_t item) const {
+    return tools_.task.prepare(request_of(items_[item]));
+  }
+  LoopNeeds needs(std::span<const PreparedRequest> batch) const {
+    LoopNeeds needs = both(room_, room_for(batch));
+    needs.slots = std::ssize(batch);
+    return needs;
+  }
+
   // Items end in their order.
-  void end(GeneratedPicture picture) {
+  void end(GeneratedImage picture) {
+    ++ended_;
     // Failures wait with the others for their texts.
     if (tools_.describer != nullptr) return generated_.push_back(std::move(picture));
-    const std::size_t item = batch_[picture.index];
-    if (picture.status != PictureStatus::kDone) return run_->fail(item, picture.error);
+    const std::size_t item = taken_[picture.index];
+    if (picture.status != ImageStatus::kDone) return run_->fail(item, picture.error);
     const Image image = std::move(picture.image);
     put_down(item, image, picture, {});
   }
@@ -100,7 +150,7 @@ class ImageTask final : public Task, public GenerateListener {
     while (all.size() < images.size()) {
       const auto rest = images.subspan(all.size());
       const auto some = rest.first(std::min(rest.size(), texts_at_once_));
-      if (by_turns_) tools_.pipeline.give_back();
+      if (by_turns_) tools_.task.release();
       std::vector<Described> texts;
       auto missing =
           memory_failure([&] { texts = tools_.describer->describe(some); }, "describing");
@@ -137,7 +187,7 @@ class ImageTask final : public Task, public GenerateListener {
     return true;
   }
 
-  void put_down(std::size_t index, const Image& image, GeneratedPicture& picture,
+  void put_down(std::size_t index, const Image& image, GeneratedImage& picture,
                 const Described& described) {
     const SettledItem& item = items_[index];
     const std::vector<OutputFile> files =
@@ -153,21 +203,24 @@ class ImageTask final : public Task, public GenerateListener {
   std::span<const SettledItem> items_;
   BatchStore& store_;
   ImageJobListener& listener_;
+  LoopNeeds room_;
   std::size_t texts_at_once_;
   bool by_turns_ = false;  // generator and captioner hold memory one after the other
   ItemFiles files_;
   JobRun* run_ = nullptr;
-  std::span<const std::size_t> batch_;       // items at work
-  InOrder<GeneratedPicture> order_;          // of the batch
-  std::vector<GeneratedPicture> generated_;  // of the batch, where they are to be described
+  // Of the submission at hand.
+  std::vector<std::size_t> taken_;       // items by number of their request
+  std::size_t at_work_ = 0, ended_ = 0;  // images: begun and not finished, committed or failed
+  InOrder<GeneratedImage> order_;
+  std::vector<GeneratedImage> generated_;  // where they are to be described
 };
 
 }  // namespace
 
-ImageTools::ImageTools(GeneratePipeline& generator, Describer* describes)
-    : pipeline(generator),
-      generate([&generator](std::span<const PreparedRequest> requests, GenerateListener& listener) {
-        generator.run(requests, listener);
+ImageTools::ImageTools(GenerateTask& generator, Describer* describes)
+    : task(generator),
+      generate([&generator](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+        generator.run(std::move(source), listener);
       }),
       describer(describes) {}
 

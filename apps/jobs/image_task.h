@@ -1,34 +1,36 @@
-// The images of a job: prompts batched across items, each image described if that is asked for and
-// committed to the store before anybody is told. Where memory does not last, generator and
-// captioner give theirs back by turns before fewer are tried at once.
+// The images of a job: one submission over all items, each image committed to the store before its
+// listener hears of it. Where images are described they are so batch by batch, and where memory
+// does not last, generator and captioner release theirs by turns before fewer are tried at once.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "apps/jobs/describing.h"
 #include "apps/jobs/settled_job.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 
 namespace tessera {
 
 struct ImageJobOptions {
-  std::int64_t batch_size = 1;
+  std::int64_t batch_size = 1;  // images at once
+  LoopNeeds room = {};  // for the largest of them, as far as it is known; slots are not read
   RecordFacts record = RecordFacts::kAll;
   bool sidecar = false;  // a JSON file beside each image
   int max_retries = 0;   // as RunOptions
 };
 
-// Who works. `generate` stands for the pipeline's run(), `describer` may be null.
+// What works. `generate` stands for the task's run(), `describer` may be null.
 struct ImageTools {
-  GeneratePipeline& pipeline;
-  std::function<void(std::span<const PreparedRequest>, GenerateListener&)> generate;
+  GenerateTask& task;
+  std::function<void(std::unique_ptr<ImageSource>, GenerateListener&)> generate;
   Describer* describer = nullptr;
 
-  explicit ImageTools(GeneratePipeline& generator, Describer* describes = nullptr);
+  explicit ImageTools(GenerateTask& generator, Describer* describes = nullptr);
 };
 
 class ImageJobListener : public SettledListener {
@@ -36,7 +38,7 @@ class ImageJobListener : public SettledListener {
   // progress.first: items of this run that are done or failed.
   virtual void on_progress(const GenerateProgress&) {}
   // The item is done and durable. The image and codes of the picture are gone by then.
-  virtual void on_done(const SettledItem&, const ItemRecord&, const GeneratedPicture&,
+  virtual void on_done(const SettledItem&, const ItemRecord&, const GeneratedImage&,
                        const Described&) {}
   // Memory did not last: so many texts at once from here on. Once a level.
   virtual void on_fewer_texts(std::int64_t /*texts*/) {}

@@ -31,7 +31,7 @@ std::string facts_in(std::string_view file, const std::string& name) {
 }
 
 std::string facts_file(const SettledItem& item, const std::string& picture,
-                       const PictureFacts& facts) {
+                       const ImageFacts& facts) {
   const Json out = {{"id", item.item.id},
                     {"picture", item.name},
                     {"sha256", sha256_hex(picture)},
@@ -85,7 +85,7 @@ std::string name_beside(const std::string& picture, const std::string& ending) {
 }
 
 std::vector<OutputFile> files_of_item(const SettledItem& item, const Image& image,
-                                      const PictureFacts& facts, const Described& described,
+                                      const ImageFacts& facts, const Described& described,
                                       const ItemFiles& files) {
   expects(described.texts.size() == files.endings.size(), "a text for each ending");
   std::vector<OutputFile> out;
@@ -108,7 +108,7 @@ bool is_of_item(const OutputFile& file, std::string_view existing) {
   return !facts.empty() && facts == facts_in(existing, file.name);
 }
 
-std::vector<OutputFile> proven_files(const SettledItem& item, const PictureFacts& expected,
+std::vector<OutputFile> proven_files(const SettledItem& item, const ImageFacts& expected,
                                      const ItemFiles& files, const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / item.name;
   const std::filesystem::path beside = folder / name_beside(item.name, ".json");

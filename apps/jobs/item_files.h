@@ -26,7 +26,7 @@ struct ItemFiles {
 std::string name_beside(const std::string& picture, const std::string& ending);
 
 std::vector<OutputFile> files_of_item(const SettledItem& item, const Image& image,
-                                      const PictureFacts& facts, const Described& described,
+                                      const ImageFacts& facts, const Described& described,
                                       const ItemFiles& files);
 
 // BatchStore::Ours: whether what stands in the place of a file was made for the same item. Texts
@@ -38,7 +38,7 @@ bool is_of_item(const OutputFile& file, std::string_view existing);
 // (tokens, passes) is not compared. With a JSON file beside it the picture must have the hash that
 // stands there; without one its bytes must be those that this program writes for its pixels and
 // texts, which no damaged picture has and none that another program wrote. Texts prove nothing.
-std::vector<OutputFile> proven_files(const SettledItem& item, const PictureFacts& expected,
+std::vector<OutputFile> proven_files(const SettledItem& item, const ImageFacts& expected,
                                      const ItemFiles& files, const std::filesystem::path& folder);
 
 }  // namespace tessera

@@ -70,7 +70,7 @@ GenerateRequest request_of(const SettledItem& item) {
   return request;
 }
 
-JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledItem> items,
+JobCheck check_items(const GenerateTask& task, std::span<const SettledItem> items,
                      std::int64_t batch_size, const std::string& file) {
   JobCheck check;
   const auto length = [](const PreparedRequest& request) {
@@ -79,7 +79,7 @@ JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledIt
   std::optional<PreparedRequest> longest, guided;
   for (const SettledItem& item : items) {
     try {
-      PreparedRequest request = pipeline.prepare(request_of(item));
+      PreparedRequest request = task.prepare(request_of(item));
       if (request.item.law.guided() && (!guided || length(request) > length(*guided))) {
         guided = request;
       }
@@ -96,7 +96,7 @@ JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledIt
     // Guidance takes a second row a slot, the longest prompt more places in one: in a batch of one,
     // whichever takes more memory.
     const auto bytes = [&](const PreparedRequest& one) {
-      return pipeline.memory_plan(std::span(&one, 1)).total();
+      return task.plan(std::span(&one, 1)).total();
     };
     if (guided && (check.worst.size() > 1 || bytes(*guided) > bytes(*longest))) {
       check.worst.back() = *guided;
@@ -105,7 +105,7 @@ JobCheck check_items(const GeneratePipeline& pipeline, std::span<const SettledIt
   return check;
 }
 
-Json model_identity(const PictureFacts& any, const ModelSpec& spec, const std::string& open_name) {
+Json model_identity(const ImageFacts& any, const ModelSpec& spec, const std::string& open_name) {
   Json out = facts_json(any);
   for (const char* key :
        {"prompt", "negative_prompt", "seed", "tokens", "passes", "tokens_per_pass"}) {

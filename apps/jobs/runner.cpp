@@ -71,13 +71,24 @@ std::optional<std::size_t> JobRun::next() {
 }
 
 std::span<const std::size_t> JobRun::take_batch() {
-  const std::size_t count = again_.empty() ? at_once_ : 1;
+  alone_ = !again_.empty();
+  const std::size_t count = alone_ ? 1 : at_once_;
   while (batch_.size() < count) {
     const std::optional<std::size_t> item = next();
     if (!item) break;
     batch_.push_back(*item);
   }
   return batch_;
+}
+
+std::optional<std::size_t> JobRun::take_more() {
+  if (!gives_more() || stopping()) return std::nullopt;
+  return next();
+}
+
+bool JobRun::gives_more() {
+  if (alone_ || stopped_ || !again_.empty()) return false;
+  return !back_.empty() || source_.more();
 }
 
 bool JobRun::done(std::size_t item, FunctionRef<void()> commit) {

@@ -82,8 +82,9 @@ class Task {
 };
 
 struct RunOptions {
-  // Items of a batch at first; halved when memory does not last, down to one, which then fails
-  // alone. 0: the task takes items as it has room, and memory that does not last ends the run.
+  // Items of a batch at first, at work at once; halved when memory does not last, down to one,
+  // which then fails alone. 0: the task takes items as it has room, and memory that does not last
+  // ends the run.
   std::int64_t at_once = 1;
   int max_retries = 0;          // more tries of an item, in a batch of its own
   bool ends_when_alike = true;  // five failures alike in a row end the run: E_BATCH_FAILING
@@ -108,6 +109,11 @@ class JobRun {
   std::optional<std::size_t> take();
   // Those of one batch: as many as go together, one alone if it failed before. Never none.
   std::span<const std::size_t> take_batch();
+  // One more item with those of take_batch(), where one of them has ended: nullopt when there is
+  // none now, when one that failed is to be tried alone, and when the run is stopping.
+  std::optional<std::size_t> take_more();
+  // Whether take_more() may give one.
+  bool gives_more();
   bool stopping();
   // `commit` puts the item down; its Error kGeneral fails the item. True if the item is done.
   bool done(std::size_t item, FunctionRef<void()> commit);
@@ -139,6 +145,7 @@ class JobRun {
   std::unordered_map<std::size_t, int> tries_;  // that failed
   std::size_t over_ = 0;
   bool committing_ = false, stopped_ = false;
+  bool alone_ = false;  // the batch is one item that failed before
 };
 
 }  // namespace tessera

@@ -122,7 +122,7 @@ class VideoTask final : public Task {
     if (!writer.whole()) {
       const ClipCourse course{.standing = writer.standing().codes, .frames = false};
       const GeneratedClip generated = pipeline_.run(clip, writer, course);
-      if (generated.status == PictureStatus::kFailed) failure = generated.error;
+      if (generated.status == ImageStatus::kFailed) failure = generated.error;
       if (failure || !writer.whole()) return std::nullopt;
     }
     const StandingClip& standing = writer.standing();

@@ -26,7 +26,7 @@ struct VideoJobProgress {
 };
 
 struct GeneratedVideo {
-  PictureFacts facts;  // tokens and passes over all runs that wrote segments of it
+  ImageFacts facts;  // tokens and passes over all runs that wrote segments of it
   std::int64_t frames = 0, first_frames = 0, rate = 0;
   std::int64_t segments = 0, taken_over = 0;  // in all; written by earlier runs
   std::string codec;

@@ -250,7 +250,7 @@ std::vector<Film> ClipEvaluation::paint(SceneSplit split, std::span<const Clip> 
         [&] { return stop(what, static_cast<std::int64_t>(i)) ? Flow::kStop : Flow::kContinue; });
     const GeneratedClip made = pipeline_.run(prepared, listener);
     if (report_.stopped) return {};
-    if (made.status != PictureStatus::kDone) {
+    if (made.status != ImageStatus::kDone) {
       ++report_.failed;
       listener.frames.clear();
     } else {

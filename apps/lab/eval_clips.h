@@ -19,7 +19,7 @@ inline constexpr int kEvalClipSide = 64;             // pixels a side at which c
 inline constexpr std::int64_t kMostEvalFrames = 16;  // of a sampled clip
 
 struct EvalClipsRequest {
-  PipelineOptions options;
+  GenerateOptions options;
   SettingValues sampling;
   std::string judge = "tabletop-judge";  // as SceneReader::open() takes it
   std::uint64_t seed = 1;                // of the painting; clip i is painted with seed + i

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "apps/runtime/draft_model.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/in_order.h"
 #include "apps/runtime/visual_model.h"
 #include "engine/families/random_weights.h"
@@ -119,7 +120,7 @@ class Evaluation {
     }
     return marks;
   }
-  std::vector<Marks> paint(GeneratePipeline& pipeline, SceneSplit split, std::int64_t count,
+  std::vector<Marks> paint(GenerateTask& task, SceneSplit split, std::int64_t count,
                            const std::string& what, std::vector<EvalSample>* samples);
 
   const EvalScenesRequest& request_;
@@ -214,11 +215,11 @@ class PaintListener final : public GenerateListener {
       : images_(count), progress_(std::move(progress)) {}
 
   Flow on_progress(const GenerateProgress&) override { return progress_(done_); }
-  void on_picture(GeneratedPicture&& picture) override {
+  void on_image(GeneratedImage&& picture) override {
     ++done_;
     const std::size_t index = picture.index;
-    order_.add(index, std::move(picture), [&](GeneratedPicture&& next) {
-      if (next.status != PictureStatus::kDone) return;
+    order_.add(index, std::move(picture), [&](GeneratedImage&& next) {
+      if (next.status != ImageStatus::kDone) return;
       meters_.add(next.meters);
       rates_.push_back(next.facts.tokens_per_pass());
       images_[next.index] = std::move(next.image);
@@ -231,16 +232,15 @@ class PaintListener final : public GenerateListener {
 
  private:
   std::vector<Image> images_;
-  InOrder<GeneratedPicture> order_;
+  InOrder<GeneratedImage> order_;
   std::function<Flow(std::int64_t)> progress_;
   DecodeMeters meters_;
   std::vector<double> rates_;  // tokens a pass
   std::int64_t done_ = 0;
 };
 
-std::vector<Marks> Evaluation::paint(GeneratePipeline& pipeline, SceneSplit split,
-                                     std::int64_t count, const std::string& what,
-                                     std::vector<EvalSample>* samples) {
+std::vector<Marks> Evaluation::paint(GenerateTask& task, SceneSplit split, std::int64_t count,
+                                     const std::string& what, std::vector<EvalSample>* samples) {
   std::vector<PreparedRequest> requests;
   std::vector<SceneAttributes> truths;
   std::vector<std::string> prompts;
@@ -248,16 +248,16 @@ std::vector<Marks> Evaluation::paint(GeneratePipeline& pipeline, SceneSplit spli
     const Scene truth = scene(split, i);
     prompts.push_back(scene_caption(truth));
     truths.push_back(attributes_of(truth));
-    requests.push_back(pipeline.prepare({.prompt = prompts.back(),
-                                         .negative_prompt = std::nullopt,
-                                         .sampling = request_.sampling,
-                                         .seed = request_.seed + static_cast<std::uint64_t>(i)}));
+    requests.push_back(task.prepare({.prompt = prompts.back(),
+                                     .negative_prompt = std::nullopt,
+                                     .sampling = request_.sampling,
+                                     .seed = request_.seed + static_cast<std::uint64_t>(i)}));
   }
   PaintListener listener(prompts.size(),
                          [&](std::int64_t done) { return progress(what, done, count); });
   if (count > 0) report_.law = requests.front().item.law;
-  if (!pipeline.run(requests, listener)) report_.stopped = true;
-  if (pipeline.model_name() == report_.model) {
+  if (!task.run(requests, listener)) report_.stopped = true;
+  if (task.model_name() == report_.model) {
     report_.meters.add(listener.meters());
     rates_.insert(rates_.end(), listener.rates().begin(), listener.rates().end());
   }
@@ -287,11 +287,12 @@ EvalScenesReport Evaluation::run() {
   }
   if (report_.stopped) return std::move(report_);
   {
-    GeneratePipeline pipeline(request_.options);
-    report_.method = pipeline.method();
+    Runtime runtime;
+    GenerateTask task(runtime, request_.options);
+    report_.method = task.method();
     for (const SceneSplit split : request_.splits) {
       const std::string name = std::string(name_of(split)) + " prompts";
-      const std::vector<Marks> marks = paint(pipeline, split, request_.prompts, name,
+      const std::vector<Marks> marks = paint(task, split, request_.prompts, name,
                                              report_.samples.empty() ? &report_.samples : nullptr);
       if (report_.stopped) return std::move(report_);
       add_row(name, marks);
@@ -299,13 +300,14 @@ EvalScenesReport Evaluation::run() {
     report_.tokens_per_pass = bootstrap_all(rates_);
   }
   if (request_.floor > 0 && !request_.splits.empty()) {
-    GeneratePipeline pipeline(request_.options,
-                              untrained(open_model(reference.open_name), kUntrainedSeed),
-                              reference.shown_name + " untrained");
+    Runtime runtime;
+    GenerateTask task(runtime, request_.options,
+                      untrained(open_model(reference.open_name), kUntrainedSeed),
+                      reference.shown_name + " untrained");
     const std::string name =
         std::string(name_of(request_.splits.front())) + " prompts, untrained model (floor)";
     const std::vector<Marks> marks =
-        paint(pipeline, request_.splits.front(), request_.floor, name, nullptr);
+        paint(task, request_.splits.front(), request_.floor, name, nullptr);
     if (!report_.stopped) add_row(name, marks);
   }
   return std::move(report_);

@@ -10,12 +10,12 @@
 
 #include "apps/lab/eval_reader.h"
 #include "apps/lab/eval_statistics.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 
 namespace tessera {
 
 struct EvalScenesRequest {
-  PipelineOptions options;
+  GenerateOptions options;
   SettingValues sampling;
   std::string judge;                // as SceneReader::open() takes it
   std::uint64_t seed = 1;           // of the painting; picture i is painted with seed + i

@@ -13,7 +13,7 @@
 
 #include "apps/runtime/caption_draft.h"
 #include "apps/runtime/clip_source.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 #include "apps/runtime/prune_session.h"
 #include "engine/core/error.h"
 #include "engine/decoding/decode_method.h"

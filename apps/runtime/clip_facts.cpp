@@ -6,7 +6,7 @@
 
 namespace tessera {
 
-ClipTexts clip_texts(const PictureFacts& facts, const nlohmann::ordered_json& more,
+ClipTexts clip_texts(const ImageFacts& facts, const nlohmann::ordered_json& more,
                      RecordFacts record) {
   Json comment = {{"digital_source_type", "trainedAlgorithmicMedia"}};
   if (record == RecordFacts::kAll) {

@@ -17,7 +17,7 @@ struct ClipTexts {
 // `more`: fields of clips alone, as "fps", behind those of facts_json(). The texts stand in the
 // file before its end is known, so that tokens and passes are left out. kOnlyAiMark: no prompt, no
 // setting, `more` neither; the mark of the digital source type stays in both.
-ClipTexts clip_texts(const PictureFacts& facts, const nlohmann::ordered_json& more,
+ClipTexts clip_texts(const ImageFacts& facts, const nlohmann::ordered_json& more,
                      RecordFacts record);
 
 }  // namespace tessera

@@ -33,14 +33,14 @@ void add_window(GeneratedClip& clip, const StreamResult& window, std::size_t giv
   }
   clip.facts.passes += window.passes;
   if (window.status == StreamStatus::kFailed) {
-    clip.status = PictureStatus::kFailed;
+    clip.status = ImageStatus::kFailed;
     clip.error = window.error;
   }
 }
 
 void end_clip(GeneratedClip& clip, const ClipRun& run) {
-  if (run.stopped() && !run.done() && clip.status == PictureStatus::kDone) {
-    clip.status = PictureStatus::kStopped;
+  if (run.stopped() && !run.done() && clip.status == ImageStatus::kDone) {
+    clip.status = ImageStatus::kStopped;
   }
   clip.frames = run.handed_out();
   clip.seconds = monotonic_seconds() - run.started();

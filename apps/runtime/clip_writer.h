@@ -57,7 +57,7 @@ class ClipWriter final : public StreamListener {
     Flow flow = Flow::kContinue;
     // Whether it goes on behind a window.
     bool goes_on() const {
-      return !run.done() && !run.stopped() && out.status != PictureStatus::kFailed;
+      return !run.done() && !run.stopped() && out.status != ImageStatus::kFailed;
     }
   };
 

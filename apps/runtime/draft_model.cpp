@@ -1,6 +1,5 @@
 #include "apps/runtime/draft_model.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "apps/runtime/memory.h"
@@ -105,19 +104,14 @@ DraftStreamItem ImageDraft::stream(const DraftRequest& request) const {
   return out;
 }
 
-DraftLimits ImageDraft::limits_for(std::span<const DraftRequest* const> requests,
-                                   std::int64_t items, std::int64_t window, bool trees) const {
-  DraftLimits out{.items = items,
-                  .tokens = opened_.spec.model.image_tokens(),
-                  .window = window,
-                  .guided = false,
-                  .trees = trees};
-  for (const DraftRequest* const request : requests) {
-    out.guided = out.guided || request->law.guided();
-    const std::size_t longest = std::max(request->prompt.size(), request->unconditional.size());
-    out.prompt_rows = std::max(out.prompt_rows, static_cast<std::int64_t>(longest));
-  }
-  return out;
+DraftLimits ImageDraft::limits_for(const LoopNeeds& needs, std::int64_t items, std::int64_t window,
+                                   bool trees) const {
+  return {.items = items,
+          .prompt_rows = needs.draft_prompt_rows,
+          .tokens = opened_.spec.model.image_tokens(),
+          .window = window,
+          .guided = needs.draft_guided,
+          .trees = trees};
 }
 
 const TokenModel& ImageDraft::model() {

@@ -5,11 +5,11 @@
 
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/runtime/prompt_encoder.h"
+#include "apps/runtime/submission.h"
 #include "engine/decoding/drafters/model_drafter.h"
 #include "engine/families/open_model.h"
 
@@ -63,9 +63,9 @@ class ImageDraft final : public DraftModel {
   DraftRequest request(const std::string& prompt, const std::optional<std::string>& negative,
                        const LawSettings& law) const;
   DraftStreamItem stream(const DraftRequest& request) const;
-  // Limits of a drafter for these requests, `items` at once, with windows of so many rows.
-  DraftLimits limits_for(std::span<const DraftRequest* const> requests, std::int64_t items,
-                         std::int64_t window, bool trees) const;
+  // Limits of a drafter with this room, for `items` streams at once, with windows of so many rows.
+  DraftLimits limits_for(const LoopNeeds& needs, std::int64_t items, std::int64_t window,
+                         bool trees) const;
   std::size_t bytes(const DraftLimits& limits) const;  // weights, cache and buffers
 
  private:

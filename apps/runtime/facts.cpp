@@ -36,15 +36,15 @@ std::string quoted_if_needed(const std::string& text) {
 
 }  // namespace
 
-std::span<const BoundSetting<PictureFacts>> PictureFacts::rows() {
-  static constexpr BoundSetting<PictureFacts> kRows[] = {
-      {&setting::kWidth, &PictureFacts::width}, {&setting::kHeight, &PictureFacts::height}};
+std::span<const BoundSetting<ImageFacts>> ImageFacts::rows() {
+  static constexpr BoundSetting<ImageFacts> kRows[] = {{&setting::kWidth, &ImageFacts::width},
+                                                       {&setting::kHeight, &ImageFacts::height}};
   return kRows;
 }
 
 std::string program_version() { return "tessera " TESSERA_VERSION; }
 
-Json facts_json(const PictureFacts& facts) {
+Json facts_json(const ImageFacts& facts) {
   Json out = {{"version", kFactsVersion}, {"program", facts.program}, {"prompt", facts.prompt}};
   if (facts.negative_prompt) out["negative_prompt"] = *facts.negative_prompt;
   out.update({{"model", facts.model},
@@ -64,7 +64,7 @@ Json facts_json(const PictureFacts& facts) {
 }
 
 Json picture_line(const std::string& path, const std::string& sha256, const std::string& id,
-                  const PictureFacts& facts, double seconds) {
+                  const ImageFacts& facts, double seconds) {
   return {{"path", path},
           {"sha256", sha256},
           {"id", id},
@@ -106,7 +106,7 @@ Json meters_json(const DecodeMeters& meters) {
   return out;
 }
 
-PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKind kind) {
+ImageFacts parse_facts(std::string_view text, const std::string& file, ErrorKind kind) {
   const Json json =
       parse_json(text, file, {.max_bytes = kMaxFactsBytes, .max_depth = 4, .kind = kind});
   const JsonReader reader(json, file, "", kind);
@@ -114,12 +114,12 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
       "version",        "program", "prompt", "negative_prompt",        "model",  "family",
       "dtype",          "backend", "seed",   "preserves_distribution", "tokens", "passes",
       "tokens_per_pass"};
-  for (const auto& bound : PictureFacts::rows()) known.push_back(bound.row->record);
+  for (const auto& bound : ImageFacts::rows()) known.push_back(bound.row->record);
   for (const auto& bound : LawSettings::rows()) known.push_back(bound.row->record);
   for (const std::string_view key : method_record_keys()) known.push_back(key);
   reader.only(known);
   reader.integer("version", kFactsVersion, kFactsVersion);
-  PictureFacts facts;
+  ImageFacts facts;
   facts.program = reader.string("program");
   facts.prompt = reader.string("prompt");
   if (reader.has("negative_prompt")) facts.negative_prompt = reader.string("negative_prompt");
@@ -129,7 +129,7 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
   facts.backend = reader.string("backend");
   facts.seed = static_cast<std::uint64_t>(
       reader.integer("seed", 0, std::numeric_limits<std::int64_t>::max()));
-  for (const auto& bound : PictureFacts::rows()) {
+  for (const auto& bound : ImageFacts::rows()) {
     assign(facts, bound, read_setting(reader, *bound.row));
   }
   for (const auto& bound : LawSettings::rows()) {
@@ -143,7 +143,7 @@ PictureFacts parse_facts(std::string_view text, const std::string& file, ErrorKi
   return facts;
 }
 
-std::string a1111_parameters(const PictureFacts& facts) {
+std::string a1111_parameters(const ImageFacts& facts) {
   std::string out = facts.prompt;
   if (facts.negative_prompt) out += "\nNegative prompt: " + *facts.negative_prompt;
   const auto field = [&out](const char* name, const std::string& value, const char* before) {
@@ -162,7 +162,7 @@ std::string a1111_parameters(const PictureFacts& facts) {
   return out;
 }
 
-PictureTexts picture_texts(const PictureFacts& facts, RecordFacts record) {
+PictureTexts picture_texts(const ImageFacts& facts, RecordFacts record) {
   PictureTexts out;
   out.xmp = ai_media_xmp(facts.program);
   if (record == RecordFacts::kAll) out.texts.push_back({"parameters", a1111_parameters(facts)});

@@ -20,7 +20,7 @@ namespace tessera {
 // "tessera 0.1.0".
 std::string program_version();
 
-struct PictureFacts {
+struct ImageFacts {
   std::string program;  // "tessera 0.1.0"
   std::string prompt;   // the class number for class-conditional models
   std::optional<std::string> negative_prompt;
@@ -36,28 +36,27 @@ struct PictureFacts {
   bool preserves_distribution = true;
   std::int64_t tokens = 0, passes = 0;
   // The sizes.
-  static std::span<const BoundSetting<PictureFacts>> rows();
+  static std::span<const BoundSetting<ImageFacts>> rows();
   double tokens_per_pass() const {
     return passes > 0 ? static_cast<double>(tokens) / static_cast<double>(passes) : 0;
   }
 };
 
-nlohmann::ordered_json facts_json(const PictureFacts& facts);
+nlohmann::ordered_json facts_json(const ImageFacts& facts);
 // The line of a painted picture among a program's results: names that stay, in this order.
 nlohmann::ordered_json picture_line(const std::string& path, const std::string& sha256,
-                                    const std::string& id, const PictureFacts& facts,
-                                    double seconds);
+                                    const std::string& id, const ImageFacts& facts, double seconds);
 // Acceptance, the relaxed rules' excess (a bound of the total variation), entropy, and the two
 // statistics that tell whether tokens followed their law (engine/decoding/meters.h).
 nlohmann::ordered_json meters_json(const DecodeMeters& meters);
 // Error of `kind` naming file and JSON path for a missing field, an unknown one, a wrong type or a
 // value out of range.
-PictureFacts parse_facts(std::string_view json, const std::string& file, ErrorKind kind);
+ImageFacts parse_facts(std::string_view json, const std::string& file, ErrorKind kind);
 
 // Prompt, "Negative prompt: ...", and a last line "Steps: 256, Sampler: plain, ..., Tessera:
 // "<the JSON block>"", with values quoted as JSON strings where they hold a comma, colon or
 // newline.
-std::string a1111_parameters(const PictureFacts& facts);
+std::string a1111_parameters(const ImageFacts& facts);
 
 enum class RecordFacts : std::uint8_t { kAll, kOnlyAiMark };
 // The text chunks and the XMP packet of a picture file.
@@ -65,6 +64,6 @@ struct PictureTexts {
   std::vector<PngText> texts;
   std::string xmp;
 };
-PictureTexts picture_texts(const PictureFacts& facts, RecordFacts record);
+PictureTexts picture_texts(const ImageFacts& facts, RecordFacts record);
 
 }  // namespace tessera

@@ -20,7 +20,7 @@ std::string_view metadata_origin_name(MetadataOrigin origin);
 
 struct PictureMetadata {
   MetadataOrigin origin = MetadataOrigin::kNone;
-  std::optional<PictureFacts> facts;  // kTessera
+  std::optional<ImageFacts> facts;  // kTessera
   // Names as the file has them, in its order; prompts first as "Prompt" and "Negative prompt".
   std::vector<std::pair<std::string, std::string>> fields;
   std::string digital_source_type;  // XMP; empty if the file has none

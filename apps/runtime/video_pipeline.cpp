@@ -35,7 +35,7 @@ std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
 }
 
-void check_clips(const PipelineOptions& options, const ModelSpec& spec, const std::string& name) {
+void check_clips(const GenerateOptions& options, const ModelSpec& spec, const std::string& name) {
   check_paints(spec, name);
   if (spec.blocks && !spec.movq) {
     throw Error({.kind = ErrorKind::kModel,
@@ -102,7 +102,7 @@ const PreparedClip& clip_of(const ClipTask& task) { return *task.clip; }
 }  // namespace
 
 struct VideoPipeline::State {
-  State(const PipelineOptions& given, OpenedModel opened_model, std::string shown)
+  State(const GenerateOptions& given, OpenedModel opened_model, std::string shown)
       : options(given),
         name(std::move(shown)),
         opened(std::move(opened_model)),
@@ -154,7 +154,7 @@ struct VideoPipeline::State {
   std::vector<std::int32_t> encode(const std::vector<Image>& frames) const;
   CrossContext context_of(const Tensor& text) const;
 
-  PipelineOptions options;
+  GenerateOptions options;
   std::string name;
   OpenedModel opened;
   std::unique_ptr<Backend> backend;
@@ -243,12 +243,12 @@ CrossContext VideoPipeline::State::context_of(const Tensor& text) const {
   return model->transformer().make_context(rows.view(), storage);
 }
 
-VideoPipeline::VideoPipeline(const PipelineOptions& options) {
+VideoPipeline::VideoPipeline(const GenerateOptions& options) {
   const ModelReference reference = resolve_clip_model(options.model);
   state_ = std::make_unique<State>(options, open_model(reference.open_name), reference.shown_name);
 }
 
-VideoPipeline::VideoPipeline(const PipelineOptions& options, OpenedModel model,
+VideoPipeline::VideoPipeline(const GenerateOptions& options, OpenedModel model,
                              std::string shown_name)
     : state_(std::make_unique<State>(options, std::move(model), std::move(shown_name))) {}
 
@@ -333,7 +333,7 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
       state_->prompts.encode(request.prompt, request.negative_prompt, item.law.guided());
   item.prompt.ids = std::move(encoded.prompt);
   item.unconditional.ids = std::move(encoded.unconditional);
-  PictureFacts& facts = out.facts;
+  ImageFacts& facts = out.facts;
   facts.program = program_version();
   facts.prompt = request.prompt;
   facts.negative_prompt = request.negative_prompt;
@@ -425,7 +425,7 @@ GeneratedClip VideoPipeline::State::write_blocks(const ClipTask& task) const {
   }
   BlockLoop loop(*blocks, aids.grammar, block_limits(clip));
   Stream item = clip.item;
-  while (!run.done() && !run.stopped() && out.status != PictureStatus::kFailed) {
+  while (!run.done() && !run.stopped() && out.status != ImageStatus::kFailed) {
     item.item = run.window();
     item.given = aids.grammar.stream_of(run.window_begin());
     run.begin_window();

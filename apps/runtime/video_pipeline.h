@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 
 namespace tessera {
 
@@ -41,7 +41,7 @@ struct ClipRequest {
 
 struct PreparedClip {
   Stream item;
-  PictureFacts facts;       // tokens and passes are filled when it was written
+  ImageFacts facts;       // tokens and passes are filled when it was written
   std::int64_t frames = 0;  // 0 = endless
   Continuation continuation = Continuation::kRecompute;
   std::vector<Image> first_frames;
@@ -95,8 +95,8 @@ struct ClipTask {
 };
 
 struct GeneratedClip {
-  PictureStatus status = PictureStatus::kDone;
-  PictureFacts facts;  // tokens and passes of all windows, given tokens apart
+  ImageStatus status = ImageStatus::kDone;
+  ImageFacts facts;  // tokens and passes of all windows, given tokens apart
   std::int64_t frames = 0, first_frames = 0;  // handed out; how many of them were given
   std::int64_t windows = 0;
   std::int64_t prefilled = 0;  // rows of prompts and standing tokens that windows began with
@@ -107,10 +107,10 @@ struct GeneratedClip {
 
 class VideoPipeline {
  public:
-  // As GeneratePipeline; options.draft_model is not read. Error kModel; kUsage:
+  // As GenerateTask; options.draft_model is not read. Error kModel; kUsage:
   // E_MODEL_PICTURES for a model that paints pictures, E_GEOMETRY, E_DECODE_...
-  explicit VideoPipeline(const PipelineOptions& options);
-  VideoPipeline(const PipelineOptions& options, OpenedModel model, std::string shown_name);
+  explicit VideoPipeline(const GenerateOptions& options);
+  VideoPipeline(const GenerateOptions& options, OpenedModel model, std::string shown_name);
   ~VideoPipeline();
   VideoPipeline(VideoPipeline&&) noexcept;
   VideoPipeline& operator=(VideoPipeline&&) = delete;
@@ -118,7 +118,7 @@ class VideoPipeline {
   const ModelSpec& spec() const;
   const std::string& model_name() const;
   const DecodeMethod& method() const;  // settled
-  std::string window_report() const;   // as GeneratePipeline's
+  std::string window_report() const;   // as GenerateTask's
   DType storage() const;
   const Backend& backend() const;
   std::int64_t rate() const;        // frames a second
@@ -127,7 +127,7 @@ class VideoPipeline {
   // First frames that leave room for others, and that the model knows; 0 = it takes none.
   std::int64_t most_first_frames() const;
 
-  // Error kUsage: as GeneratePipeline::prepare; E_VIDEO_FRAMES for more frames than a model of one
+  // Error kUsage: as GenerateTask::prepare; E_VIDEO_FRAMES for more frames than a model of one
   // window can write, or none beside the first ones; E_VIDEO_FIRST for first frames of another
   // size, where the model takes none, or for none where it must have some; E_VIDEO_TEXT for
   // features of a text that are missing, of another shape, or that nobody reads.

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 #include "engine/decoding/decode_method.h"
 
 namespace tessera {

@@ -26,7 +26,7 @@ std::string lower(std::string text) {
 }
 
 // What a file records of its making; other files than PNG record nothing that we read.
-std::optional<PictureFacts> facts_of(const fs::path& path) {
+std::optional<ImageFacts> facts_of(const fs::path& path) {
   try {
     return read_metadata(path).facts;
   } catch (const Error&) {  // no whole PNG: the reader of pixels says so if it matters

@@ -10,16 +10,15 @@ namespace tessera {
 
 namespace fs = std::filesystem;
 
-PaintWatch::PaintWatch(Painting& painting, StopWish& wish, const GeneratePipeline& pipeline,
+PaintWatch::PaintWatch(Painting& painting, StopWish& wish, const GenerateTask& task,
                        std::function<void(const Painting&)> tell)
     : painting_(painting),
       wish_(wish),
       tell_(std::move(tell)),
-      rough_(pipeline.code_patches(), pipeline.spec().model.grid_rows,
-             pipeline.spec().model.grid_cols) {}
+      rough_(task.code_patches(), task.spec().model.grid_rows, task.spec().model.grid_cols) {}
 
-void PaintWatch::on_trace(const GenerateProgress& progress, std::span<const PictureTrace> traces) {
-  const PictureTrace& trace = traces.front();
+void PaintWatch::on_trace(const GenerateProgress& progress, std::span<const ImageTrace> traces) {
+  const ImageTrace& trace = traces.front();
   painting_.marks =
       std::make_shared<const std::vector<TokenMark>>(trace.marks.begin(), trace.marks.end());
   painting_.committed = std::make_shared<const std::vector<std::int32_t>>(trace.committed.begin(),
@@ -61,7 +60,7 @@ void PaintWatch::on_preview(const GenerateProgress& progress, const std::vector<
   tell_(painting_);
 }
 
-fs::path save_painting(const fs::path& folder, const Image& image, const PictureFacts& facts,
+fs::path save_painting(const fs::path& folder, const Image& image, const ImageFacts& facts,
                        bool partial) {
   const PictureTexts texts = picture_texts(facts, RecordFacts::kAll);
   const std::string data = encode_png(image, texts.texts, texts.xmp);

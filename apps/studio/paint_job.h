@@ -7,7 +7,7 @@
 #include <mutex>
 #include <optional>
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/studio/preview_budget.h"
 #include "apps/studio/rough_preview.h"
 #include "apps/studio/snapshot.h"
@@ -52,21 +52,21 @@ class StopWish {
   std::int64_t passes_ = 0, wished_at_ = 0;
 };
 
-// Follows one picture through the pipeline and tells of it after every pass.
+// Follows one picture through the task and tells of it after every pass.
 class PaintWatch final : public GenerateListener {
  public:
   // `tell` is called with the picture as it is; all others are borrowed.
-  PaintWatch(Painting& painting, StopWish& wish, const GeneratePipeline& pipeline,
+  PaintWatch(Painting& painting, StopWish& wish, const GenerateTask& task,
              std::function<void(const Painting&)> tell);
 
   bool wants_trace() const override { return true; }
-  void on_trace(const GenerateProgress& progress, std::span<const PictureTrace> traces) override;
+  void on_trace(const GenerateProgress& progress, std::span<const ImageTrace> traces) override;
   Flow on_progress(const GenerateProgress& progress) override;
   std::int64_t preview_rows() const override { return preview_rows_; }
   void on_preview(const GenerateProgress& progress, const std::vector<Image>& images) override;
-  void on_picture(GeneratedPicture&& picture) override { picture_ = std::move(picture); }
+  void on_image(GeneratedImage&& picture) override { picture_ = std::move(picture); }
 
-  GeneratedPicture& picture() { return picture_; }
+  GeneratedImage& picture() { return picture_; }
 
  private:
   Painting& painting_;
@@ -77,13 +77,13 @@ class PaintWatch final : public GenerateListener {
   bool drawn_roughly_ = false;
   std::int64_t preview_rows_ = 1;
   double preview_from_ = 0;  // seconds of the clock when an image was about to be made
-  GeneratedPicture picture_;
+  GeneratedImage picture_;
 };
 
 // Saves the picture with what `generate` records as "{slug}_{seed}.png", with _2, _3 ... where that
 // is taken, "_partial" at the end for one that was stopped. Nothing is ever replaced. Error
 // kStorage.
 std::filesystem::path save_painting(const std::filesystem::path& folder, const Image& image,
-                                    const PictureFacts& facts, bool partial);
+                                    const ImageFacts& facts, bool partial);
 
 }  // namespace tessera

@@ -8,8 +8,8 @@ namespace tessera {
 
 namespace {
 
-PipelineOptions pipeline_options(const PainterOptions& options, const PaintSettings& settings) {
-  PipelineOptions out;
+GenerateOptions generate_options(const PainterOptions& options, const PaintSettings& settings) {
+  GenerateOptions out;
   out.model = settings.model.empty() ? options.model : settings.model;
   out.device = options.device;
   out.cuda = options.cuda;
@@ -23,7 +23,7 @@ PipelineOptions pipeline_options(const PainterOptions& options, const PaintSetti
   return out;
 }
 
-bool same_pipeline(const PipelineOptions& a, const PipelineOptions& b) {
+bool same_task(const GenerateOptions& a, const GenerateOptions& b) {
   return a.model == b.model && a.storage == b.storage && a.width == b.width &&
          a.height == b.height && a.method == b.method && a.draft_model == b.draft_model;
 }
@@ -90,9 +90,9 @@ void PaintWorker::paint(const PaintJob& job) {
   painting.settings = job.settings;
   painting.state = PaintState::kLoading;
   tell(painting);
-  bool sound = true;  // the pipeline, for the next picture
+  bool sound = true;  // the task, for the next image
   try {
-    run_pipeline(job, painting);
+    run_task(job, painting);
   } catch (const Error& error) {
     painting.error = error.info();
     const ErrorKind kind = error.info().kind;
@@ -113,57 +113,57 @@ void PaintWorker::paint(const PaintJob& job) {
       events_.push(ProblemEvent{painting.error});
     }
   }
-  if (!sound) pipeline_.reset();
+  if (!sound) task_.reset();
   painting.seconds_left = 0;
   tell(painting);
 }
 
 void PaintWorker::open_for(const PaintSettings& settings) {
-  PipelineOptions wanted = pipeline_options(options_, settings);
-  if (pipeline_ && same_pipeline(opened_, wanted)) return;
-  pipeline_.reset();  // before the new one: both together may not fit
+  GenerateOptions wanted = generate_options(options_, settings);
+  if (task_ && same_task(opened_, wanted)) return;
+  task_.reset();  // before the new one: both together may not fit
   loaded_ = false;
-  pipeline_ = std::make_unique<GeneratePipeline>(wanted);
+  task_ = std::make_unique<GenerateTask>(runtime_, wanted);
   opened_ = std::move(wanted);
 }
 
-void PaintWorker::run_pipeline(const PaintJob& job, Painting& painting) {
+void PaintWorker::run_task(const PaintJob& job, Painting& painting) {
   open_for(job.settings);
   const std::vector<PreparedRequest> requests = {
-      pipeline_->prepare({job.settings.prompt, job.settings.negative_prompt, job.settings.sampling,
-                          job.settings.seed})};
-  const StreamModelConfig& config = pipeline_->spec().model;
+      task_->prepare({job.settings.prompt, job.settings.negative_prompt, job.settings.sampling,
+                      job.settings.seed})};
+  const StreamModelConfig& config = task_->spec().model;
   painting.facts = requests.front().facts;
   painting.grid_rows = config.grid_rows;
   painting.grid_columns = config.grid_cols;
-  const MemoryPlan plan = pipeline_->memory_plan(requests);
+  const MemoryPlan plan = task_->plan(requests);
   // Once loaded, most of the plan is there already and no longer free.
-  if (!loaded_) check_memory(plan, pipeline_->model_name());
+  if (!loaded_) check_memory(plan, task_->model_name());
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   const int threads = options_.threads > 0 ? options_.threads : cores;
-  events_.push(PainterEvent{pipeline_->backend().name() + ", " + std::to_string(threads) +
+  events_.push(PainterEvent{task_->backend().name() + ", " + std::to_string(threads) +
                                 (threads == 1 ? " thread" : " threads"),
-                            pipeline_->model_name(), std::string(dtype_name(pipeline_->storage())),
+                            task_->model_name(), std::string(dtype_name(task_->storage())),
                             plan.total()});
-  pipeline_->load();
+  task_->load();
   loaded_ = true;
   painting.state = PaintState::kPainting;
   tell(painting);
-  PaintWatch watch(painting, wish_, *pipeline_, [this](const Painting& now) { tell(now); });
-  pipeline_->run(requests, watch);
+  PaintWatch watch(painting, wish_, *task_, [this](const Painting& now) { tell(now); });
+  task_->run(requests, watch);
   finish(job, painting, watch.picture());
 }
 
-void PaintWorker::finish(const PaintJob& job, Painting& painting, GeneratedPicture& picture) {
+void PaintWorker::finish(const PaintJob& job, Painting& painting, GeneratedImage& picture) {
   painting.facts = picture.facts;
   painting.seconds = picture.seconds;
   painting.acceptance = picture.meters.acceptance();
   painting.rows_done = picture.rows_done;
-  if (picture.status == PictureStatus::kFailed) {
+  if (picture.status == ImageStatus::kFailed) {
     painting.error = picture.error;
     return;
   }
-  const bool partial = picture.status == PictureStatus::kStopped;
+  const bool partial = picture.status == ImageStatus::kStopped;
   if (!picture.image.rgb.empty()) {
     painting.image = std::make_shared<const Image>(std::move(picture.image));
     painting.image_rows = picture.rows_done;

@@ -47,8 +47,8 @@ class PaintWorker {
  private:
   void work();
   void paint(const PaintJob& job);
-  void run_pipeline(const PaintJob& job, Painting& painting);
-  void finish(const PaintJob& job, Painting& painting, GeneratedPicture& picture);
+  void run_task(const PaintJob& job, Painting& painting);
+  void finish(const PaintJob& job, Painting& painting, GeneratedImage& picture);
   void open_for(const PaintSettings& settings);
   void tell(const Painting& painting) { events_.push(PaintingEvent{painting}); }
 
@@ -60,8 +60,9 @@ class PaintWorker {
   std::deque<PaintJob> jobs_;
   bool ending_ = false;
   // Of the thread alone.
-  std::unique_ptr<GeneratePipeline> pipeline_;
-  PipelineOptions opened_;  // what it was opened with
+  Runtime runtime_;
+  std::unique_ptr<GenerateTask> task_;
+  GenerateOptions opened_;  // what it was opened with
   bool loaded_ = false;     // its weights are whole
   std::thread thread_;
 };

@@ -21,8 +21,8 @@ PreviewListener::~PreviewListener() {
   }
 }
 
-void PreviewListener::begin(std::size_t index) {
-  const PictureFacts& facts = requests_[index].facts;
+void PreviewListener::begin(const ImageTrace& trace) {
+  const ImageFacts& facts = *trace.facts;
   PreviewBegin begin;
   begin.seed = facts.seed;
   begin.width = static_cast<std::uint32_t>(facts.width);
@@ -32,20 +32,20 @@ void PreviewListener::begin(std::size_t index) {
   begin.model = facts.model;
   begin.prompt = facts.prompt;
   const RoughPreview rough(patches_, grid_.grid_rows, grid_.grid_cols);
-  shown_.erase(index);
-  shown_.emplace(index, Shown{sender_.begin(std::move(begin)), {}, rough});
+  shown_.erase(trace.index);
+  shown_.emplace(trace.index, Shown{sender_.begin(std::move(begin)), {}, rough});
 }
 
 void PreviewListener::on_trace(const GenerateProgress& progress,
-                               std::span<const PictureTrace> traces) {
-  for (const PictureTrace& trace : traces) {
+                               std::span<const ImageTrace> traces) {
+  for (const ImageTrace& trace : traces) {
     if (!shown_.contains(trace.index)) {
       if (shown_.empty()) {  // nothing else is at work
         budget_ = PreviewBudget();
         inner_rows_ = rows_of(progress) - trace.rows_done;
         drawn_roughly_ = false;
       }
-      begin(trace.index);
+      begin(trace);
     }
     Shown& one = shown_.at(trace.index);
     one.progress = {trace.rows_done, trace.passes, trace.tokens, trace.seconds};
@@ -89,11 +89,11 @@ void PreviewListener::on_preview(const GenerateProgress& progress,
   budget_.count(rows_of(progress), decoding + monotonic_seconds() - from);
 }
 
-void PreviewListener::on_picture(GeneratedPicture&& picture) {
+void PreviewListener::on_image(GeneratedImage&& picture) {
   if (const auto found = shown_.find(picture.index); found != shown_.end()) {
-    const PreviewState state = picture.status == PictureStatus::kDone      ? PreviewState::kDone
-                               : picture.status == PictureStatus::kStopped ? PreviewState::kStopped
-                                                                           : PreviewState::kFailed;
+    const PreviewState state = picture.status == ImageStatus::kDone      ? PreviewState::kDone
+                               : picture.status == ImageStatus::kStopped ? PreviewState::kStopped
+                                                                         : PreviewState::kFailed;
     const PreviewProgress progress{picture.rows_done, picture.facts.passes, picture.facts.tokens,
                                    picture.seconds};
     std::shared_ptr<const Image> image;
@@ -102,8 +102,8 @@ void PreviewListener::on_picture(GeneratedPicture&& picture) {
     shown_.erase(found);
   }
   // Asked for by the viewer alone.
-  if (picture.status == PictureStatus::kStopped && inner_.preview_rows() == 0) picture.image = {};
-  inner_.on_picture(std::move(picture));
+  if (picture.status == ImageStatus::kStopped && inner_.preview_rows() == 0) picture.image = {};
+  inner_.on_image(std::move(picture));
 }
 
 }  // namespace tessera

@@ -1,4 +1,4 @@
-// Goes between a pipeline and whoever listens to it, and shows a viewer every picture on its way.
+// Goes between a task and its listener, and shows a viewer every picture on its way.
 // Images that only the viewer sees keep to the budget of previews.
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <map>
 #include <span>
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/studio/preview_budget.h"
 #include "apps/studio/preview_sender.h"
 #include "apps/studio/rough_preview.h"
@@ -15,24 +15,20 @@ namespace tessera {
 
 class PreviewListener final : public GenerateListener {
  public:
-  // `pipeline`: that paints. All are borrowed.
-  PreviewListener(GenerateListener& inner, PreviewSender& sender,
-                  std::span<const PreparedRequest> requests, const GeneratePipeline& pipeline)
-      : inner_(inner),
-        sender_(sender),
-        requests_(requests),
-        patches_(pipeline.code_patches()),
-        grid_(pipeline.spec().model) {}
+  // `task` generates the images. All are borrowed.
+  PreviewListener(GenerateListener& inner, PreviewSender& sender, const GenerateTask& task)
+      : inner_(inner), sender_(sender), patches_(task.code_patches()), grid_(task.spec().model) {}
   // Pictures that an error left on their way have failed.
   ~PreviewListener() override;
   PreviewListener(const PreviewListener&) = delete;
 
   bool wants_trace() const override { return true; }
-  void on_trace(const GenerateProgress& progress, std::span<const PictureTrace> traces) override;
+  void on_trace(const GenerateProgress& progress, std::span<const ImageTrace> traces) override;
   Flow on_progress(const GenerateProgress& progress) override;
   std::int64_t preview_rows() const override { return preview_rows_; }
   void on_preview(const GenerateProgress& progress, const std::vector<Image>& images) override;
-  void on_picture(GeneratedPicture&& picture) override;
+  void on_image(GeneratedImage&& picture) override;
+  void on_over(bool whole) override { inner_.on_over(whole); }
 
  private:
   struct Shown {
@@ -40,11 +36,10 @@ class PreviewListener final : public GenerateListener {
     PreviewProgress progress;
     RoughPreview rough;
   };
-  void begin(std::size_t index);
+  void begin(const ImageTrace& trace);
 
   GenerateListener& inner_;
   PreviewSender& sender_;
-  std::span<const PreparedRequest> requests_;
   const CodePatches& patches_;
   const StreamModelConfig& grid_;
   std::map<std::size_t, Shown> shown_;  // images at work, by request

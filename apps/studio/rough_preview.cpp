@@ -13,7 +13,7 @@ double thread_seconds() {
 }
 }  // namespace
 
-std::shared_ptr<const Image> RoughPreview::draw(const PictureTrace& trace, double seconds) {
+std::shared_ptr<const Image> RoughPreview::draw(const ImageTrace& trace, double seconds) {
   if (spent_ > 0 && spent_ + last_ > kShare * seconds) return nullptr;
   const double from = thread_seconds();
   codes_.clear();

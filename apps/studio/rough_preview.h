@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "apps/runtime/code_patches.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
 
 namespace tessera {
 
@@ -22,7 +22,7 @@ class RoughPreview {
 
   // `seconds` into the painting. Null: nothing stands, too few patches are known, or it is too
   // early for another one.
-  std::shared_ptr<const Image> draw(const PictureTrace& trace, double seconds);
+  std::shared_ptr<const Image> draw(const ImageTrace& trace, double seconds);
   double spent() const { return spent_; }  // CPU seconds
 
  private:

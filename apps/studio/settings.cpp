@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-PaintSettings settings_of(const PictureFacts& facts) {
+PaintSettings settings_of(const ImageFacts& facts) {
   PaintSettings settings;
   settings.model = facts.model;
   settings.prompt = facts.prompt;

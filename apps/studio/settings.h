@@ -11,7 +11,7 @@
 namespace tessera {
 
 // Every field that a picture records, ready to be painted again with the same bytes as result.
-PaintSettings settings_of(const PictureFacts& facts);
+PaintSettings settings_of(const ImageFacts& facts);
 
 // 32 bits by lot: easy to read and type, and enough to be different. Error kGeneral (E_RANDOM).
 std::uint64_t random_seed();

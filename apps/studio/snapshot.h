@@ -27,7 +27,7 @@ struct Painting {
   std::uint64_t number = 0;  // counts up; the same picture keeps it for ever
   PaintState state = PaintState::kQueued;
   PaintSettings settings;                        // as asked for; a seed drawn by lot is filled in
-  PictureFacts facts;                            // settled; tokens and passes grow
+  ImageFacts facts;                            // settled; tokens and passes grow
   std::shared_ptr<const Image> image;            // whole, or so far; null before the first row
   std::int64_t grid_rows = 0, grid_columns = 0;  // tokens
   std::int64_t rows_done = 0;                    // whole rows of tokens that stand
@@ -55,7 +55,7 @@ struct GalleryEntry {
   bool clip = false;                       // the thumbnail is its first frame
   std::shared_ptr<const Image> thumbnail;  // at most kThumbnailSide a side
   std::int64_t width = 0, height = 0;      // pixels of the file
-  std::optional<PictureFacts> facts;       // what it records of its making
+  std::optional<ImageFacts> facts;       // what it records of its making
   std::string caption;                     // of its .txt sidecar
   std::string problem;                     // why it is shown as a bad file
 };

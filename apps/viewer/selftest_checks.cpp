@@ -42,7 +42,7 @@ const Painting* newest(const Snapshot& snapshot) {
 }
 
 // What the picture recorded, as settings; apart from the code that recalls them.
-std::vector<std::string> unlike_record(const PaintSettings& settings, const PictureFacts& facts) {
+std::vector<std::string> unlike_record(const PaintSettings& settings, const ImageFacts& facts) {
   std::vector<std::string> out;
   const auto check = [&out](bool same, std::string_view name) {
     if (!same) out.emplace_back(name);

@@ -31,7 +31,7 @@ void file_fact(const std::filesystem::path& file) {
   if (ImGui::IsItemHovered()) spot_tooltip({escape_for_terminal(file.string())});
 }
 
-void picture_facts(const PictureFacts& facts) {
+void picture_facts(const ImageFacts& facts) {
   if (facts.negative_prompt) fact("Negative", *facts.negative_prompt);
   fact("Model", facts.model + (facts.dtype.empty() ? "" : ", " + facts.dtype));
   std::string method = facts.method.name;
@@ -175,7 +175,7 @@ void details_panel(Ui& ui) {
     empty_state("No picture is shown", "Paint one, or choose one of the gallery.");
     return;
   }
-  const PictureFacts* recorded = entry != nullptr && entry->facts ? &*entry->facts : nullptr;
+  const ImageFacts* recorded = entry != nullptr && entry->facts ? &*entry->facts : nullptr;
   const std::string prompt = picture.painting != nullptr ? picture.painting->settings.prompt
                              : recorded != nullptr       ? recorded->prompt
                                                          : name_of(picture.file);

@@ -28,11 +28,11 @@ std::string text_of(std::string_view bytes) {
   return out;
 }
 
-PictureFacts facts_of(std::string_view input) {
+ImageFacts facts_of(std::string_view input) {
   const std::size_t first = std::min(input.find('\0'), input.size());
   const std::string_view rest = input.substr(std::min(first + 1, input.size()));
   const std::size_t second = std::min(rest.find('\0'), rest.size());
-  PictureFacts facts;
+  ImageFacts facts;
   facts.program = "tessera 0.1.0";
   facts.prompt = text_of(input.substr(0, first));
   if (second > 0) facts.negative_prompt = text_of(rest.substr(0, second));
@@ -133,7 +133,7 @@ bool is_well_formed(std::string_view xml) {
   return open.empty();
 }
 
-void check_round_trip(const PictureFacts& facts) {
+void check_round_trip(const ImageFacts& facts) {
   static const Image pixel(1, 1);
   const PictureTexts written = picture_texts(facts, RecordFacts::kAll);
   const std::string file = encode_png(pixel, written.texts, written.xmp);
@@ -147,7 +147,7 @@ void check_round_trip(const PictureFacts& facts) {
   }
   require(!block.empty(), "the block of facts is found");
   try {
-    const PictureFacts back = parse_facts(block, "f.png", ErrorKind::kGeneral);
+    const ImageFacts back = parse_facts(block, "f.png", ErrorKind::kGeneral);
     require(facts_json(back) == facts_json(facts), "the facts are those that were written");
     require(back.prompt == facts.prompt, "the prompt is the one that was written");
   } catch (const Error&) {
@@ -177,7 +177,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tessera::fuzz;
   const std::string_view input = as_text(data, size);
-  const tessera::PictureFacts facts = facts_of(input);
+  const tessera::ImageFacts facts = facts_of(input);
   check_round_trip(facts);
   check_packet(input);
   check_packet(facts.prompt);

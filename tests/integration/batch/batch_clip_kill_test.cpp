@@ -66,7 +66,7 @@ class BatchClipKill : public ::testing::Test {
   }
 
   void paint(int told) {
-    PipelineOptions options;
+    GenerateOptions options;
     options.model = "test:clip";
     options.threads = 1;
     options.method = decode_method("plain");

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 
 namespace tessera {
 namespace {
@@ -40,11 +40,12 @@ TEST(BundledDraft, IsListedButPaintsNothing) {
   EXPECT_EQ(found.problem, "");
   EXPECT_TRUE(found.draft);
   EXPECT_FALSE(describe_model(resolve_model("")).draft);
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = kDraft;
-  const GeneratePipeline pipeline(options);
+  Runtime runtime;
+  const GenerateTask task(runtime, options);
   try {
-    pipeline.prepare({.prompt = "a red cube"});
+    task.prepare({.prompt = "a red cube"});
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_MODEL_DRAFT");
@@ -54,34 +55,35 @@ TEST(BundledDraft, IsListedButPaintsNothing) {
 
 class Collector : public GenerateListener {
  public:
-  void on_picture(GeneratedPicture&& picture) override { pictures.push_back(std::move(picture)); }
-  std::vector<GeneratedPicture> pictures;
+  void on_image(GeneratedImage&& picture) override { pictures.push_back(std::move(picture)); }
+  std::vector<GeneratedImage> pictures;
 };
 
-std::vector<GeneratedPicture> paint(const DecodeMethod& method, const std::string& draft) {
-  PipelineOptions options;
+std::vector<GeneratedImage> paint(const DecodeMethod& method, const std::string& draft) {
+  GenerateOptions options;
   options.threads = 2;
   options.batch_size = 2;
   options.method = method;
   options.draft_model = draft;
-  GeneratePipeline pipeline(options);
+  Runtime runtime;
+  GenerateTask task(runtime, options);
   std::vector<PreparedRequest> requests;
   for (const char* prompt : {"a large red shiny sphere and a small blue matte cube on a gray floor",
                              "a small green cone"}) {
     GenerateRequest request;
     request.prompt = prompt;
     request.seed = 11 + requests.size();
-    requests.push_back(pipeline.prepare(request));
+    requests.push_back(task.prepare(request));
   }
   Collector collector;
-  EXPECT_TRUE(pipeline.run(requests, collector));
+  EXPECT_TRUE(task.run(requests, collector));
   return std::move(collector.pictures);
 }
 
-double tokens_per_pass(const std::vector<GeneratedPicture>& pictures) {
+double tokens_per_pass(const std::vector<GeneratedImage>& pictures) {
   double rate = 0;
-  for (const GeneratedPicture& picture : pictures) {
-    EXPECT_EQ(picture.status, PictureStatus::kDone);
+  for (const GeneratedImage& picture : pictures) {
+    EXPECT_EQ(picture.status, ImageStatus::kDone);
     rate += picture.facts.tokens_per_pass() / static_cast<double>(pictures.size());
   }
   return rate;

@@ -9,7 +9,7 @@
 #include <iostream>
 #include <set>
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/guess_table_file.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/made_up_methods.h"
@@ -78,10 +78,11 @@ TEST(DecodeEquality, TheDesignCovers) {
 
 // Short and long prompts, guided and free, whole and cut laws.
 std::vector<Stream> make_items() {
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = kModel;
   options.threads = 1;
-  const GeneratePipeline pipeline(options);
+  Runtime runtime;
+  const GenerateTask task(runtime, options);
   std::vector<Stream> out;
   for (std::size_t i = 0; i < kItems; ++i) {
     GenerateRequest request;
@@ -91,7 +92,7 @@ std::vector<Stream> make_items() {
     if (i % 4 == 1) request.sampling.set(setting::kTopK, 40);
     if (i % 4 == 2) request.sampling.set(setting::kGuidance, 1);
     if (i % 4 == 3) request.sampling.set(setting::kTemperature, 0.7);
-    out.push_back(pipeline.prepare(request).item);
+    out.push_back(task.prepare(request).item);
   }
   return out;
 }
@@ -197,27 +198,28 @@ INSTANTIATE_TEST_SUITE_P(Storage, DecodeEqualityIn, testing::Values(DType::kF32,
 
 class Collector : public GenerateListener {
  public:
-  void on_picture(GeneratedPicture&& picture) override {
+  void on_image(GeneratedImage&& picture) override {
     pictures.resize(std::max(pictures.size(), picture.index + 1));
     pictures[picture.index] = std::move(picture);
   }
-  std::vector<GeneratedPicture> pictures;
+  std::vector<GeneratedImage> pictures;
 };
 
-std::vector<GeneratedPicture> paint(const char* decode, DType storage, std::int64_t batch) {
-  PipelineOptions options;
+std::vector<GeneratedImage> paint(const char* decode, DType storage, std::int64_t batch) {
+  GenerateOptions options;
   options.model = kModel;
   options.threads = 2;
   options.storage = storage;
   options.batch_size = batch;
   options.method = decode_method(decode);
-  GeneratePipeline pipeline(options);
+  Runtime runtime;
+  GenerateTask task(runtime, options);
   std::vector<PreparedRequest> requests;
   for (const std::uint64_t seed : {5, 6, 7}) {
-    requests.push_back(pipeline.prepare({.prompt = "a large blue cone", .seed = seed}));
+    requests.push_back(task.prepare({.prompt = "a large blue cone", .seed = seed}));
   }
   Collector collector;
-  EXPECT_TRUE(pipeline.run(requests, collector));
+  EXPECT_TRUE(task.run(requests, collector));
   return std::move(collector.pictures);
 }
 
@@ -229,7 +231,7 @@ TEST_P(DecodeEqualityIn, PicturesOfThePipelineArePlainDecodings) {
     const auto made = paint(decode, GetParam(), batch);
     ASSERT_EQ(made.size(), plain.size());
     for (std::size_t i = 0; i < made.size(); ++i) {
-      EXPECT_EQ(made[i].status, PictureStatus::kDone);
+      EXPECT_EQ(made[i].status, ImageStatus::kDone);
       EXPECT_EQ(made[i].codes, plain[i].codes) << decode;
       EXPECT_EQ(made[i].image.rgb, plain[i].image.rgb) << decode;
       EXPECT_LE(made[i].facts.passes, plain[i].facts.passes);

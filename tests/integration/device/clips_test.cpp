@@ -30,7 +30,7 @@ struct Clip {
 };
 
 struct Written {
-  PictureStatus status = PictureStatus::kFailed;
+  ImageStatus status = ImageStatus::kFailed;
   std::int64_t passes = 0;
   std::vector<std::vector<std::uint8_t>> frames;
   bool operator==(const Written&) const = default;
@@ -45,7 +45,7 @@ Image some_frame(std::int64_t width, std::int64_t height, std::size_t number) {
 }
 
 Written write(const Clip& clip, const char* device, const std::filesystem::path& features) {
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = clip.model;
   options.device = device;
   options.threads = 1;
@@ -77,7 +77,7 @@ TEST_P(DeviceClips, AreTheCpusBitForBit) {
     write_safetensors(features, {{"text", std::as_const(rows).view()}});
   }
   const Written want = write(GetParam(), "cpu", features);
-  ASSERT_EQ(want.status, PictureStatus::kDone);
+  ASSERT_EQ(want.status, ImageStatus::kDone);
   ASSERT_GT(want.frames.size(), 4u);
   EXPECT_TRUE(write(GetParam(), "guarded:0", features) == want);
 }

@@ -2,19 +2,19 @@
 #include <gtest/gtest.h>
 
 #include "apps/runtime/caption_pipeline.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/memory.h"
 #include "tests/support/guarded_backend.h"
 
 namespace tessera {
 namespace {
 
-PipelineOptions on_device(const char* model, DType storage, std::int64_t batch) {
+GenerateOptions on_device(const char* model, DType storage, std::int64_t batch) {
   static const bool offered = [] {
     offer_guarded_devices();
     return true;
   }();
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = model;
   options.device = offered ? "guarded:0" : "";
   options.threads = 1;
@@ -23,12 +23,13 @@ PipelineOptions on_device(const char* model, DType storage, std::int64_t batch) 
   return options;
 }
 
-MemoryPlan plan_of(const PipelineOptions& options) {
-  const GeneratePipeline pipeline(options);
+MemoryPlan plan_of(const GenerateOptions& options) {
+  Runtime runtime;
+  const GenerateTask task(runtime, options);
   PreparedRequest request;
   request.item.law.guidance = 5;
   request.item.prompt.ids.resize(32);
-  return pipeline.memory_plan(std::vector(static_cast<std::size_t>(options.batch_size), request));
+  return task.plan(std::vector(static_cast<std::size_t>(options.batch_size), request));
 }
 
 ErrorInfo refusal(const MemoryPlan& plan) {
@@ -75,11 +76,12 @@ TEST(DeviceMemory, WhatNeverFitsIsSaid) {
 }
 
 TEST(DeviceMemory, AnotherModelBesideItCounts) {
-  const GeneratePipeline pipeline(on_device("test:tiny", DType::kF32, 1));
-  const PreparedRequest request = pipeline.prepare({.prompt = "one"});
+  Runtime runtime;
+  const GenerateTask task(runtime, on_device("test:tiny", DType::kF32, 1));
+  const PreparedRequest request = task.prepare({.prompt = "one"});
   const std::vector<PreparedRequest> one = {request};
-  EXPECT_NO_THROW(check_memory(pipeline.memory_plan(one, std::size_t{1} << 30), "x"));
-  EXPECT_THROW(check_memory(pipeline.memory_plan(one, std::size_t{8} << 30), "x"), Error);
+  EXPECT_NO_THROW(check_memory(task.plan(one, std::size_t{1} << 30), "x"));
+  EXPECT_THROW(check_memory(task.plan(one, std::size_t{8} << 30), "x"), Error);
 }
 
 }  // namespace

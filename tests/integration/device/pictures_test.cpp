@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lab/eval_scenes.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/visual_model.h"
 #include "engine/families/test_models.h"
 #include "tests/support/guarded_backend.h"
@@ -18,8 +18,8 @@ namespace {
 
 class Collector final : public GenerateListener {
  public:
-  void on_picture(GeneratedPicture&& picture) override { pictures.push_back(std::move(picture)); }
-  std::vector<GeneratedPicture> pictures;
+  void on_image(GeneratedImage&& picture) override { pictures.push_back(std::move(picture)); }
+  std::vector<GeneratedImage> pictures;
 };
 
 struct Painting {
@@ -29,8 +29,8 @@ struct Painting {
   const char* draft = "";
 };
 
-std::vector<GeneratedPicture> paint(const Painting& painting, const char* device) {
-  PipelineOptions options;
+std::vector<GeneratedImage> paint(const Painting& painting, const char* device) {
+  GenerateOptions options;
   options.model = painting.model;
   options.device = device;
   options.threads = 1;
@@ -38,24 +38,25 @@ std::vector<GeneratedPicture> paint(const Painting& painting, const char* device
   options.method = decode_method(painting.method);
   if (painting.window > 0) options.method.window = painting.window;
   options.draft_model = painting.draft;
-  GeneratePipeline pipeline(options);
-  EXPECT_EQ(pipeline.backend().name().starts_with("guarded"), std::string(device) != "cpu");
+  Runtime runtime;
+  GenerateTask task(runtime, options);
+  EXPECT_EQ(task.backend().name().starts_with("guarded"), std::string(device) != "cpu");
   std::vector<PreparedRequest> prepared;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     GenerateRequest request{.prompt = "a red cube", .seed = seed};
     if (seed == 2) request.sampling.set(setting::kGuidance, 1);
-    prepared.push_back(pipeline.prepare(request));
+    prepared.push_back(task.prepare(request));
   }
   Collector collector;
-  EXPECT_TRUE(pipeline.run(prepared, collector));
+  EXPECT_TRUE(task.run(prepared, collector));
   return std::move(collector.pictures);
 }
 
-void expect_equal(const std::vector<GeneratedPicture>& got,
-                  const std::vector<GeneratedPicture>& want) {
+void expect_equal(const std::vector<GeneratedImage>& got,
+                  const std::vector<GeneratedImage>& want) {
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
-    EXPECT_EQ(got[i].status, PictureStatus::kDone) << format_error(got[i].error);
+    EXPECT_EQ(got[i].status, ImageStatus::kDone) << format_error(got[i].error);
     EXPECT_EQ(got[i].codes, want[i].codes);
     EXPECT_EQ(got[i].facts.passes, want[i].facts.passes);
     EXPECT_EQ(got[i].image.rgb, want[i].image.rgb);

@@ -52,27 +52,15 @@ class DescribingFaults : public PaintingFaults {
   // Tools whose pictures fail as `judge` says of their ids.
   using Judge = std::function<std::optional<ErrorInfo>(const std::string&)>;
   ImageTools judged(Describer& describer, Judge judge) {
-    struct Judged final : GenerateListener {
-      void on_picture(GeneratedPicture&& picture) override {
-        if (const auto error = judge(ids.at(picture.index))) {
-          picture.status = PictureStatus::kFailed;
-          picture.error = *error;
-        }
-        to->on_picture(std::move(picture));
-      }
-      GenerateListener* to = nullptr;
-      std::vector<std::string> ids;
-      Judge judge;
-    };
-    ImageTools tools(pipeline_, &describer);
-    tools.generate = [this, judge](auto requests, GenerateListener& listener) {
-      Judged between;
-      between.to = &listener;
-      between.judge = judge;
-      for (const auto& request : requests) {
-        between.ids.push_back(request.facts.prompt.substr(sizeof "picture"));
-      }
-      pipeline_.run(requests, between);
+    ImageTools tools(task_, &describer);
+    tools.generate = [this, judge](std::unique_ptr<ImageSource> source,
+                                   GenerateListener& listener) {
+      Spoiled between(
+          [&](const PreparedRequest& request, std::size_t) {
+            return judge(request.facts.prompt.substr(sizeof "picture"));
+          },
+          listener);
+      task_.run(between.source(std::move(source)), between);
     };
     return tools;
   }
@@ -80,7 +68,7 @@ class DescribingFaults : public PaintingFaults {
   std::map<std::string, std::string> undisturbed() {
     Words words;
     Heard heard;
-    paint(ImageTools(pipeline_, &words), heard);
+    paint(ImageTools(task_, &words), heard);
     auto outputs = folder_.outputs();
     folder_.clear();
     return outputs;
@@ -91,7 +79,7 @@ TEST_F(DescribingFaults, TextsArePutDownWithTheirPicture) {
   Words words;
   words.bad = "d";
   Heard heard;
-  paint(ImageTools(pipeline_, &words), heard);
+  paint(ImageTools(task_, &words), heard);
   EXPECT_EQ(words.runs, (std::vector<std::size_t>{8})) << "a batch is described at once";
   EXPECT_EQ(heard.failed, "d");
   EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_WORDS"}));
@@ -110,7 +98,7 @@ TEST_F(DescribingFaults, TextsArePutDownWithTheirPicture) {
   std::filesystem::remove(folder_.out() / "b.txt");
   words.bad.clear();
   Heard again;
-  paint(ImageTools(pipeline_, &words), again, 0, true);
+  paint(ImageTools(task_, &words), again, 0, true);
   EXPECT_EQ(again.done, "bd");
   EXPECT_EQ(folder_.outputs().size(), 3u * 8);
 }
@@ -131,17 +119,17 @@ TEST_F(DescribingFaults, WhereMemoryDoesNotLastFewerTextsAreTried) {
       if (way == 1) run_out_of_memory();
       words.bad = pictures.back().id;
     };
-    ImageTools tools(pipeline_, &words);
-    std::vector<std::size_t> painted;
-    tools.generate = [&](auto requests, GenerateListener& listener) {
-      painted.push_back(requests.size());
-      pipeline_.run(requests, listener);
+    ImageTools tools(task_, &words);
+    std::vector<std::int64_t> painted;
+    tools.generate = [&](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+      painted.push_back(source->needs().slots);
+      task_.run(std::move(source), listener);
     };
     Heard heard;
     paint(tools, heard);
     EXPECT_EQ(heard.done, "abcdefgh");
     EXPECT_EQ(heard.failed, "");
-    EXPECT_EQ(painted, (std::vector<std::size_t>{8})) << "pictures are not painted again";
+    EXPECT_EQ(painted, (std::vector<std::int64_t>{8})) << "pictures are not painted again";
     EXPECT_EQ(words.runs, (std::vector<std::size_t>{8, 8, 4, 2, 2, 2, 2}));
     EXPECT_EQ(heard.turns, 1);
     EXPECT_EQ(heard.fewer_texts, (std::vector<std::int64_t>{4, 2})) << "once a level";
@@ -157,14 +145,14 @@ TEST_F(DescribingFaults, ATextThatFitsNowhereFailsAlone) {
     if (holds(pictures, "c")) run_out_of_memory();
   };
   Heard heard;
-  paint(ImageTools(pipeline_, &words), heard);
+  paint(ImageTools(task_, &words), heard);
   EXPECT_EQ(heard.ended, "abcdefgh");
   EXPECT_EQ(heard.failed, "c");
   EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_TEST_MEMORY"}));
   EXPECT_EQ(heard.fewer_texts, (std::vector<std::int64_t>{4, 2, 1}));
   Heard again;
   words.spoil = nullptr;
-  paint(ImageTools(pipeline_, &words), again, 0, true);
+  paint(ImageTools(task_, &words), again, 0, true);
   EXPECT_EQ(again.done, "c");
   EXPECT_EQ(folder_.outputs(), truth);
 }
@@ -175,7 +163,7 @@ TEST_F(DescribingFaults, ACaptionerThatFitsNowhereEndsTheRun) {
   words.spoil = [](auto) { throw std::bad_alloc(); };
   Heard heard;
   try {
-    paint(ImageTools(pipeline_, &words), heard);
+    paint(ImageTools(task_, &words), heard);
     FAIL() << "the whole list was marked failed";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_BATCH_FAILING");
@@ -184,7 +172,7 @@ TEST_F(DescribingFaults, ACaptionerThatFitsNowhereEndsTheRun) {
   EXPECT_EQ(heard.failed, "abcde") << "the rest is pending";
   words.spoil = nullptr;
   Heard rest;
-  paint(ImageTools(pipeline_, &words), rest, 0, true);
+  paint(ImageTools(task_, &words), rest, 0, true);
   EXPECT_EQ(rest.done, "abcdefgh");
   EXPECT_EQ(folder_.outputs(), truth);
 }
@@ -194,9 +182,9 @@ TEST_F(DescribingFaults, ThePainterGivesItsMemoryBack) {
   std::vector<PreparedRequest> requests;
   for (SettledItem& item : items_) {
     item.item.prompt += " " + std::string(900, 'a');
-    requests.push_back(pipeline_.prepare(request_of(item)));
+    requests.push_back(task_.prepare(request_of(item)));
   }
-  const std::size_t cache = pipeline_.memory_plan(requests).kv;
+  const std::size_t cache = task_.plan(requests).kv;
   ASSERT_GT(cache, std::size_t{2} << 20);
   Words words;
   std::vector<std::uint64_t> resident;
@@ -205,7 +193,7 @@ TEST_F(DescribingFaults, ThePainterGivesItsMemoryBack) {
     if (resident.size() == 1) run_out_of_memory();
   };
   Heard heard;
-  paint(ImageTools(pipeline_, &words), heard);
+  paint(ImageTools(task_, &words), heard);
   EXPECT_EQ(heard.done, "abcdefgh");
   ASSERT_EQ(resident.size(), 2u);
   ASSERT_GT(resident[0], resident[1]);
@@ -220,12 +208,12 @@ TEST_F(DescribingFaults, TheCaptionerGivesItsMemoryBack) {
     SCOPED_TRACE(fails);
     folder_.clear();
     Words words;
-    ImageTools tools(pipeline_, &words);
+    ImageTools tools(task_, &words);
     int left = fails;
-    tools.generate = [&](auto requests, GenerateListener& listener) {
-      words.log += "P" + std::to_string(requests.size()) + " ";
+    tools.generate = [&](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+      words.log += "P" + std::to_string(source->needs().slots) + " ";
       if (!words.runs.empty() && left-- > 0) throw std::bad_alloc();
-      pipeline_.run(requests, listener);
+      task_.run(std::move(source), listener);
     };
     Heard heard;
     {
@@ -243,27 +231,27 @@ TEST_F(DescribingFaults, TheCaptionerGivesItsMemoryBack) {
 TEST_F(DescribingFaults, PicturesHandedOutBeforeMemoryEndedAreDescribed) {
   const auto truth = undisturbed();
   struct After final : GenerateListener {
-    void on_picture(GeneratedPicture&& picture) override {
+    void on_image(GeneratedImage&& picture) override {
       if (left-- == 0) throw std::bad_alloc();
-      to->on_picture(std::move(picture));
+      to->on_image(std::move(picture));
     }
     GenerateListener* to = nullptr;
     int left = 0;
   };
   Words words;
-  ImageTools tools(pipeline_, &words);
-  std::vector<std::size_t> painted;
-  tools.generate = [&](auto requests, GenerateListener& listener) {
+  ImageTools tools(task_, &words);
+  std::vector<std::int64_t> painted;
+  tools.generate = [&](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
     After after;
     after.to = &listener;
     after.left = painted.empty() ? 3 : 100;
-    painted.push_back(requests.size());
-    pipeline_.run(requests, after);
+    painted.push_back(source->needs().slots);
+    task_.run(std::move(source), after);
   };
   Heard heard;
   paint(tools, heard);
   EXPECT_EQ(heard.done, "abcdefgh");
-  EXPECT_EQ(painted, (std::vector<std::size_t>{8, 5}));
+  EXPECT_EQ(painted, (std::vector<std::int64_t>{8, 5}));
   EXPECT_EQ(folder_.outputs(), truth);
 }
 
@@ -314,7 +302,7 @@ TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoPicture) {
   CaptionDescriber plenty(captioner(), {}, nullptr);
   plenty.load();
   Heard undisturbed;
-  paint(ImageTools(pipeline_, &plenty), undisturbed);
+  paint(ImageTools(task_, &plenty), undisturbed);
   const auto truth = folder_.outputs();
   ASSERT_EQ(truth.size(), 16u);
   int fewer = 0, whole = 0, notices = 0;
@@ -327,7 +315,7 @@ TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoPicture) {
     {
       BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
       const std::vector<std::size_t> wanted = store.wanted(false);
-      const ImageTools tools(pipeline_, &describer);
+      const ImageTools tools(task_, &describer);
       const ScarceMemory scarce(bytes);
       try {
         generate_images(tools, items_, wanted, store, {.batch_size = 4}, heard);
@@ -344,7 +332,7 @@ TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoPicture) {
     EXPECT_EQ(levels.size(), heard.fewer_texts.size()) << "once a level";
     EXPECT_GE(heard.turns, levels.empty() ? 0 : 1) << "before fewer are tried";
     Heard rest;
-    paint(ImageTools(pipeline_, &plenty), rest, 0, true);
+    paint(ImageTools(task_, &plenty), rest, 0, true);
     ASSERT_EQ(folder_.outputs(), truth) << bytes;
     for (const char id : heard.done) ASSERT_EQ(rest.done.find(id), std::string::npos) << bytes;
     if (ended) break;  // nothing fits any more

@@ -12,9 +12,9 @@ namespace {
 TEST_F(PaintingFaults, WhereMemoryDoesNotLastHalfIsTried) {
   ASSERT_EQ(truth_.size(), 8u);
   Heard heard;
-  paint(spoiled([](auto requests) -> std::optional<ErrorInfo> {
-          if (requests.size() > 4) run_out_of_memory();
-          if (requests.size() > 2) throw std::bad_alloc();
+  paint(spoiled([](const auto&, std::size_t at_work) -> std::optional<ErrorInfo> {
+          if (at_work > 4) run_out_of_memory();
+          if (at_work > 2) throw std::bad_alloc();
           return std::nullopt;
         }),
         heard);
@@ -32,33 +32,31 @@ TEST_F(PaintingFaults, WhatWasHandedOutStays) {
     Flow on_progress(const GenerateProgress& progress) override {
       return to->on_progress(progress);
     }
-    void on_picture(GeneratedPicture&& picture) override {
+    void on_image(GeneratedImage&& picture) override {
       if (left-- == 0) throw std::bad_alloc();
-      to->on_picture(std::move(picture));
+      to->on_image(std::move(picture));
     }
   };
-  ImageTools tools(pipeline_);
+  ImageTools tools(task_);
   int runs = 0;
-  tools.generate = [&](std::span<const PreparedRequest> requests, GenerateListener& listener) {
+  tools.generate = [&](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
     After after;
     after.to = &listener;
     after.left = ++runs == 1 ? 3 : 100;
-    pipeline_.run(requests, after);
+    task_.run(std::move(source), after);
   };
   Heard heard;
   paint(tools, heard);
   EXPECT_EQ(heard.done, "abcdefgh") << "each once";
   EXPECT_EQ(heard.fewer, (std::vector<std::int64_t>{4}));
-  EXPECT_EQ(runs, 3) << "eight, then the five that are left by four";
+  EXPECT_EQ(runs, 2) << "eight, then the five that are left, four at once";
   EXPECT_EQ(folder_.outputs(), truth_);
 }
 
 TEST_F(PaintingFaults, AnItemThatFitsNowhereFailsAlone) {
   Heard heard;
-  paint(spoiled([](auto requests) -> std::optional<ErrorInfo> {
-          for (const PreparedRequest& request : requests) {
-            if (is_item(request, "c")) run_out_of_memory();
-          }
+  paint(spoiled([](const auto& request, std::size_t) -> std::optional<ErrorInfo> {
+          if (is_item(request, "c")) run_out_of_memory();
           return std::nullopt;
         }),
         heard);
@@ -66,7 +64,7 @@ TEST_F(PaintingFaults, AnItemThatFitsNowhereFailsAlone) {
   EXPECT_EQ(heard.codes, (std::vector<std::string>{"E_TEST_MEMORY"}));
   EXPECT_EQ(heard.done, "abdefgh");
   Heard again;
-  paint(ImageTools(pipeline_), again, 0, true);
+  paint(ImageTools(task_), again, 0, true);
   EXPECT_EQ(again.done, "c");
   EXPECT_EQ(folder_.outputs(), truth_);
 }
@@ -77,19 +75,20 @@ TEST_F(PaintingFaults, RefusedBlocksCostNoPicture) {
   // Prompts so long that the cache of a batch is larger than any other block.
   for (SettledItem& item : items_) item.item.prompt += " " + std::string(300, 'a');
   Heard undisturbed;
-  paint(ImageTools(pipeline_), undisturbed);
+  paint(ImageTools(task_), undisturbed);
   truth_ = folder_.outputs();
   int halved = 0, whole = 0;
   for (std::size_t bytes = std::size_t{1} << 22; bytes >= 4096; bytes /= 2) {
     folder_.clear();
-    GeneratePipeline pipeline(options());
-    pipeline.load();
+    Runtime runtime;
+    GenerateTask task(runtime, options());
+    task.load();
     Heard heard;
     bool ended = false;
     {
       BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
       const std::vector<std::size_t> wanted = store.wanted(false);
-      const ImageTools tools(pipeline);
+      const ImageTools tools(task);
       const ScarceMemory scarce(bytes);
       try {
         generate_images(tools, items_, wanted, store, {.batch_size = 8}, heard);
@@ -101,7 +100,7 @@ TEST_F(PaintingFaults, RefusedBlocksCostNoPicture) {
       if (scarce.refused() == 0) ++whole;
     }
     Heard rest;
-    paint(ImageTools(pipeline_), rest, 0, true);
+    paint(ImageTools(task_), rest, 0, true);
     ASSERT_EQ(folder_.outputs(), truth_) << bytes;
     for (const char id : heard.done) ASSERT_EQ(rest.done.find(id), std::string::npos) << bytes;
     if (ended) break;  // nothing fits any more
@@ -113,11 +112,12 @@ TEST_F(PaintingFaults, RefusedBlocksCostNoPicture) {
 
 TEST_F(PaintingFaults, FiveAlikeInARowEndTheRun) {
   Heard heard;
-  const ImageTools tools = spoiled([](auto requests) -> std::optional<ErrorInfo> {
-    if (requests.size() > 1) run_out_of_memory();  // so that they come one by one
-    if (is_item(requests.front(), "a")) return std::nullopt;
-    return ErrorInfo{.code = "E_LOGITS", .expected = "numbers", .found = "NaN"};
-  });
+  const ImageTools tools =
+      spoiled([](const auto& request, std::size_t at_work) -> std::optional<ErrorInfo> {
+        if (at_work > 1) run_out_of_memory();  // so that they come one by one
+        if (is_item(request, "a")) return std::nullopt;
+        return ErrorInfo{.code = "E_LOGITS", .expected = "numbers", .found = "NaN"};
+      });
   try {
     paint(tools, heard);
     FAIL() << "the whole list was marked failed";
@@ -129,10 +129,10 @@ TEST_F(PaintingFaults, FiveAlikeInARowEndTheRun) {
   EXPECT_EQ(heard.done, "a");
   EXPECT_EQ(heard.failed, "bcdef") << "the rest is pending";
   Heard rest;
-  paint(ImageTools(pipeline_), rest);
+  paint(ImageTools(task_), rest);
   EXPECT_EQ(rest.done, "gh");
   Heard retried;
-  paint(ImageTools(pipeline_), retried, 0, true);
+  paint(ImageTools(task_), retried, 0, true);
   EXPECT_EQ(retried.done, "bcdef");
   EXPECT_EQ(folder_.outputs(), truth_);
 }
@@ -143,9 +143,9 @@ TEST_F(PaintingFaults, WhatIsNoRowOfFive) {
     folder_.clear();
     Heard heard;
     try {
-      paint(spoiled([&](auto requests) -> std::optional<ErrorInfo> {
-              if (requests.size() > 1) run_out_of_memory();
-              const auto at = static_cast<std::size_t>(requests.front().facts.prompt.back() - 'a');
+      paint(spoiled([&](const auto& request, std::size_t at_work) -> std::optional<ErrorInfo> {
+              if (at_work > 1) run_out_of_memory();
+              const auto at = static_cast<std::size_t>(request.facts.prompt.back() - 'a');
               if (fates[at] == '.') return std::nullopt;
               return ErrorInfo{.code = std::string("E_") + fates[at]};
             }),
@@ -172,18 +172,19 @@ TEST_F(PaintingFaults, StrangersFilesAreNotCounted) {
   };
   occupy("abcdefg");
   Heard seven;
-  paint(ImageTools(pipeline_), seven);
+  paint(ImageTools(task_), seven);
   EXPECT_EQ(seven.failed, "abcdefg");
   EXPECT_EQ(seven.codes, std::vector<std::string>(7, "E_OUTPUT_EXISTS"));
   EXPECT_EQ(seven.done, "h");
   // Nor do they end a row: none of it is done.
   occupy("cd");
   Heard row;
-  const ImageTools tools = spoiled([](auto requests) -> std::optional<ErrorInfo> {
-    if (requests.size() > 1) run_out_of_memory();
-    if (is_item(requests.front(), "c") || is_item(requests.front(), "d")) return std::nullopt;
-    return ErrorInfo{.code = "E_LOGITS"};
-  });
+  const ImageTools tools =
+      spoiled([](const auto& request, std::size_t at_work) -> std::optional<ErrorInfo> {
+        if (at_work > 1) run_out_of_memory();
+        if (is_item(request, "c") || is_item(request, "d")) return std::nullopt;
+        return ErrorInfo{.code = "E_LOGITS"};
+      });
   EXPECT_THROW(paint(tools, row), Error);
   EXPECT_EQ(row.failed, "abcdefg") << "the fifth of a, b, e, f, g";
 }
@@ -192,15 +193,20 @@ TEST_F(PaintingFaults, StrangersFilesAreNotCounted) {
 TEST_F(PaintingFaults, FewerAtOnceIsRecordedOnceALevel) {
   std::vector<std::size_t> tried;
   const auto lasts_for = [&](std::size_t pictures) {
-    return spoiled([&tried, pictures](auto requests) -> std::optional<ErrorInfo> {
-      tried.push_back(requests.size());
-      if (requests.size() > pictures) run_out_of_memory();
-      return std::nullopt;
+    ImageTools tools = spoiled([pictures](const auto&, std::size_t at_work) {
+      if (at_work > pictures) run_out_of_memory();
+      return std::optional<ErrorInfo>();
     });
+    tools.generate = [&tried, run = tools.generate](std::unique_ptr<ImageSource> source,
+                                                    GenerateListener& listener) {
+      tried.push_back(static_cast<std::size_t>(source->needs().slots));
+      run(std::move(source), listener);
+    };
+    return tools;
   };
   Heard heard;
   paint(lasts_for(2), heard);
-  EXPECT_EQ(tried, (std::vector<std::size_t>{8, 4, 2, 2, 2, 2}));
+  EXPECT_EQ(tried, (std::vector<std::size_t>{8, 4, 2})) << "two at once for all that is left";
   const std::string journal = get_file(folder_.out() / ".tessera" / "shard-00001-of-00001.jnl");
   const auto count = [&](const std::string& what) {
     std::size_t found = 0;
@@ -224,8 +230,9 @@ TEST_F(PaintingFaults, FewerAtOnceIsRecordedOnceALevel) {
 
 TEST_F(PaintingFaults, ItemsAreTriedAgainAsOftenAsAsked) {
   const auto fails = [this](int times) {
-    return spoiled([times, count = 0](auto requests) mutable -> std::optional<ErrorInfo> {
-      if (!is_item(requests.front(), "a") || count++ >= times) return std::nullopt;
+    return spoiled([times, count = std::make_shared<int>(0)](
+                       const auto& request, std::size_t) -> std::optional<ErrorInfo> {
+      if (!is_item(request, "a") || (*count)++ >= times) return std::nullopt;
       return ErrorInfo{.code = "E_ONCE", .found = "bad luck"};
     });
   };
@@ -250,7 +257,7 @@ TEST_F(PaintingFaults, ItemsAreTriedAgainAsOftenAsAsked) {
   std::filesystem::create_directories(folder_.out());
   put_file(folder_.out() / "b.png", "mine");
   Heard stranger;
-  paint(ImageTools(pipeline_), stranger, 5);
+  paint(ImageTools(task_), stranger, 5);
   EXPECT_EQ(stranger.retried, "");
   EXPECT_EQ(stranger.failed, "b");
 }

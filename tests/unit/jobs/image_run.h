@@ -12,7 +12,7 @@
 namespace tessera {
 
 struct Heard final : ImageJobListener {
-  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedPicture&,
+  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedImage&,
                const Described& described) override {
     done += item.item.id;
     ended += item.item.id;
@@ -34,13 +34,50 @@ struct Heard final : ImageJobListener {
   std::map<std::string, std::string> texts;
 };
 
-// Pictures of all requests but the first.
-struct Shifted final : GenerateListener {
-  GenerateListener* to = nullptr;
-  void on_picture(GeneratedPicture&& picture) override {
-    ++picture.index;
-    to->on_picture(std::move(picture));
+// What goes wrong with a request that is about to begin, `at_work` images with it: what it throws
+// the generator throws; the error that it returns is that of the image.
+using Spoil = std::function<std::optional<ErrorInfo>(const PreparedRequest&, std::size_t at_work)>;
+
+// Between a generator and its listener.
+class Spoiled final : public GenerateListener {
+ public:
+  Spoiled(Spoil spoil, GenerateListener& to) : spoil_(std::move(spoil)), to_(to) {}
+
+  std::unique_ptr<ImageSource> source(std::unique_ptr<ImageSource> inner) {
+    return std::make_unique<Source>(*this, std::move(inner));
   }
+  Flow on_progress(const GenerateProgress& progress) override { return to_.on_progress(progress); }
+  void on_image(GeneratedImage&& image) override {
+    --at_work_;
+    if (const auto& error = errors_.at(image.index)) {
+      image.status = ImageStatus::kFailed;
+      image.error = *error;
+    }
+    to_.on_image(std::move(image));
+  }
+
+ private:
+  class Source final : public ImageSource {
+   public:
+    Source(Spoiled& owner, std::unique_ptr<ImageSource> inner)
+        : owner_(owner), inner_(std::move(inner)) {}
+    LoopNeeds needs() const override { return inner_->needs(); }
+    std::optional<PreparedRequest> next(Wait wait) override {
+      std::optional<PreparedRequest> request = inner_->next(wait);
+      if (request) owner_.errors_.push_back(owner_.spoil_(*request, ++owner_.at_work_));
+      return request;
+    }
+    bool more() const override { return inner_->more(); }
+
+   private:
+    Spoiled& owner_;
+    std::unique_ptr<ImageSource> inner_;
+  };
+
+  Spoil spoil_;
+  GenerateListener& to_;
+  std::size_t at_work_ = 0;
+  std::vector<std::optional<ErrorInfo>> errors_;  // by request
 };
 
 [[noreturn]] inline void run_out_of_memory() {
@@ -49,14 +86,14 @@ struct Shifted final : GenerateListener {
 
 class PaintingFaults : public ::testing::Test {
  protected:
-  PaintingFaults() : pipeline_(options()) {
-    pipeline_.load();
-    paint(ImageTools(pipeline_), truth_heard_);
+  PaintingFaults() : task_(runtime_, options()) {
+    task_.load();
+    paint(ImageTools(task_), truth_heard_);
     truth_ = folder_.outputs();
     folder_.clear();
   }
-  static PipelineOptions options() {
-    PipelineOptions out;
+  static GenerateOptions options() {
+    GenerateOptions out;
     out.model = "test:tiny";
     out.device = "cpu";
     out.threads = 1;
@@ -67,27 +104,14 @@ class PaintingFaults : public ::testing::Test {
              bool retry_failed = false) {
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, {});
     generate_images(tools, items_, store.wanted(retry_failed), store,
-                {.batch_size = 8, .max_retries = max_retries}, heard);
+                    {.batch_size = 8, .max_retries = max_retries}, heard);
   }
-  // Tools that ask `spoil` first: what it throws, the painter throws; the error that it returns is
-  // that of the first picture.
-  using Spoil = std::function<std::optional<ErrorInfo>(std::span<const PreparedRequest>)>;
   ImageTools spoiled(Spoil spoil) {
-    ImageTools tools(pipeline_);
-    tools.generate = [this, spoil = std::move(spoil)](std::span<const PreparedRequest> requests,
-                                                   GenerateListener& listener) {
-      const std::optional<ErrorInfo> error = spoil(requests);
-      if (!error) {
-        pipeline_.run(requests, listener);
-        return;
-      }
-      GeneratedPicture failed;
-      failed.status = PictureStatus::kFailed;
-      failed.error = *error;
-      listener.on_picture(std::move(failed));
-      Shifted rest;
-      rest.to = &listener;
-      if (requests.size() > 1) pipeline_.run(requests.subspan(1), rest);
+    ImageTools tools(task_);
+    tools.generate = [this, spoil = std::move(spoil)](std::unique_ptr<ImageSource> source,
+                                                      GenerateListener& listener) {
+      Spoiled between(spoil, listener);
+      task_.run(between.source(std::move(source)), between);
     };
     return tools;
   }
@@ -97,7 +121,8 @@ class PaintingFaults : public ::testing::Test {
 
   StoreFolder folder_;
   std::vector<SettledItem> items_ = small_job(8);
-  GeneratePipeline pipeline_;
+  Runtime runtime_;
+  GenerateTask task_;
   Heard truth_heard_;
   std::map<std::string, std::string> truth_;
 };

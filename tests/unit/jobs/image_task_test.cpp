@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 class Told final : public ImageJobListener {
  public:
-  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedPicture&,
+  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedImage&,
                const Described&) override {
     ids += item.item.id;
     if (pipe >= 0 && ::write(pipe, item.item.id.data(), 1) != 1) ::_exit(96);
@@ -35,8 +35,8 @@ class Told final : public ImageJobListener {
 
 class Painting : public ::testing::Test {
  protected:
-  Painting() : pipeline_(options()), describer_(captioner(), {}, nullptr) {
-    pipeline_.load();
+  Painting() : task_(runtime_, options()), describer_(captioner(), {}, nullptr) {
+    task_.load();
     describer_.load();
   }
   static CaptionOptions captioner() {
@@ -49,8 +49,8 @@ class Painting : public ::testing::Test {
     return out;
   }
 
-  static PipelineOptions options() {
-    PipelineOptions out;
+  static GenerateOptions options() {
+    GenerateOptions out;
     out.model = "test:tiny";
     out.device = "cpu";
     out.threads = 1;  // a child of fork() has this thread only
@@ -60,13 +60,14 @@ class Painting : public ::testing::Test {
   void paint(Told& told, StoreOptions store_options = {}) {
     store_options.beside = {".json", ".txt"};
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, store_options);
-    generate_images(ImageTools(pipeline_, &describer_), items_, store.wanted(false), store,
-                {.batch_size = 2, .sidecar = true}, told);
+    generate_images(ImageTools(task_, &describer_), items_, store.wanted(false), store,
+                    {.batch_size = 2, .sidecar = true}, told);
   }
 
   StoreFolder folder_;
   std::vector<SettledItem> items_ = small_job(3);
-  GeneratePipeline pipeline_;
+  Runtime runtime_;
+  GenerateTask task_;
   CaptionDescriber describer_;
 };
 
@@ -146,12 +147,12 @@ TEST_F(Painting, PicturesThatProveThemselvesAreNotPaintedAgain) {
   const auto run = [&](Told& told, bool sidecar) {
     StoreOptions options;
     options.recognise = [&, sidecar](const SettledItem& item, const fs::path& folder) {
-      return proven_files(item, pipeline_.prepare(request_of(item)).facts, {.sidecar = sidecar},
+      return proven_files(item, task_.prepare(request_of(item)).facts, {.sidecar = sidecar},
                           folder);
     };
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, options);
-    generate_images(ImageTools(pipeline_), items_, store.wanted(false), store,
-                {.batch_size = 2, .sidecar = sidecar}, told);
+    generate_images(ImageTools(task_), items_, store.wanted(false), store,
+                    {.batch_size = 2, .sidecar = sidecar}, told);
     return store.recognised();
   };
   const fs::path journal = folder_.out() / kStateFolder / journal_name(1, 1);
@@ -178,12 +179,11 @@ TEST_F(Painting, PicturesThatProveThemselvesAreNotPaintedAgain) {
   EXPECT_EQ(again("a.png", truth.at("a.png").substr(0, flipped.size() - 12)), "/a") << "no end";
   EXPECT_EQ(again("a.png", truth.at("a.png") + "x"), "a/") << "its facts, and something else";
   items_[0].item.prompt = "another";
-  EXPECT_TRUE(
-      proven_files(items_[0], pipeline_.prepare(request_of(items_[0])).facts, {}, folder_.out())
-          .empty())
+  EXPECT_TRUE(proven_files(items_[0], task_.prepare(request_of(items_[0])).facts, {}, folder_.out())
+                  .empty())
       << "another prompt";
   items_[0].item.prompt = "picture a";
-  EXPECT_TRUE(proven_files(items_[0], pipeline_.prepare(request_of(items_[0])).facts,
+  EXPECT_TRUE(proven_files(items_[0], task_.prepare(request_of(items_[0])).facts,
                            {.endings = {".txt"}}, folder_.out())
                   .empty())
       << "texts prove nothing";
@@ -194,12 +194,12 @@ TEST_F(Painting, APictureIsProvenByTheFactsBesideIt) {
   StoreOptions options;
   {
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel, options);
-    generate_images(ImageTools(pipeline_), items_, store.wanted(false), store,
-                {.batch_size = 2, .record = RecordFacts::kOnlyAiMark, .sidecar = true}, told);
+    generate_images(ImageTools(task_), items_, store.wanted(false), store,
+                    {.batch_size = 2, .record = RecordFacts::kOnlyAiMark, .sidecar = true}, told);
   }
   const auto proven = [&] {
-    return proven_files(items_[1], pipeline_.prepare(request_of(items_[1])).facts,
-                        {.sidecar = true}, folder_.out())
+    return proven_files(items_[1], task_.prepare(request_of(items_[1])).facts, {.sidecar = true},
+                        folder_.out())
         .size();
   };
   EXPECT_EQ(proven(), 2u);
@@ -213,14 +213,75 @@ TEST_F(Painting, APictureIsProvenByTheFactsBesideIt) {
   EXPECT_EQ(proven(), 0u);
 }
 
+// Notes what slots did until the last image began.
+class Counted final : public ImageSource {
+ public:
+  Counted(std::unique_ptr<ImageSource> inner, const GenerateTask& task, LaneStats& last_begun)
+      : inner_(std::move(inner)), task_(task), last_begun_(last_begun) {}
+  LoopNeeds needs() const override { return inner_->needs(); }
+  std::optional<PreparedRequest> next(Wait wait) override {
+    auto request = inner_->next(wait);
+    if (request) last_begun_ = task_.stats();
+    return request;
+  }
+  bool more() const override { return inner_->more(); }
+
+ private:
+  std::unique_ptr<ImageSource> inner_;
+  const GenerateTask& task_;
+  LaneStats& last_begun_;
+};
+
+// A job is one submission: a slot takes the next item as soon as its image is finished, over all
+// items, whatever their order of commits.
+TEST_F(Painting, SlotsAreFilledAgainOverTheWholeJob) {
+  for (const char* method : {"gumbel", "tree"}) {
+    folder_.clear();
+    GenerateOptions options = Painting::options();
+    options.batch_size = 8;
+    options.method = decode_method(method);
+    Runtime runtime;
+    GenerateTask task(runtime, options);
+    std::vector<JobItem> items;
+    for (int i = 0; i < 64; ++i) {
+      JobItem item{.line = static_cast<std::uint64_t>(i + 1)};
+      item.id = std::to_string(100 + i);
+      item.prompt = "picture " + std::string(static_cast<std::size_t>(i % 5), 'x');
+      items.push_back(item);
+    }
+    const auto settled = settle_items(items, {}, OutputTemplate("{id}.png"), "job");
+    Told told;
+    BatchStore store(folder_.out(), settled, kStoreOptions, kStoreModel, {});
+    ImageTools tools(task);
+    LaneStats last_begun;
+    int submissions = 0;
+    tools.generate = [&](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+      ++submissions;
+      task.run(std::make_unique<Counted>(std::move(source), task, last_begun), listener);
+    };
+    generate_images(tools, settled, store.wanted(false), store, {.batch_size = 8}, told);
+    EXPECT_EQ(submissions, 1);
+    std::string in_order;
+    for (const SettledItem& item : settled) in_order += item.item.id;
+    EXPECT_EQ(told.ids, in_order);
+    const auto share = [](const LaneStats& stats) {
+      return static_cast<double>(stats.slots_at_work) / static_cast<double>(stats.slot_passes);
+    };
+    std::printf("%s: %.3f of the slots at work until the last image begins, %.3f in all\n", method,
+                share(last_begun), share(task.stats()));
+    EXPECT_GE(share(last_begun), 0.97) << method;
+    EXPECT_GE(share(task.stats()), 0.9) << method;
+  }
+}
+
 TEST_F(Painting, PromptsAreCheckedBeforeAnyIsPainted) {
   std::vector<SettledItem> items = items_;
   items[1].item.prompt = std::string(20000, 'x') + " y";
-  const JobCheck check = check_items(pipeline_, items, 2, "job.txt");
+  const JobCheck check = check_items(task_, items, 2, "job.txt");
   ASSERT_EQ(check.errors.size(), 1u);
   EXPECT_EQ(check.errors[0].file, "job.txt");
   EXPECT_EQ(check.errors[0].where, "line 2, column 1");
-  EXPECT_EQ(check_items(pipeline_, items_, 2, "job.txt").worst.size(), 2u);
+  EXPECT_EQ(check_items(task_, items_, 2, "job.txt").worst.size(), 2u);
 }
 
 }  // namespace

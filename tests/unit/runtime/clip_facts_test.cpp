@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-PictureFacts some_facts() {
-  PictureFacts facts;
+ImageFacts some_facts() {
+  ImageFacts facts;
   facts.program = "tessera 0.1.0";
   facts.prompt = "a \"red\" <sphere> & a\nblue \xc3\xa9toile";
   facts.negative_prompt = "fog";
@@ -33,7 +33,7 @@ PictureFacts some_facts() {
 }
 
 TEST(ClipFacts, TheCommentIsTheBlockOfPictures) {
-  const PictureFacts facts = some_facts();
+  const ImageFacts facts = some_facts();
   const ClipTexts texts = clip_texts(facts, {{"fps", 8}}, RecordFacts::kAll);
   Json comment = Json::parse(texts.comment);
   EXPECT_EQ(texts.comment.find('\n'), std::string::npos);

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 #include "tests/support/safetensors_builder.h"
 #include "tests/support/temp_folder.h"
 
@@ -92,25 +92,26 @@ TEST(CodePatches, FilesOfAnotherShapeAreRefused) {
 
 // What is shown while the bundled model paints is near what it will have painted.
 TEST(CodePatches, OfTheBundledModelComeNearItsPictures) {
-  PipelineOptions options;
+  GenerateOptions options;
   options.threads = 1;
   options.method = decode_method("gumbel");
-  GeneratePipeline pipeline(options);
+  Runtime runtime;
+  GenerateTask task(runtime, options);
   struct Keep final : GenerateListener {
-    void on_picture(GeneratedPicture&& picture) override { pictures.push_back(std::move(picture)); }
-    std::vector<GeneratedPicture> pictures;
+    void on_image(GeneratedImage&& picture) override { pictures.push_back(std::move(picture)); }
+    std::vector<GeneratedImage> pictures;
   } keep;
   std::vector<PreparedRequest> requests;
   for (const char* prompt : {"a large red shiny sphere on a gray floor",
                              "a small blue matte cube on a checkered floor"}) {
-    requests.push_back(pipeline.prepare({.prompt = prompt, .seed = 1}));
+    requests.push_back(task.prepare({.prompt = prompt, .seed = 1}));
   }
-  pipeline.run(requests, keep);
-  const StreamModelConfig& model = pipeline.spec().model;
-  for (const GeneratedPicture& picture : keep.pictures) {
+  task.run(requests, keep);
+  const StreamModelConfig& model = task.spec().model;
+  for (const GeneratedImage& picture : keep.pictures) {
     const Image drawn =
-        pipeline.code_patches().draw(picture.codes, model.grid_rows, model.grid_cols);
-    const Image flat = pipeline.code_patches().draw(
+        task.code_patches().draw(picture.codes, model.grid_rows, model.grid_cols);
+    const Image flat = task.code_patches().draw(
         std::vector<std::int32_t>(picture.codes.size(), picture.codes.front()), model.grid_rows,
         model.grid_cols);
     EXPECT_GT(psnr(drawn, picture.image), 18) << picture.facts.prompt;

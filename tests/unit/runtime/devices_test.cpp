@@ -5,7 +5,7 @@
 
 #include "apps/runtime/caption_pipeline.h"
 #include "apps/lab/eval_reader.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/video_pipeline.h"
 
 namespace tessera {
@@ -62,13 +62,14 @@ void expect_asked(const std::function<void(const char*, CudaOptions)>& open, int
 
 TEST(Devices, PicturesArePaintedWhereAskedFor) {
   expect_asked([](const char* device, CudaOptions cuda) {
-    GeneratePipeline(on_device<PipelineOptions>(device, cuda, "test:tiny"));
+    Runtime runtime;
+    GenerateTask(runtime, on_device<GenerateOptions>(device, cuda, "test:tiny"));
   });
 }
 
 TEST(Devices, ClipsArePaintedWhereAskedFor) {
   expect_asked([](const char* device, CudaOptions cuda) {
-    VideoPipeline(on_device<PipelineOptions>(device, cuda, "test:clip"));
+    VideoPipeline(on_device<GenerateOptions>(device, cuda, "test:clip"));
   });
 }
 

@@ -18,8 +18,8 @@
 namespace tessera {
 namespace {
 
-PictureFacts sample_facts() {
-  PictureFacts facts;
+ImageFacts sample_facts() {
+  ImageFacts facts;
   facts.program = "tessera 0.1.0";
   facts.prompt = "a red cube";
   facts.model = "tabletop-janus";
@@ -59,10 +59,10 @@ const std::vector<std::string>& hard_prompts() {
 
 TEST(Facts, ComeBackFromJson) {
   for (const std::string& prompt : hard_prompts()) {
-    PictureFacts facts = sample_facts();
+    ImageFacts facts = sample_facts();
     facts.prompt = prompt;
     if (prompt.size() % 2 == 0) facts.negative_prompt = prompt + "!";
-    const PictureFacts back = parse_facts(facts_json(facts).dump(), "x", ErrorKind::kGeneral);
+    const ImageFacts back = parse_facts(facts_json(facts).dump(), "x", ErrorKind::kGeneral);
     EXPECT_EQ(facts_json(back), facts_json(facts));
     EXPECT_EQ(back.prompt, prompt);
     EXPECT_EQ(back.law.temperature, 0.1) << "doubles come back to the last bit";
@@ -71,7 +71,7 @@ TEST(Facts, ComeBackFromJson) {
 
 TEST(Facts, DecodingMethodsComeBack) {
   for (const NamedMethod& named : named_methods()) {
-    PictureFacts facts = sample_facts();
+    ImageFacts facts = sample_facts();
     facts.method = decode_method(named.name);
     if (!facts.method.adaptive) facts.method.window = 17;
     facts.method.put(GroupedSettings{9, 0.25, 1.5, true});
@@ -79,7 +79,7 @@ TEST(Facts, DecodingMethodsComeBack) {
     facts.method.put(CoolSettings{1.5, 0.25});
     facts.method.set(setting::kTvBudget, 2.5);
     const nlohmann::ordered_json json = facts_json(facts);
-    const PictureFacts back = parse_facts(json.dump(), "x", ErrorKind::kGeneral);
+    const ImageFacts back = parse_facts(json.dump(), "x", ErrorKind::kGeneral);
     EXPECT_EQ(facts_json(back), json) << named.name;
     EXPECT_EQ(back.method.drafter, facts.method.drafter);
     EXPECT_EQ(back.method.adaptive, named.adaptive);
@@ -90,7 +90,7 @@ TEST(Facts, DecodingMethodsComeBack) {
 
 TEST(Facts, ComeBackFromThePictureFile) {
   for (const std::string& prompt : hard_prompts()) {
-    PictureFacts facts = sample_facts();
+    ImageFacts facts = sample_facts();
     facts.prompt = prompt;
     facts.model = "odd, name: \"x\"";
     facts.negative_prompt = "not " + prompt;
@@ -101,7 +101,7 @@ TEST(Facts, ComeBackFromThePictureFile) {
     const auto fields = parse_a1111(read.texts[0].text);
     ASSERT_FALSE(fields.empty());
     EXPECT_EQ(fields.back().first, "Tessera");
-    const PictureFacts back = parse_facts(fields.back().second, "x", ErrorKind::kGeneral);
+    const ImageFacts back = parse_facts(fields.back().second, "x", ErrorKind::kGeneral);
     EXPECT_EQ(facts_json(back), facts_json(facts)) << prompt;
   }
 }
@@ -119,7 +119,7 @@ TEST(Facts, RandomPromptsComeBack) {
       if (code == 0 || (code >= 0xd800 && code < 0xe000)) code = 'x';
       append_utf8(text, code);
     }
-    PictureFacts facts = sample_facts();
+    ImageFacts facts = sample_facts();
     facts.prompt = text;
     const auto fields = parse_a1111(a1111_parameters(facts));
     ASSERT_EQ(fields.back().first, "Tessera") << round;
@@ -129,7 +129,7 @@ TEST(Facts, RandomPromptsComeBack) {
 
 // The text as other programs expect it.
 TEST(Facts, ParametersHaveTheUsualForm) {
-  PictureFacts facts = sample_facts();
+  ImageFacts facts = sample_facts();
   facts.negative_prompt = "fog";
   const std::string text = a1111_parameters(facts);
   EXPECT_EQ(

@@ -1,5 +1,5 @@
-// The generate pipeline on the seeded tiny model: a picture's bytes depend on its request alone.
-#include "apps/runtime/generate_pipeline.h"
+// The generate task on the seeded tiny model: the bytes of an image depend on its request alone.
+#include "apps/runtime/generate_task.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 class Collector : public GenerateListener {
  public:
-  void on_picture(GeneratedPicture&& picture) override {
+  void on_image(GeneratedImage&& picture) override {
     const std::size_t index = picture.index;
     EXPECT_TRUE(pictures.emplace(index, std::move(picture)).second) << "handed out twice";
   }
@@ -29,7 +29,7 @@ class Collector : public GenerateListener {
     last_preview = images.front();
   }
 
-  std::map<std::size_t, GeneratedPicture> pictures;
+  std::map<std::size_t, GeneratedImage> pictures;
   std::vector<std::int64_t> preview_at;
   Image last_preview;
   std::int64_t passes = 0, stop_at = -1, interval = 0;
@@ -39,10 +39,10 @@ class Collector : public GenerateListener {
 class Tracer : public Collector {
  public:
   bool wants_trace() const override { return true; }
-  void on_trace(const GenerateProgress& progress, std::span<const PictureTrace> told) override {
+  void on_trace(const GenerateProgress& progress, std::span<const ImageTrace> told) override {
     ++calls;
     EXPECT_EQ(told.size(), progress.pictures);
-    for (const PictureTrace& one : told) {
+    for (const ImageTrace& one : told) {
       marks[one.index].assign(one.marks.begin(), one.marks.end());
       committed[one.index].assign(one.committed.begin(), one.committed.end());
     }
@@ -52,8 +52,8 @@ class Tracer : public Collector {
   std::map<std::size_t, std::vector<std::int32_t>> committed;
 };
 
-PipelineOptions tiny_options(int threads = 2, std::int64_t batch = 1) {
-  PipelineOptions options;
+GenerateOptions tiny_options(int threads = 2, std::int64_t batch = 1) {
+  GenerateOptions options;
   options.model = "test:tiny";
   options.threads = threads;
   options.batch_size = batch;
@@ -73,33 +73,33 @@ std::vector<GenerateRequest> requests() {
 }
 
 // What the file of each request holds, by request.
-std::vector<std::string> paint(GeneratePipeline& pipeline,
-                               const std::vector<GenerateRequest>& wanted) {
+std::vector<std::string> paint(GenerateTask& task, const std::vector<GenerateRequest>& wanted) {
   std::vector<PreparedRequest> prepared;
-  for (const GenerateRequest& request : wanted) prepared.push_back(pipeline.prepare(request));
+  for (const GenerateRequest& request : wanted) prepared.push_back(task.prepare(request));
   Collector collector;
-  EXPECT_TRUE(pipeline.run(prepared, collector));
+  EXPECT_TRUE(task.run(prepared, collector));
   std::vector<std::string> files;
   for (auto& [index, picture] : collector.pictures) {
-    EXPECT_EQ(picture.status, PictureStatus::kDone);
+    EXPECT_EQ(picture.status, ImageStatus::kDone);
     const PictureTexts texts = picture_texts(picture.facts, RecordFacts::kAll);
     files.push_back(encode_png(picture.image, texts.texts, texts.xmp));
   }
   return files;
 }
 
-TEST(GeneratePipeline, ThreadsBatchAndOrderChangeNoByte) {
+TEST(GenerateTask, ThreadsBatchAndOrderChangeNoByte) {
   const std::vector<GenerateRequest> wanted = requests();
-  GeneratePipeline first(tiny_options(1, 1));
+  Runtime runtime;
+  GenerateTask first(runtime, tiny_options(1, 1));
   const std::vector<std::string> truth = paint(first, wanted);
   ASSERT_EQ(truth.size(), wanted.size());
   for (std::size_t i = 1; i < truth.size(); ++i) EXPECT_NE(truth[i], truth[0]);
   for (const int threads : {1, 2, 3, 7}) {
     for (const std::int64_t batch : {1, 2, 5}) {
-      GeneratePipeline pipeline(tiny_options(threads, batch));
-      EXPECT_EQ(paint(pipeline, wanted), truth) << threads << " threads, batch " << batch;
+      GenerateTask task(runtime, tiny_options(threads, batch));
+      EXPECT_EQ(paint(task, wanted), truth) << threads << " threads, batch " << batch;
       const std::vector<GenerateRequest> turned(wanted.rbegin(), wanted.rend());
-      const std::vector<std::string> backwards = paint(pipeline, turned);
+      const std::vector<std::string> backwards = paint(task, turned);
       EXPECT_TRUE(std::equal(truth.begin(), truth.end(), backwards.rbegin(), backwards.rend()))
           << threads << " threads, batch " << batch << ", turned";
     }
@@ -107,25 +107,26 @@ TEST(GeneratePipeline, ThreadsBatchAndOrderChangeNoByte) {
 }
 
 // By place in the grid, whatever control ids the stream has, in batches that do not come out even.
-TEST(GeneratePipeline, TracesTellEveryCodeAndChangeNoByte) {
+TEST(GenerateTask, TracesTellEveryCodeAndChangeNoByte) {
   for (const char* model : {"test:tiny", "test:rows"}) {
     for (const char* name : {"plain", "sjd", "gsd", "tree", "rows"}) {
-      PipelineOptions options = tiny_options(2, 2);
+      GenerateOptions options = tiny_options(2, 2);
       options.model = model;
       options.method = decode_method(name);
-      GeneratePipeline pipeline(options);
+      Runtime runtime;
+      GenerateTask task(runtime, options);
       std::vector<PreparedRequest> prepared;
-      for (const auto& request : requests()) prepared.push_back(pipeline.prepare(request));
+      for (const auto& request : requests()) prepared.push_back(task.prepare(request));
       prepared.resize(3);
       Collector without;
       Tracer with;
-      ASSERT_TRUE(pipeline.run(prepared, without));
-      ASSERT_TRUE(pipeline.run(prepared, with));
+      ASSERT_TRUE(task.run(prepared, without));
+      ASSERT_TRUE(task.run(prepared, with));
       EXPECT_EQ(with.calls, with.passes);
-      const auto controls = static_cast<std::size_t>(pipeline.spec().model.image_tokens()) -
+      const auto controls = static_cast<std::size_t>(task.spec().model.image_tokens()) -
                             with.pictures[0].codes.size();
       for (std::size_t i = 0; i < prepared.size(); ++i) {
-        const GeneratedPicture& picture = with.pictures[i];
+        const GeneratedImage& picture = with.pictures[i];
         ASSERT_EQ(picture.image.rgb, without.pictures[i].image.rgb) << model << " " << name;
         ASSERT_EQ(with.marks[i].size(), picture.codes.size()) << model << " " << name;
         double entropy = 0;
@@ -135,42 +136,46 @@ TEST(GeneratePipeline, TracesTellEveryCodeAndChangeNoByte) {
         }
         EXPECT_NEAR(entropy, picture.meters.entropy, 1e-3) << "a control id has no entropy";
         std::size_t tokens = 0;
-        for (const std::int32_t count : with.committed[i]) tokens += static_cast<std::size_t>(count);
+        for (const std::int32_t count : with.committed[i])
+          tokens += static_cast<std::size_t>(count);
         EXPECT_EQ(tokens, picture.codes.size() + controls);
       }
     }
   }
 }
 
-TEST(GeneratePipeline, SeedAndPromptMatter) {
-  GeneratePipeline pipeline(tiny_options());
+TEST(GenerateTask, SeedAndPromptMatter) {
+  Runtime runtime;
+  GenerateTask task(runtime, tiny_options());
   const std::vector<GenerateRequest> wanted = {{.prompt = "one", .seed = 1},
                                                {.prompt = "one", .seed = 2},
                                                {.prompt = "two", .seed = 1},
                                                {.prompt = "one", .seed = 1}};
   std::vector<PreparedRequest> prepared;
-  for (const auto& request : wanted) prepared.push_back(pipeline.prepare(request));
+  for (const auto& request : wanted) prepared.push_back(task.prepare(request));
   Collector collector;
-  pipeline.run(prepared, collector);
+  task.run(prepared, collector);
   EXPECT_NE(collector.pictures[0].codes, collector.pictures[1].codes);
   EXPECT_NE(collector.pictures[0].codes, collector.pictures[2].codes);
   EXPECT_EQ(collector.pictures[0].image.rgb, collector.pictures[3].image.rgb);
 }
 
-TEST(GeneratePipeline, NegativePromptChangesGuidedPictures) {
-  GeneratePipeline pipeline(tiny_options());
+TEST(GenerateTask, NegativePromptChangesGuidedPictures) {
+  Runtime runtime;
+  GenerateTask task(runtime, tiny_options());
   GenerateRequest plain{.prompt = "one", .seed = 1}, steered = plain;
   steered.negative_prompt = "two";
-  const auto files = paint(pipeline, {plain, steered});
+  const auto files = paint(task, {plain, steered});
   EXPECT_NE(files[0], files[1]);
 }
 
-TEST(GeneratePipeline, FactsTellWhatRan) {
-  GeneratePipeline pipeline(tiny_options());
+TEST(GenerateTask, FactsTellWhatRan) {
+  Runtime runtime;
+  GenerateTask task(runtime, tiny_options());
   Collector collector;
-  pipeline.run(std::vector{pipeline.prepare({.prompt = "one", .seed = 9})}, collector);
-  const PictureFacts& facts = collector.pictures[0].facts;
-  EXPECT_EQ(facts.tokens, pipeline.spec().model.image_tokens());
+  task.run(std::vector{task.prepare({.prompt = "one", .seed = 9})}, collector);
+  const ImageFacts& facts = collector.pictures[0].facts;
+  EXPECT_EQ(facts.tokens, task.spec().model.image_tokens());
   EXPECT_EQ(facts.passes, facts.tokens);
   EXPECT_EQ(facts.width, collector.pictures[0].image.width);
   EXPECT_EQ(facts.seed, 9u);
@@ -179,59 +184,61 @@ TEST(GeneratePipeline, FactsTellWhatRan) {
   EXPECT_EQ(collector.passes, facts.passes);
 }
 
-TEST(GeneratePipeline, StoppingHandsOutThePartialOnlyWithPreview) {
-  GeneratePipeline pipeline(tiny_options(2, 2));
-  const std::vector<PreparedRequest> prepared = {pipeline.prepare({.prompt = "one"}),
-                                                 pipeline.prepare({.prompt = "two"}),
-                                                 pipeline.prepare({.prompt = "three"})};
+TEST(GenerateTask, StoppingHandsOutThePartialOnlyWithPreview) {
+  Runtime runtime;
+  GenerateTask task(runtime, tiny_options(2, 2));
+  const std::vector<PreparedRequest> prepared = {task.prepare({.prompt = "one"}),
+                                                 task.prepare({.prompt = "two"}),
+                                                 task.prepare({.prompt = "three"})};
   for (const std::int64_t interval : {0, 1}) {
     Collector collector;
     collector.interval = interval;
     collector.stop_at = 20;  // of 64 tokens in rows of 8
-    EXPECT_FALSE(pipeline.run(prepared, collector));
+    EXPECT_FALSE(task.run(prepared, collector));
     ASSERT_EQ(collector.pictures.size(), 2u) << "the batch that ran, no other";
-    EXPECT_EQ(collector.pictures[0].status, PictureStatus::kStopped);
+    EXPECT_EQ(collector.pictures[0].status, ImageStatus::kStopped);
     EXPECT_EQ(collector.pictures[0].rows_done, 2);
     EXPECT_EQ(collector.pictures[0].image.rgb.empty(), interval == 0);
   }
 }
 
-TEST(GeneratePipeline, PreviewsComeEveryFewRowsAndEndInThePicture) {
-  GeneratePipeline pipeline(tiny_options());
+TEST(GenerateTask, PreviewsComeEveryFewRowsAndEndInThePicture) {
+  Runtime runtime;
+  GenerateTask task(runtime, tiny_options());
   Collector collector;
   collector.interval = 3;
-  pipeline.run(std::vector{pipeline.prepare({.prompt = "one"})}, collector);
+  task.run(std::vector{task.prepare({.prompt = "one"})}, collector);
   EXPECT_EQ(collector.preview_at, (std::vector<std::int64_t>{3, 6}));
   EXPECT_EQ(collector.last_preview.width, collector.pictures[0].image.width);
-  EXPECT_EQ(pipeline.decode_codes(collector.pictures[0].codes).rgb,
-            collector.pictures[0].image.rgb);
+  EXPECT_EQ(task.decode_codes(collector.pictures[0].codes).rgb, collector.pictures[0].image.rgb);
 }
 
 // Row ends and the image end are tokens of the stream, never of the picture.
-TEST(GeneratePipeline, RowEndsAreNoPartOfThePicture) {
+TEST(GenerateTask, RowEndsAreNoPartOfThePicture) {
   for (const char* decode : {"plain", "gumbel", "sjd"}) {
-    PipelineOptions options = tiny_options();
+    GenerateOptions options = tiny_options();
     options.model = "test:rows";
     options.method = decode_method(decode);
-    GeneratePipeline pipeline(options);
-    const std::vector<PreparedRequest> prepared = {pipeline.prepare({.prompt = "one"})};
+    Runtime runtime;
+    GenerateTask task(runtime, options);
+    const std::vector<PreparedRequest> prepared = {task.prepare({.prompt = "one"})};
     Collector collector;
     collector.interval = 1;
-    ASSERT_TRUE(pipeline.run(prepared, collector));
-    const GeneratedPicture& picture = collector.pictures[0];
-    EXPECT_EQ(picture.status, PictureStatus::kDone);
+    ASSERT_TRUE(task.run(prepared, collector));
+    const GeneratedImage& picture = collector.pictures[0];
+    EXPECT_EQ(picture.status, ImageStatus::kDone);
     EXPECT_EQ(picture.rows_done, 8);
     EXPECT_EQ(picture.facts.tokens, 73);
     EXPECT_EQ(picture.meters.tokens, 73);
     ASSERT_EQ(picture.codes.size(), 64u);
     for (const std::int32_t code : picture.codes) EXPECT_LT(code, 64);
-    EXPECT_EQ(pipeline.decode_codes(picture.codes).rgb, picture.image.rgb);
+    EXPECT_EQ(task.decode_codes(picture.codes).rgb, picture.image.rgb);
     if (std::string(decode) != "plain") continue;
     EXPECT_EQ(collector.preview_at, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
     Collector stopped;
     stopped.interval = 1;
     stopped.stop_at = 26;  // two rows with their ends, and a third without
-    EXPECT_FALSE(pipeline.run(prepared, stopped));
+    EXPECT_FALSE(task.run(prepared, stopped));
     EXPECT_EQ(stopped.pictures[0].rows_done, 3);
     EXPECT_EQ(stopped.pictures[0].codes,
               std::vector<std::int32_t>(picture.codes.begin(), picture.codes.begin() + 24));
@@ -239,12 +246,13 @@ TEST(GeneratePipeline, RowEndsAreNoPartOfThePicture) {
   }
 }
 
-TEST(GeneratePipeline, ADraftModelOfAnotherStreamIsRefused) {
-  PipelineOptions options = tiny_options();
+TEST(GenerateTask, ADraftModelOfAnotherStreamIsRefused) {
+  GenerateOptions options = tiny_options();
   options.method = decode_method("draft");
   options.draft_model = "test:rows";
   try {
-    const GeneratePipeline pipeline(options);
+    Runtime runtime;
+    const GenerateTask task(runtime, options);
     ADD_FAILURE() << "a stream with row ends drafts one without";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_DRAFT_STREAM");
@@ -263,10 +271,11 @@ ErrorInfo error_of(const std::function<void()>& action) {
   return {};
 }
 
-TEST(GeneratePipeline, BadRequestsAreRefusedBeforeWeightsAreRead) {
-  const GeneratePipeline pipeline(tiny_options());
+TEST(GenerateTask, BadRequestsAreRefusedBeforeWeightsAreRead) {
+  Runtime runtime;
+  const GenerateTask task(runtime, tiny_options());
   const auto refused = [&](GenerateRequest request) {
-    const ErrorInfo info = error_of([&] { pipeline.prepare(request); });
+    const ErrorInfo info = error_of([&] { task.prepare(request); });
     EXPECT_EQ(info.kind, ErrorKind::kUsage);
     return info.code;
   };
@@ -278,38 +287,41 @@ TEST(GeneratePipeline, BadRequestsAreRefusedBeforeWeightsAreRead) {
   EXPECT_EQ(refused({.prompt = "a", .negative_prompt = std::string(3000, 'x')}), "E_PROMPT_LENGTH");
 }
 
-TEST(GeneratePipeline, GeometryIsRefusedByName) {
-  PipelineOptions options = tiny_options();
+TEST(GenerateTask, GeometryIsRefusedByName) {
+  GenerateOptions options = tiny_options();
   options.width = 48;
   options.height = 32;
-  const ErrorInfo info = error_of([&] { GeneratePipeline{options}; });
+  Runtime runtime;
+  const ErrorInfo info = error_of([&] { GenerateTask(runtime, options); });
   EXPECT_EQ(info.code, "E_GEOMETRY");
   EXPECT_EQ(info.kind, ErrorKind::kUsage);
   EXPECT_NE(info.expected.find("32x32"), std::string::npos);
   EXPECT_EQ(info.found, "48x32");
   options.width = options.height = 32;
-  EXPECT_EQ(GeneratePipeline{options}.spec().image_width(), 32);
+  EXPECT_EQ(GenerateTask(runtime, options).spec().image_width(), 32);
 }
 
-TEST(GeneratePipeline, ClassNumbersAreChecked) {
-  PipelineOptions options;
+TEST(GenerateTask, ClassNumbersAreChecked) {
+  GenerateOptions options;
   options.model = "random:llamagen:B";
-  const GeneratePipeline pipeline(options);
-  EXPECT_EQ(pipeline.prepare({.prompt = "207"}).item.prompt.ids, std::vector<std::int32_t>{207});
-  EXPECT_EQ(pipeline.prepare({.prompt = "207"}).item.unconditional.ids,
+  Runtime runtime;
+  const GenerateTask task(runtime, options);
+  EXPECT_EQ(task.prepare({.prompt = "207"}).item.prompt.ids, std::vector<std::int32_t>{207});
+  EXPECT_EQ(task.prepare({.prompt = "207"}).item.unconditional.ids,
             std::vector<std::int32_t>{1000});
   for (const char* bad : {"1000", "-1", "cat", "7 ", "", "99999999999999999999"}) {
-    EXPECT_EQ(error_of([&] { pipeline.prepare({.prompt = bad}); }).code, "E_CLASS") << bad;
+    EXPECT_EQ(error_of([&] { task.prepare({.prompt = bad}); }).code, "E_CLASS") << bad;
   }
-  EXPECT_EQ(error_of([&] { pipeline.prepare({.prompt = "1", .negative_prompt = "x"}); }).code,
+  EXPECT_EQ(error_of([&] { task.prepare({.prompt = "1", .negative_prompt = "x"}); }).code,
             "E_NEGATIVE_PROMPT");
 }
 
 TEST(Memory, PlanGrowsWithWhatIsAskedAndMustFit) {
-  const GeneratePipeline pipeline(tiny_options(1, 4));
-  const PreparedRequest one = pipeline.prepare({.prompt = "one"});
-  const MemoryPlan small = pipeline.memory_plan(std::vector{one});
-  const MemoryPlan large = pipeline.memory_plan(std::vector{one, one, one, one});
+  Runtime runtime;
+  const GenerateTask task(runtime, tiny_options(1, 4));
+  const PreparedRequest one = task.prepare({.prompt = "one"});
+  const MemoryPlan small = task.plan(std::vector{one});
+  const MemoryPlan large = task.plan(std::vector{one, one, one, one});
   EXPECT_EQ(large.kv, 4 * small.kv);
   EXPECT_EQ(large.weights, small.weights);
   EXPECT_GT(small.vq_weights, 0u);

@@ -1,6 +1,7 @@
 // The video pipeline on the seeded clip models: frames depend on the request alone, whatever the
 // method; they leave in order, as soon as they stand; a clip goes on from first frames and beyond
 // the model's own length.
+#include "apps/runtime/generate_task.h"
 #include "apps/runtime/video_pipeline.h"
 
 #include <gtest/gtest.h>
@@ -39,8 +40,8 @@ class Frames : public ClipListener {
   std::int64_t passes = 0, first_at = 0, stop_at = 0, over = 0;
 };
 
-PipelineOptions options_for(const char* model, const char* method = "plain", int threads = 2) {
-  PipelineOptions options;
+GenerateOptions options_for(const char* model, const char* method = "plain", int threads = 2) {
+  GenerateOptions options;
   options.model = model;
   options.threads = threads;
   options.method = decode_method(method);
@@ -57,7 +58,7 @@ TEST_P(VideoModels, MethodsAndThreadsGiveOneClip) {
   EXPECT_EQ(plain.most_first_frames(), 12);
   Frames truth;
   const GeneratedClip made = plain.run(plain.prepare(request()), truth);
-  EXPECT_EQ(made.status, PictureStatus::kDone);
+  EXPECT_EQ(made.status, ImageStatus::kDone);
   EXPECT_EQ(made.frames, 16);
   EXPECT_EQ(made.windows, 1);
   ASSERT_EQ(truth.images.size(), 16u);
@@ -96,7 +97,7 @@ TEST(VideoPipeline, FewerFramesAreTheFirstOnes) {
   ClipRequest shorter = request();
   shorter.frames = 6;
   const GeneratedClip made = pipeline.run(pipeline.prepare(shorter), some);
-  EXPECT_EQ(made.status, PictureStatus::kDone);
+  EXPECT_EQ(made.status, ImageStatus::kDone);
   ASSERT_EQ(some.images.size(), 6u);
   const auto all = whole.bytes(), first = some.bytes();
   EXPECT_TRUE(std::equal(first.begin(), first.end(), all.begin()));
@@ -188,7 +189,7 @@ TEST(SlidingClips, GoOnFromFirstFramesWithoutEndAndStop) {
   Frames some, again;
   some.stop_at = 100;
   const GeneratedClip made = pipeline.run(pipeline.prepare(endless), some);
-  EXPECT_EQ(made.status, PictureStatus::kStopped);
+  EXPECT_EQ(made.status, ImageStatus::kStopped);
   EXPECT_EQ(made.frames, 100);
   EXPECT_EQ(made.windows, 12);
   ClipRequest from = sliding(32);
@@ -205,7 +206,7 @@ TEST(VideoPipeline, StopKeepsWholeGrids) {
   endless.endless = true;
   some.stop_at = 40;
   const GeneratedClip made = pipeline.run(pipeline.prepare(endless), some);
-  EXPECT_EQ(made.status, PictureStatus::kStopped);
+  EXPECT_EQ(made.status, ImageStatus::kStopped);
   EXPECT_EQ(made.frames, 40);
   EXPECT_EQ(made.frames % 4, 0);
   EXPECT_TRUE(std::equal(whole.images.begin(), whole.images.end(), some.images.begin(),
@@ -295,12 +296,12 @@ TEST(VideoPipeline, GoingOnFromAnyGridWritesTheSameClip) {
           Grids before, behind;
           before.stop_behind = grids;
           const GeneratedClip stopped = pipeline.run(clip, before, {.frames = false});
-          EXPECT_EQ(stopped.status, PictureStatus::kStopped);
+          EXPECT_EQ(stopped.status, ImageStatus::kStopped);
           EXPECT_EQ(before.codes.size(), static_cast<std::size_t>(grids) * 24);
           behind.first = grids;
           const GeneratedClip rest =
               pipeline.run(clip, behind, {.standing = before.codes, .frames = false});
-          EXPECT_EQ(rest.status, PictureStatus::kDone);
+          EXPECT_EQ(rest.status, ImageStatus::kDone);
           EXPECT_EQ(rest.frames, 30);
           before.codes.insert(before.codes.end(), behind.codes.begin(), behind.codes.end());
           ASSERT_EQ(before.codes, truth.codes);
@@ -343,7 +344,7 @@ TEST(ManyClips, EachIsWhatItIsAlone) {
       alone.push_back(single.run(single.prepare(many_requests()[i]), truth[i]));
     }
     for (const std::int64_t batch : {2, 3, 8}) {
-      PipelineOptions options = options_for("test:clip-rows", method, 1);
+      GenerateOptions options = options_for("test:clip-rows", method, 1);
       options.batch_size = batch;
       VideoPipeline pipeline(options);
       std::vector<PreparedClip> clips;
@@ -357,7 +358,7 @@ TEST(ManyClips, EachIsWhatItIsAlone) {
       for (std::size_t i = 0; i < clips.size(); ++i) {
         ASSERT_EQ(frames[i].bytes(), truth[i].bytes()) << method << " " << batch << " " << i;
         EXPECT_EQ(made[i].status, alone[i].status) << i;
-        EXPECT_EQ(made[i].status == PictureStatus::kStopped, i == kStopped) << i;
+        EXPECT_EQ(made[i].status == ImageStatus::kStopped, i == kStopped) << i;
         EXPECT_EQ(made[i].facts.passes, alone[i].facts.passes) << i;
         EXPECT_EQ(made[i].facts.tokens, alone[i].facts.tokens) << i;
         EXPECT_EQ(made[i].prefilled, alone[i].prefilled) << i;
@@ -420,7 +421,7 @@ TEST(VideoPipeline, SlidingClipsAreNotGoneOnWith) {
   }
 }
 
-void expect_refused(const PipelineOptions& options, ClipRequest wanted, const char* code) {
+void expect_refused(const GenerateOptions& options, ClipRequest wanted, const char* code) {
   try {
     VideoPipeline pipeline(options);
     pipeline.prepare(std::move(wanted));
@@ -445,7 +446,7 @@ TEST(VideoPipeline, RefusesWhatItCannotDo) {
   ClipRequest empty = request();
   empty.prompt.clear();
   expect_refused(options_for("test:clip"), empty, "E_PROMPT_EMPTY");
-  PipelineOptions sized = options_for("test:clip");
+  GenerateOptions sized = options_for("test:clip");
   sized.width = 32;
   expect_refused(sized, request(), "E_GEOMETRY");
 }
@@ -456,7 +457,7 @@ TEST(BlockClips, AreWrittenABlockAPass) {
   VideoPipeline pipeline(options_for("test:nbp")), other(options_for("test:nbp", "plain", 1));
   Frames frames, same, longer;
   const GeneratedClip made = pipeline.run(pipeline.prepare(request()), frames);
-  EXPECT_EQ(made.status, PictureStatus::kDone);
+  EXPECT_EQ(made.status, ImageStatus::kDone);
   EXPECT_EQ(made.frames, 16);
   EXPECT_EQ(made.facts.tokens, 4 * 24);
   // A block is a row of six codes; the first one comes code by code.
@@ -574,9 +575,10 @@ TEST(VideoPipeline, AFolderOfThreeFilesIsAModel) {
 }
 
 TEST(VideoPipeline, PicturesAreNoBusinessOfAClipModel) {
-  GeneratePipeline pipeline(options_for("test:clip"));
+  Runtime runtime;
+  GenerateTask task(runtime, options_for("test:clip"));
   try {
-    pipeline.prepare({"a red cube", std::nullopt, {}, 1});
+    task.prepare({"a red cube", std::nullopt, {}, 1});
     FAIL() << "a clip model painted a picture";
   } catch (const Error& error) {
     EXPECT_EQ(error.info().code, "E_MODEL_CLIPS");
@@ -631,7 +633,7 @@ TEST(VideoFromFrames, OneGridIsOneFrameAndEachFurtherOneEight) {
   EXPECT_EQ(plain.rate(), 25);
   Frames nine;
   const GeneratedClip made = paint(plain, going_on(9), nine);
-  EXPECT_EQ(made.status, PictureStatus::kDone);
+  EXPECT_EQ(made.status, ImageStatus::kDone);
   EXPECT_EQ(made.frames, 17);
   EXPECT_EQ(made.first_frames, 9);
   EXPECT_EQ(made.facts.tokens, 6);

@@ -69,8 +69,8 @@ ErrorInfo error_of(const std::function<void()>& act) {
   return {};
 }
 
-PictureFacts facts_with(const LawSettings& law, const DecodeMethod& method) {
-  PictureFacts facts;
+ImageFacts facts_with(const LawSettings& law, const DecodeMethod& method) {
+  ImageFacts facts;
   facts.program = "tessera 0";
   facts.prompt = "p";
   facts.model = "m";
@@ -86,7 +86,7 @@ PictureFacts facts_with(const LawSettings& law, const DecodeMethod& method) {
 }
 
 // What a picture of these facts says when its file is read.
-PictureFacts through_file(const PictureFacts& facts, const TempFolder& folder) {
+ImageFacts through_file(const ImageFacts& facts, const TempFolder& folder) {
   const auto path = folder.path() / "a.png";
   const PictureTexts texts = picture_texts(facts, RecordFacts::kAll);
   put_file(path, encode_png(Image(1, 1), texts.texts, texts.xmp));
@@ -96,9 +96,9 @@ PictureFacts through_file(const PictureFacts& facts, const TempFolder& folder) {
 }
 
 // What the viewer would record of its own settings.
-PictureFacts painted_again(const PictureFacts& facts) {
+ImageFacts painted_again(const ImageFacts& facts) {
   const PaintSettings settings = settings_of(facts);
-  PictureFacts out = facts;
+  ImageFacts out = facts;
   out.law = settle_law({}, settings.sampling);
   out.method = settings.method;
   out.draft_model = settings.draft_model;
@@ -170,15 +170,15 @@ struct Walk {
     }
     DecodeMethod method = method_of(flags.decode);
     if (!flagged) method.set(row, value);
-    PictureFacts facts = facts_with(settle_law({}, flags.sampling), method);
-    for (const auto& bound : PictureFacts::rows()) {
+    ImageFacts facts = facts_with(settle_law({}, flags.sampling), method);
+    for (const auto& bound : ImageFacts::rows()) {
       if (bound.row == &row) assign(facts, bound, value);
     }
-    const PictureFacts read = through_file(facts, folder);
+    const ImageFacts read = through_file(facts, folder);
     EXPECT_EQ(facts_json(read), facts_json(facts)) << what(value);
     EXPECT_EQ(read.method, facts.method) << what(value);
     EXPECT_EQ(values_of(read.law), values_of(facts.law)) << what(value);
-    const PictureFacts again = painted_again(read);
+    const ImageFacts again = painted_again(read);
     EXPECT_EQ(facts_json(again), facts_json(facts)) << what(value);
     EXPECT_EQ(method_of(values_of(again.method)), method) << what(value);
     // The value itself is in the record.
@@ -305,7 +305,7 @@ TEST(SettingsWalk, GuidanceBelowOneIsTakenEverywhere) {
     EXPECT_EQ(flags.sampling.number(setting::kGuidance), std::stod(value));
     Json json = facts_json(facts_with({}, {}));
     json[std::string(setting::kGuidance.record)] = std::stod(value);
-    const PictureFacts read = parse_facts(json.dump(), "a.png", ErrorKind::kUsage);
+    const ImageFacts read = parse_facts(json.dump(), "a.png", ErrorKind::kUsage);
     EXPECT_EQ(settings_of(read).sampling.number(setting::kGuidance), std::stod(value));
     MemorySource job("{\"prompt\":\"p\",\"cfg_scale\":" + std::string(value) + "}");
     EXPECT_TRUE(read_job(job, "j", JobForm::kJsonLines).errors.empty());

@@ -69,7 +69,7 @@ TEST(StudioPaint, FilesAreNeverReplaced) {
 // A look at each, no file written beside it.
 TEST(StudioPaint, TakenNamesCostLittle) {
   TempFolder folder;
-  PictureFacts facts;
+  ImageFacts facts;
   facts.prompt = "x";
   for (int i = 1; i <= 100; ++i) {
     put_file(folder / (i == 1 ? "x_0.png" : "x_0_" + std::to_string(i) + ".png"), "mine");
@@ -80,7 +80,7 @@ TEST(StudioPaint, TakenNamesCostLittle) {
   EXPECT_EQ(get_file(folder / "x_0_100.png"), "mine");
 }
 
-// What the pipeline alone gives, byte for byte, whatever was painted before.
+// What the task alone gives, byte for byte, whatever was painted before.
 TEST(StudioPaint, EqualsThePipeline) {
   StudioRun run;
   PaintSettings settings = tiny_settings("one", 9);
@@ -88,15 +88,16 @@ TEST(StudioPaint, EqualsThePipeline) {
   run.studio.post(PaintCommand{tiny_settings("zero", 1)});
   run.studio.post(PaintCommand{settings});
   const Painting got = run.finished(2);
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = "test:tiny";
   options.method = settings.method;
-  GeneratePipeline pipeline(options);
+  Runtime runtime;
+  GenerateTask task(runtime, options);
   struct Keep : GenerateListener {
-    void on_picture(GeneratedPicture&& picture) override { kept = std::move(picture); }
-    GeneratedPicture kept;
+    void on_image(GeneratedImage&& picture) override { kept = std::move(picture); }
+    GeneratedImage kept;
   } keep;
-  pipeline.run(std::vector{pipeline.prepare({.prompt = "one", .seed = 9})}, keep);
+  task.run(std::vector{task.prepare({.prompt = "one", .seed = 9})}, keep);
   ASSERT_TRUE(got.image);
   EXPECT_EQ(got.image->rgb, keep.kept.image.rgb);
   const PictureTexts texts = picture_texts(keep.kept.facts, RecordFacts::kAll);
@@ -115,11 +116,12 @@ TEST(StudioPaint, ARandomSeedIsFilledInAndPaintsAgain) {
 
 // A picture that ends at a pass of its own choosing, counted, not timed.
 TEST(PaintWatch, AWishIsAnsweredAfterTheRunningPass) {
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = "test:tiny";
   options.threads = 1;
-  GeneratePipeline pipeline(options);
-  const auto requests = std::vector{pipeline.prepare({.prompt = "one", .seed = 3})};
+  Runtime runtime;
+  GenerateTask task(runtime, options);
+  const auto requests = std::vector{task.prepare({.prompt = "one", .seed = 3})};
   for (const std::int64_t stop_at : {1, 2, 20, 37}) {
     StopWish wish;
     wish.begin(4);
@@ -128,18 +130,18 @@ TEST(PaintWatch, AWishIsAnsweredAfterTheRunningPass) {
     std::int64_t told_after_wish = 0;
     bool wished = false;
     std::shared_ptr<const Image> shown;
-    PaintWatch watch(painting, wish, pipeline, [&](const Painting& now) {
+    PaintWatch watch(painting, wish, task, [&](const Painting& now) {
       if (wished && now.facts.passes > stop_at) ++told_after_wish;
       if (now.facts.passes == stop_at) wished = (wish.wish(0), true);
       shown = now.image;
     });
-    pipeline.run(requests, watch);
-    const GeneratedPicture& picture = watch.picture();
-    EXPECT_EQ(picture.status, PictureStatus::kStopped);
+    task.run(requests, watch);
+    const GeneratedImage& picture = watch.picture();
+    EXPECT_EQ(picture.status, ImageStatus::kStopped);
     EXPECT_EQ(picture.facts.passes, stop_at) << "the pass in which it was wished was the last";
     EXPECT_EQ(painting.passes_after_stop, 1);
     EXPECT_EQ(told_after_wish, 0);
-    const std::int64_t columns = pipeline.spec().model.grid_cols;
+    const std::int64_t columns = task.spec().model.grid_cols;
     EXPECT_EQ(picture.rows_done, stop_at / columns);
     EXPECT_EQ(picture.image.rgb.empty(), picture.rows_done == 0);
   }

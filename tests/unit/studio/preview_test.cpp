@@ -324,17 +324,17 @@ TEST(PreviewReceiver, ATakenPortIsAnError) {
   EXPECT_EQ(code_of([&] { StudioRun run({.listen = here.receiver.port()}); }), "E_LISTEN");
 }
 
-// ---- a pipeline shows its pictures to a studio that listens
+// ---- a task shows its pictures to a studio that listens
 
 struct Kept : GenerateListener {
-  void on_picture(GeneratedPicture&& picture) override { pictures.push_back(std::move(picture)); }
-  std::vector<GeneratedPicture> pictures;
+  void on_image(GeneratedImage&& picture) override { pictures.push_back(std::move(picture)); }
+  std::vector<GeneratedImage> pictures;
 };
 
-std::vector<PreparedRequest> three_requests(const GeneratePipeline& pipeline) {
+std::vector<PreparedRequest> three_requests(const GenerateTask& task) {
   std::vector<PreparedRequest> out;
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
-    out.push_back(pipeline.prepare({.prompt = "sent", .seed = seed}));
+    out.push_back(task.prepare({.prompt = "sent", .seed = seed}));
   }
   return out;
 }
@@ -344,17 +344,18 @@ TEST(PreviewTo, WhatIsShownIsWhatWasPainted) {
   run.until([](const Snapshot& now) { return !now.status.listening.empty(); });
   const std::uint16_t port = parse_preview_address(run.studio.snapshot().status.listening);
   for (const std::int64_t batch : {1, 2}) {
-    PipelineOptions options;
+    GenerateOptions options;
     options.model = "test:tiny";
     options.batch_size = batch;
-    GeneratePipeline pipeline(options);
-    const auto requests = three_requests(pipeline);
+    Runtime runtime;
+    GenerateTask task(runtime, options);
+    const auto requests = three_requests(task);
     Kept plain, shown;
-    pipeline.run(requests, plain);
+    task.run(requests, plain);
     {
       PreviewSender sender(port, [](std::string_view text) { ADD_FAILURE() << text; });
-      PreviewListener listener(shown, sender, requests, pipeline);
-      pipeline.run(requests, listener);
+      PreviewListener listener(shown, sender, task);
+      task.run(requests, listener);
     }
     const auto count = static_cast<std::size_t>(3 * batch);
     run.until([&](const Snapshot& now) {
@@ -381,16 +382,17 @@ TEST(PreviewTo, NobodyThereIsOneNotice) {
     Receiving here;
     port = here.receiver.port();
   }
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = "test:tiny";
-  GeneratePipeline pipeline(options);
-  const auto requests = three_requests(pipeline);
+  Runtime runtime;
+  GenerateTask task(runtime, options);
+  const auto requests = three_requests(task);
   Kept kept;
   std::atomic<int> notices = 0;
   {
     PreviewSender sender(port, [&](std::string_view) { ++notices; });
-    PreviewListener listener(kept, sender, requests, pipeline);
-    EXPECT_TRUE(pipeline.run(requests, listener));
+    PreviewListener listener(kept, sender, task);
+    EXPECT_TRUE(task.run(requests, listener));
     EXPECT_FALSE(sender.connected());
     listener.on_progress({.pictures = 1, .rows_done = 1, .rows = 9, .seconds = 100});
     EXPECT_GT(listener.preview_rows(), 9) << "no image is made for nobody";
@@ -458,17 +460,18 @@ TEST(PreviewTo, NeverMoreAtOnceThanAViewerTakes) {
 TEST(PreviewTo, PicturesOfARunThatThrewHaveFailed) {
   Receiving here;
   PreviewSender sender(here.receiver.port(), [](std::string_view) {});
-  PipelineOptions options;
+  GenerateOptions options;
   options.model = "test:tiny";
-  GeneratePipeline pipeline(options);
-  const auto requests = three_requests(pipeline);
+  Runtime runtime;
+  GenerateTask task(runtime, options);
+  const auto requests = three_requests(task);
   struct Thrower : GenerateListener {
     Flow on_progress(const GenerateProgress&) override { throw std::bad_alloc(); }
   } inner;
   EXPECT_THROW(
       {
-        PreviewListener listener(inner, sender, requests, pipeline);
-        pipeline.run(requests, listener);
+        PreviewListener listener(inner, sender, task);
+        task.run(requests, listener);
       },
       std::bad_alloc);
   here.until([](const Snapshot& now) {

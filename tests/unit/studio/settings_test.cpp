@@ -34,7 +34,7 @@ TEST(Seeds, ByLotAreShortAndDiffer) {
 
 // Every field of the record away from its default arrives.
 TEST(Recall, TakesEveryField) {
-  PictureFacts facts;
+  ImageFacts facts;
   facts.prompt = "one";
   facts.negative_prompt = "two";
   facts.model = "tabletop-janus";
