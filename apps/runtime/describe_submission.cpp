@@ -100,7 +100,8 @@ bool DescribeSubmission::more() const {
 }
 
 std::optional<NextStream> DescribeSubmission::next(Wait wait) {
-  if (model_.encoded_in_pass()) return std::nullopt;
+  // Also here: a stop may have been requested while the listener heard of the last pass.
+  if (model_.encoded_in_pass() || stop_asked()) return std::nullopt;
   begin();
   if (arrived_.empty()) arrive(wait);
   if (arrived_.empty()) return std::nullopt;
@@ -299,11 +300,16 @@ std::optional<NextStream> DescribeSubmission::admit() {
 
 Flow DescribeSubmission::on_pass(const SubmissionPass& /*pass*/) {
   model_.set_encoded_in_pass(false);
-  if (stopped_ || listener_.on_pass() != Flow::kStop) return Flow::kContinue;
+  stop_asked();
+  return Flow::kContinue;  // texts at work are finished
+}
+
+bool DescribeSubmission::stop_asked() {
+  if (stopped_ || listener_.on_pass() != Flow::kStop) return stopped_;
   stopped_ = true;
   arrived_.clear();
   if (queue_ != nullptr) queue_->stop();
-  return Flow::kContinue;
+  return true;
 }
 
 void DescribeSubmission::on_tokens(std::size_t number, std::span<const std::int32_t> tokens) {

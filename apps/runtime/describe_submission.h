@@ -41,6 +41,7 @@ class DescribeSubmission final : public Submission {
   struct Arrival;
 
   void begin();
+  bool stop_asked();
   void arrive(Wait wait);
   void encode_together();
   bool goes_together(const Arrival& arrival) const;
