@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "apps/bench/measure.h"
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_options.h"
 
 namespace tessera {
 
 struct CaptionBenchOptions {
-  CaptionOptions pipeline;                         // model, device, threads, storage, method
+  DescribeOptions pipeline;                        // model, device, threads, storage, method
   std::vector<std::int64_t> batch_sizes = {1, 8};  // the first one is what others stand beside
   std::int64_t pictures = 500;
   int size = 96;  // pixels a side of the renders

@@ -11,6 +11,7 @@
 #include "engine/decoding/method_parts.h"
 #include "engine/decoding/stream_loop.h"
 #include "engine/families/language.h"
+#include "engine/families/open_model.h"
 #include "engine/families/published_sizes.h"
 #include "engine/families/random_weights.h"
 

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "apps/bench/measure.h"
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_options.h"
 
 namespace tessera {
 
 struct PruneBenchOptions {
-  CaptionOptions pipeline;           // model, device, threads, storage
+  DescribeOptions pipeline;          // model, device, threads, storage
   std::vector<std::string> methods;  // empty: all
   std::vector<double> keep = {0.15, 0.33, 0.5};
   std::int64_t pictures = 200;

@@ -171,7 +171,7 @@ std::uint64_t peak_bytes() {
   return 0;
 }
 
-class OneCaption final : public CaptionListener {
+class OneCaption final : public DescribeListener {
  public:
   void on_caption(Caption&& caption) override {
     if (caption.failed) throw Error(caption.error);
@@ -207,8 +207,9 @@ void run_clip_input_bench(const ClipInputBenchOptions& options, BenchReport& rep
   const TemporaryFolder folder;
   const ClipRecord record =
       make_clip_record(held_out(options.scene_seed, ScenePixels::kRender), 16, 0);
-  CaptionPipeline pipeline(options.captioner);
-  pipeline.load();
+  Runtime runtime;
+  DescribeTask task(runtime, options.captioner);
+  task.load();
   double first_peak = 0;
   for (const std::int64_t seconds : options.seconds) {
     const std::int64_t frames = seconds * kClipRate;
@@ -218,27 +219,20 @@ void run_clip_input_bench(const ClipInputBenchOptions& options, BenchReport& rep
     const double begin = monotonic_seconds();
     const std::vector<ClipScene> scenes = find_scenes(file, {.distance = 1}, [] { return false; });
     const double read = monotonic_seconds() - begin;
-    CaptionRequest request;
+    DescribeRequest request;
     request.id = file.filename().string();
     request.prompt = "Describe the video.";
-    request.pictures.resize(1);
-    request.pictures[0].scene = scenes.at(0);
-    request.pictures[0].frames.frames = options.frames;
-    bool given = false;
+    request.images.resize(1);
+    request.images[0].scene = scenes.at(0);
+    request.images[0].frames.frames = options.frames;
     OneCaption listener;
-    pipeline.run(
-        [&]() -> std::optional<CaptionRequest> {
-          if (given) return std::nullopt;
-          given = true;
-          return request;
-        },
-        listener);
+    runtime.finish(task.submit({request}, listener));
     const auto peak = static_cast<double>(peak_bytes());
     if (first_peak == 0) first_peak = peak;
     rusage reader{};
     ::getrusage(RUSAGE_CHILDREN, &reader);
     Json object = report.start("video.input." + std::to_string(seconds) + "s");
-    object["model"] = pipeline.model_name();
+    object["model"] = task.model_name();
     object["frames"] = frames;
     object["frames_shown"] = listener.shown;
     object["peak_bytes"] = peak;

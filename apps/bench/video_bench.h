@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "apps/bench/measure.h"
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "apps/runtime/video_pipeline.h"
 
 namespace tessera {
@@ -26,7 +26,7 @@ struct VideoBenchOptions {
 void run_video_bench(const VideoBenchOptions& options, BenchReport& report);
 
 struct ClipInputBenchOptions {
-  CaptionOptions captioner;
+  DescribeOptions captioner;
   std::vector<std::int64_t> seconds;  // lengths of the clips, ascending
   std::int64_t frames = 4;            // shown of each
   std::uint64_t scene_seed = 1000;

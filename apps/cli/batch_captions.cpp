@@ -67,13 +67,13 @@ std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
     if (flags.captioner) refuse("--captioner", "--captions with it", "--captioner alone");
     return nullptr;
   }
-  CaptionOptions options;
+  DescribeOptions options;
   options.model = flags.captioner.value_or("");
   options.device = device.device;
   options.cuda = cuda_choice(device);
   options.threads = static_cast<int>(device.threads);
   options.batch_size = batch_size;
-  options.most_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+  options.max_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
   options.method = text_method(setting::kTextDecode.text_fallback);
   return std::make_unique<CaptionDescriber>(
       options, methods_of(flags), [&session](std::string_view text) { warn(session, text); });

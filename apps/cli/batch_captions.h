@@ -23,7 +23,7 @@ struct BatchCaptionFlags {
 void add_batch_caption_flags(CLI::App& app, BatchCaptionFlags& flags);
 
 // nullptr when no captions are asked for. Error kUsage for names that are no methods, twice the
-// same one, or --captioner alone; those of CaptionPipeline. The session is borrowed.
+// same one, or --captioner alone; those of DescribeTask. The session is borrowed.
 std::unique_ptr<CaptionDescriber> make_describer(const Session& session,
                                                  const BatchCaptionFlags& flags,
                                                  const DeviceFlags& device,

@@ -149,7 +149,7 @@ void bench_caption(const BenchFlags& flags, BenchReport& report) {
   options.pipeline.cuda = flags.cuda();
   options.pipeline.threads = static_cast<int>(flags.threads);
   options.pipeline.storage = flags.dtype == "bf16" ? DType::kBF16 : DType::kF32;
-  options.pipeline.most_tokens = flags.tokens;
+  options.pipeline.max_tokens = flags.tokens;
   if (flags.batch_sizes.size() > 1) options.batch_sizes = flags.batch_sizes;
   options.pictures = flags.prompts;
   options.size = static_cast<int>(flags.size.value_or(96));
@@ -174,7 +174,7 @@ void bench_video(const BenchFlags& flags, BenchReport& report) {
   input.captioner.device = flags.device;
   input.captioner.cuda = flags.cuda();
   input.captioner.threads = options.pipeline.threads;
-  input.captioner.most_tokens = flags.tokens;
+  input.captioner.max_tokens = flags.tokens;
   for (const std::int64_t seconds : flags.input_seconds) {
     if (seconds > 0) input.seconds.push_back(seconds);
   }

@@ -22,8 +22,8 @@
 #include "apps/cli/session.h"
 #include "apps/cli/setting_flags.h"
 #include "apps/runtime/caption_model.h"
-#include "apps/runtime/caption_pipeline.h"
 #include "apps/runtime/caption_settings.h"
+#include "apps/runtime/describe_task.h"
 #include "apps/runtime/facts.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/model_digest.h"
@@ -77,15 +77,16 @@ std::uint64_t settle_seed(const CaptionFlags& flags) {
   return (high << 32 | device()) & static_cast<std::uint64_t>(kMaxSeed);
 }
 
-CaptionOptions pipeline_options(const CaptionFlags& flags, std::int64_t batch, std::uint64_t seed) {
-  CaptionOptions options;
+DescribeOptions describe_options(const CaptionFlags& flags, std::int64_t batch,
+                                 std::uint64_t seed) {
+  DescribeOptions options;
   options.model = flags.model.value_or("");
   options.device = flags.device.device;
   options.cuda = cuda_choice(flags.device);
   options.threads = static_cast<int>(flags.device.threads);
   options.storage = storage_choice(flags.device);
   options.batch_size = batch;
-  options.most_tokens = flags.most_tokens;
+  options.max_tokens = flags.most_tokens;
   options.draft = draft_choice(flags.draft);
   options.method = text_method(flags.decode, options.draft.on(), flags.most_tokens);
   if (flags.window) {
@@ -119,7 +120,7 @@ std::string question_of(const CaptionFlags& flags) {
 }
 
 // Prints an answer as it is written.
-class AnswerPrinter final : public CaptionListener {
+class AnswerPrinter final : public DescribeListener {
  public:
   AnswerPrinter(const Session& session, std::string prune, std::optional<std::uint64_t> seed)
       : session_(session), prune_(std::move(prune)), seed_(seed) {}
@@ -147,36 +148,33 @@ class AnswerPrinter final : public CaptionListener {
   }
   void on_notice(std::string_view text) override { warn(session_, text); }
   Flow on_pass() override { return session_.stop_requested() ? Flow::kStop : Flow::kContinue; }
+  void on_over(bool finished) override { finished_ = finished; }
   bool failed() const { return failed_; }
+  bool finished() const { return finished_; }
 
  private:
   const Session& session_;
   std::string prune_;
   std::optional<std::uint64_t> seed_;
-  bool streamed_ = false, failed_ = false;
+  bool streamed_ = false, failed_ = false, finished_ = false;
 };
 
 int answer(const Session& session, const CaptionFlags& flags) {
-  CaptionRequest request;
+  DescribeRequest request;
   request.prompt = question_of(flags);
   const std::uint64_t seed = settle_seed(flags);
   const std::optional<std::uint64_t> drawn = draws(flags) ? std::optional(seed) : std::nullopt;
-  CaptionPipeline pipeline(pipeline_options(flags, 1, seed));
+  Runtime runtime;
+  DescribeTask task(runtime, describe_options(flags, 1, seed));
   for (const std::string& image : flags.images) {
-    PictureSource& source = request.pictures.emplace_back();
+    ImageSource& source = request.images.emplace_back();
     source.file = image;
     source.name = image;
     request.id += (request.id.empty() ? "" : ", ") + image;
   }
   AnswerPrinter printer(session, flags.prune.method.value_or(""), drawn);
-  bool given = false;
-  const bool finished = pipeline.run(
-      [&]() -> std::optional<CaptionRequest> {
-        if (std::exchange(given, true)) return std::nullopt;
-        return request;
-      },
-      printer);
-  if (!finished) return session.stop_exit_code();
+  runtime.finish(task.submit({std::move(request)}, printer));
+  if (!printer.finished()) return session.stop_exit_code();
   return printer.failed() ? 1 : 0;
 }
 
@@ -195,8 +193,7 @@ Json prune_of(const CaptionFlags& flags) {
 }
 
 // What makes a job another job: all that a text or a file depends on. Who guesses is no part of it.
-Json job_of(const CaptionFlags& flags, const CaptionPipeline& pipeline,
-            const CaptionInputs& inputs) {
+Json job_of(const CaptionFlags& flags, const DescribeTask& task, const CaptionInputs& inputs) {
   Json sampling = Json::object();
   for (const Setting* row : sampling_group().rows) {
     if (const SettingValue* value = flags.sampling.find(*row)) {
@@ -206,9 +203,9 @@ Json job_of(const CaptionFlags& flags, const CaptionPipeline& pipeline,
     }
   }
   return {{"inputs", inputs.description()},
-          {"model", pipeline.model_name()},
-          {"model_files", model_digest(pipeline.model())},
-          {"dtype", std::string(dtype_name(pipeline.storage()))},
+          {"model", task.model_name()},
+          {"model_files", model_digest(task.model())},
+          {"dtype", std::string(dtype_name(task.storage()))},
           {"prompt", flags.prompt.value_or(std::string(kDefaultPrompt))},
           {"max_tokens", flags.most_tokens},
           {"sampling", sampling},
@@ -331,29 +328,29 @@ int run_job(const Session& session, const CaptionFlags& flags) {
   const Shard shard = flags.shard ? shard_from(*flags.shard, process_environment()) : Shard{};
   CaptionInputs inputs = open_inputs(session, flags);
   const std::uint64_t seed = settle_seed(flags);
-  CaptionPipeline pipeline(pipeline_options(flags, flags.batch_size, seed));
-  Json job = job_of(flags, pipeline, inputs);
+  Runtime runtime;
+  DescribeTask task(runtime, describe_options(flags, flags.batch_size, seed));
+  Json job = job_of(flags, task, inputs);
   add_clip_settings(flags.clips, job);
   const std::unique_ptr<CaptionStore> store = open_caption_store(store_options(flags, shard), job);
-  note(session, pipeline.model().spec().title + " as " +
-                    std::string(dtype_name(pipeline.storage())) + " on " +
-                    pipeline.backend().name());
+  note(session, task.model().spec().title + " as " + std::string(dtype_name(task.storage())) +
+                    " on " + task.backend().name());
   if (flags.seed < 0 && draws(flags)) warn(session, "seed " + std::to_string(seed));
   CaptionReporter reporter(session, flags.output.has_value());
-  const CaptionJobEnd end = write_captions(
-      pipeline, inputs, *store,
-      {.items = {.carry = writes_tar(flags),
-                 .subtitles = writes_subtitles(flags),
-                 .retry_failed = flags.retry_failed,
-                 .shard = shard},
-       .prune = flags.prune.method.value_or(""),
-       .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
-       .seed = draws(flags) ? std::optional(seed) : std::nullopt,
-       .clips = clip_settings(flags.clips, pipeline.model().spec(), flags.most_tokens)},
-      reporter);
+  const CaptionJobEnd end =
+      write_captions(runtime, task, inputs, *store,
+                     {.items = {.carry = writes_tar(flags),
+                                .subtitles = writes_subtitles(flags),
+                                .retry_failed = flags.retry_failed,
+                                .shard = shard},
+                      .prune = flags.prune.method.value_or(""),
+                      .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
+                      .seed = draws(flags) ? std::optional(seed) : std::nullopt,
+                      .clips = clip_settings(flags.clips, task.model().spec(), flags.most_tokens)},
+                     reporter);
   reporter.end_progress();
   say_more(session, inputs, end, flags.prune.method.has_value());
-  if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
+  if (const std::string why = task.window_report(); !why.empty()) note(session, why);
   return say_end(session, end);
 }
 

@@ -7,7 +7,7 @@
 #include "apps/cli/devices.h"
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_model.h"
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "engine/families/describe.h"
 #include "engine/families/registry.h"
 #include "engine/families/test_models.h"
@@ -20,43 +20,42 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kUsualTokens = 256;  // as `tessera caption` writes at most
 
-CaptionPipeline open_pipeline(const CaptionerQuestion& question) {
-  CaptionOptions options;
+DescribeTask open_task(Runtime& runtime, const CaptionerQuestion& question) {
+  DescribeOptions options;
   options.model = question.model;
   options.device = question.device.device;
   options.cuda = cuda_choice(question.device);
   options.threads = static_cast<int>(question.device.threads);
   options.storage = storage_choice(question.device);
   options.batch_size = question.batch_size;
-  options.most_tokens = kUsualTokens;
+  options.max_tokens = kUsualTokens;
   options.method = text_method("auto");
-  return CaptionPipeline(options);
+  return DescribeTask(runtime, options);
 }
 
-Json memory_json(const CaptionPipeline& pipeline, const PreprocessPlan& picture,
-                 std::int64_t prompt_rows, std::int64_t batch) {
-  const CaptionMemoryPlan plan =
-      plan_captioning(pipeline.model().spec(), pipeline.backend(), pipeline.storage(),
-                      {.items = batch,
-                       .prompt_rows = prompt_rows,
-                       .grammar = VocabularyGrammar::line(
-                           static_cast<std::size_t>(pipeline.model().spec().model.vocab),
-                           static_cast<std::size_t>(kUsualTokens)),
-                       .window = pipeline.method().window,
-                       .kv = pipeline.storage(),
-                       .laws = keeps_laws(pipeline.method()),
-                       .shape = pipeline.method().shape()},
-                      picture);
+Json memory_json(const DescribeTask& task, const PreprocessPlan& picture, std::int64_t prompt_rows,
+                 std::int64_t batch) {
+  const CaptionMemoryPlan plan = plan_captioning(
+      task.model().spec(), task.backend(), task.storage(),
+      {.items = batch,
+       .prompt_rows = prompt_rows,
+       .grammar = VocabularyGrammar::line(static_cast<std::size_t>(task.model().spec().model.vocab),
+                                          static_cast<std::size_t>(kUsualTokens)),
+       .window = task.method().window,
+       .kv = task.storage(),
+       .laws = keeps_laws(task.method()),
+       .shape = task.method().shape()},
+      picture);
   Json out = {{"language", plan.language}, {"tower", plan.tower},       {"texts", plan.texts},
               {"encoding", plan.encoding}, {"pictures", plan.pictures}, {"process", plan.process},
               {"total", plan.total()}};
   const CaptionMemoryPlan placed = placed_on_device(plan);
-  out["device"] = {{"name", plan.on_device ? pipeline.backend().name() : "any, as planned"},
+  out["device"] = {{"name", plan.on_device ? task.backend().name() : "any, as planned"},
                    {"device_bytes", placed.device_bytes()},
                    {"host_bytes", placed.host_bytes()},
                    {"staging", placed.staging},
                    {"libraries", placed.libraries}};
-  if (const auto memory = pipeline.backend().memory()) {
+  if (const auto memory = task.backend().memory()) {
     out["device"]["free"] = memory->free;
     out["device"]["fits"] = placed.device_bytes() <= memory->free;
   }
@@ -71,8 +70,9 @@ bool describes_pictures(const ModelReference& model) {
 }
 
 Json captioner_json(const CaptionerQuestion& question) {
-  const CaptionPipeline pipeline = open_pipeline(question);
-  const CaptionModel& model = pipeline.model();
+  Runtime runtime;
+  const DescribeTask task = open_task(runtime, question);
+  const CaptionModel& model = task.model();
   const ModelSpec& whole = model.spec();
   const DescribeSpec& spec = model.describe();
   const ModelConfig& lm = whole.model.transformer;
@@ -83,12 +83,12 @@ Json captioner_json(const CaptionerQuestion& question) {
   const auto prompt = static_cast<std::int64_t>(
       model.prompt_ids(question.prompt.value_or("Describe the picture."), {&picture, 1}).size());
   Json out = {
-      {"model", pipeline.model_name()},
+      {"model", task.model_name()},
       {"family", spec.type},
       {"title", spec.title},
       {"licence", whole.licence},
       {"parameters", describing_parameters(whole)},
-      {"stored_as", dtype_name(pipeline.storage())},
+      {"stored_as", dtype_name(task.storage())},
       {"chat", model.chat().name},
       {"preprocessing", spec.policy.name},
       {"picture", std::to_string(picture.width) + "x" + std::to_string(picture.height)},
@@ -107,12 +107,13 @@ Json captioner_json(const CaptionerQuestion& question) {
       {"ffn", lm.ffn_width},
       {"vocab", whole.model.vocab},
       {"positions", text_places(whole.model)}};
-  if (question.memory) out["memory"] = memory_json(pipeline, picture, prompt, question.batch_size);
+  if (question.memory) out["memory"] = memory_json(task, picture, prompt, question.batch_size);
   return out;
 }
 
 std::vector<TensorSpec> captioner_tensors(const CaptionerQuestion& question) {
-  return describing_tensors(open_pipeline(question).model().spec());
+  Runtime runtime;
+  return describing_tensors(open_task(runtime, question).model().spec());
 }
 
 }  // namespace tessera

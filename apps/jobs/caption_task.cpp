@@ -1,10 +1,8 @@
-// Two threads: the reading one asks for items, the other gets captions.
+// The reading thread asks for items, the thread of the runtime gets captions.
 #include "apps/jobs/caption_task.h"
 
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
 #include "apps/captions/prompt_template.h"
 #include "apps/captions/text_forms.h"
@@ -20,11 +18,12 @@ Json pairs_of(const std::vector<std::array<std::int64_t, 2>>& sizes) {
   return out;
 }
 
-class CaptionTask final : public Task, public CaptionListener {
+class CaptionTask final : public Task, public DescribeListener {
  public:
-  CaptionTask(CaptionPipeline& pipeline, CaptionItems& items, const CaptionJobOptions& options,
-              CaptionJobListener& listener)
-      : pipeline_(pipeline),
+  CaptionTask(Runtime& runtime, DescribeTask& describe, CaptionItems& items,
+              const CaptionJobOptions& options, CaptionJobListener& listener)
+      : runtime_(runtime),
+        describe_(describe),
         items_(items),
         options_(options),
         listener_(listener),
@@ -32,22 +31,13 @@ class CaptionTask final : public Task, public CaptionListener {
 
   void work(JobRun& run) override {
     run_ = &run;
-    pipeline_.run([this] { return next(); }, *this);
-    fail_unreadable();
+    runtime_.finish(describe_.submit([this] { return next(); }, *this));
   }
 
   void on_caption(Caption&& caption) override {
-    fail_unreadable();
-    std::optional<ClipCaption> clip;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!clips_.knows(caption.id)) {
-        clip = std::nullopt;
-      } else if (clip = clips_.add(std::move(caption)); !clip) {
-        return;
-      }
-    }
-    if (!clip) return on_item(std::move(caption), nullptr);
+    if (!clips_.knows(caption.id)) return on_item(std::move(caption), nullptr);
+    std::optional<ClipCaption> clip = clips_.add(std::move(caption));
+    if (!clip) return;
     Caption whole = std::move(clip->whole);
     on_item(std::move(whole), &*clip);
   }
@@ -55,7 +45,6 @@ class CaptionTask final : public Task, public CaptionListener {
   void on_notice(std::string_view text) override { listener_.on_notice(text); }
 
   Flow on_pass() override {
-    fail_unreadable();
     items_.settle();
     return run_->stopping() ? Flow::kStop : Flow::kContinue;
   }
@@ -67,41 +56,35 @@ class CaptionTask final : public Task, public CaptionListener {
   }
 
  private:
-  struct Unreadable {
-    std::size_t number = 0;
-    ErrorInfo error;
-  };
-
   // On the reading thread, which may end before all are done.
-  std::optional<CaptionRequest> next() {
-    while (true) {
-      if (run_->stopping()) return std::nullopt;
-      {
-        const std::lock_guard lock(mutex_);
-        if (auto scene = clips_.next()) return scene;
-      }
+  std::optional<DescribeRequest> next() {
+    while (!run_->stopping()) {
+      if (auto scene = clips_.next()) return scene;
       const std::optional<std::size_t> number = run_->take();
       if (!number) return std::nullopt;
       CaptionItem item = items_.fetch(*number);
       try {
         if (item.failure) throw Error(*item.failure);
-        CaptionRequest request = request_of(*number, item);
+        DescribeRequest request = request_of(*number, item);
         if (!item.clip) return request;
         if (!begin_clip(item, request)) return std::nullopt;
       } catch (const Error& error) {  // the boundary of one item
         if (!item.failure && error.info().kind != ErrorKind::kGeneral) throw;
-        const std::lock_guard lock(mutex_);
-        unreadable_.push_back({*number, error.info()});
+        DescribeRequest failed;
+        failed.id = item.id;
+        failed.failure = error.info();
+        return failed;
       }
     }
+    return std::nullopt;
   }
 
-  CaptionRequest request_of(std::size_t number, CaptionItem& item) {
-    CaptionRequest request;
+  DescribeRequest request_of(std::size_t number, CaptionItem& item) {
+    DescribeRequest request;
     request.id = item.id;
     request.number = id_number(shown_id(item.id));
     request.prompt = item.prompt ? *item.prompt : prompt_.fill(item.name, item.directory);
-    PictureSource& source = request.pictures.emplace_back();
+    ImageSource& source = request.images.emplace_back();
     source.name = item.path;
     // An archive holds the bytes that were described.
     if (options_.items.carry && !item.file.empty()) {
@@ -118,23 +101,12 @@ class CaptionTask final : public Task, public CaptionListener {
   }
 
   // Reads the clip through and puts its scenes in line; false when the run is to stop.
-  bool begin_clip(const CaptionItem& item, const CaptionRequest& request) {
+  bool begin_clip(const CaptionItem& item, const DescribeRequest& request) {
     std::vector<ClipScene> scenes =
         find_scenes(item.file, options_.clips.cuts, [&] { return run_->stopping(); });
     if (scenes.empty()) return false;
-    const std::lock_guard lock(mutex_);
     clips_.begin(item.id, std::move(scenes), request, options_.clips.frames);
     return true;
-  }
-
-  // Items that the reading thread could not read fail on this one.
-  void fail_unreadable() {
-    std::vector<Unreadable> failed;
-    {
-      const std::lock_guard lock(mutex_);
-      failed.swap(unreadable_);
-    }
-    for (const Unreadable& one : failed) run_->fail(one.number, one.error);
   }
 
   Json result_of(const CaptionItem& item, const Caption& caption, const ClipCaption* clip) const {
@@ -161,15 +133,14 @@ class CaptionTask final : public Task, public CaptionListener {
     listener_.on_done(items_.forget(number), fields, caption.text, clip);
   }
 
-  CaptionPipeline& pipeline_;
+  Runtime& runtime_;
+  DescribeTask& describe_;
   CaptionItems& items_;
   const CaptionJobOptions& options_;
   CaptionJobListener& listener_;
   CaptionPrompt prompt_;
   JobRun* run_ = nullptr;
-  std::mutex mutex_;  // of the two below: both threads use them
   ClipCaptions clips_;
-  std::vector<Unreadable> unreadable_;
   std::uint64_t done_ = 0;
   std::int64_t visual_tokens_ = 0, kept_tokens_ = 0;
 };
@@ -205,10 +176,11 @@ Json caption_fields(const Caption& caption, const std::string& path, const std::
   return out;
 }
 
-CaptionJobEnd write_captions(CaptionPipeline& pipeline, CaptionInputs& inputs, CaptionStore& store,
-                             const CaptionJobOptions& options, CaptionJobListener& listener) {
+CaptionJobEnd write_captions(Runtime& runtime, DescribeTask& describe, CaptionInputs& inputs,
+                             CaptionStore& store, const CaptionJobOptions& options,
+                             CaptionJobListener& listener) {
   CaptionItems items(inputs, store, options.items, listener);
-  CaptionTask task(pipeline, items, options, listener);
+  CaptionTask task(runtime, describe, items, options, listener);
   JobRun run(items, task, items, items, {.at_once = 0, .ends_when_alike = false});
   CaptionJobEnd end;
   try {

@@ -1,4 +1,4 @@
-// The captions of a job: items through a captioning pipeline as it has room for them, texts in the
+// The captions of a job: items through the task "describe" as it has room for them, texts in the
 // order in which they end into the store.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "apps/jobs/caption_items.h"
 #include "apps/jobs/clip_captions.h"
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "engine/core/json.h"
 
 namespace tessera {
@@ -33,9 +33,10 @@ struct CaptionJobEnd {
   std::int64_t visual_tokens = 0, kept_tokens = 0;
 };
 
-// Ends as JobRun::run(), and closes the store: as over, or so that the next run goes on. When
-// nobody reads stdout any more, that error leaves it so, too.
-CaptionJobEnd write_captions(CaptionPipeline& pipeline, CaptionInputs& inputs, CaptionStore& store,
-                             const CaptionJobOptions& options, CaptionJobListener& listener);
+// `describe` is a task of the runtime. Ends as JobRun::run(), and closes the store: as over, or so
+// that the next run goes on. When nobody reads stdout any more, that error leaves it so, too.
+CaptionJobEnd write_captions(Runtime& runtime, DescribeTask& describe, CaptionInputs& inputs,
+                             CaptionStore& store, const CaptionJobOptions& options,
+                             CaptionJobListener& listener);
 
 }  // namespace tessera

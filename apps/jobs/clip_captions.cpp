@@ -51,18 +51,19 @@ Json scene_fields(const ClipScene& scene, const Caption& caption, const std::str
 }  // namespace
 
 void ClipCaptions::begin(const std::string& id, std::vector<ClipScene> scenes,
-                         const CaptionRequest& of_clip, const ClipChoice& frames) {
+                         const DescribeRequest& of_clip, const ClipChoice& frames) {
+  const std::lock_guard lock(mutex_);
   expects(!scenes.empty() && !at_work_.contains(id), "a clip with scenes, once");
   Work& work = at_work_[id];
   work.captions.resize(scenes.size());
   work.waiting = scenes.size();
   for (std::size_t i = 0; i < scenes.size(); ++i) {
-    CaptionRequest request;
+    DescribeRequest request;
     // No path holds a line break of this kind: paths are shown without control characters.
     request.id = id + '\n' + std::to_string(i);
     request.prompt = of_clip.prompt;
     if (of_clip.number) request.number = *of_clip.number + i;
-    PictureSource& source = request.pictures.emplace_back();
+    ImageSource& source = request.images.emplace_back();
     source.scene = scenes[i];
     source.frames = frames;
     source.name = scenes[i].clip->file.string();
@@ -72,14 +73,22 @@ void ClipCaptions::begin(const std::string& id, std::vector<ClipScene> scenes,
   work.scenes = std::move(scenes);
 }
 
-std::optional<CaptionRequest> ClipCaptions::next() {
+std::optional<DescribeRequest> ClipCaptions::next() {
+  const std::lock_guard lock(mutex_);
   if (requests_.empty()) return std::nullopt;
-  CaptionRequest request = std::move(requests_.front());
+  DescribeRequest request = std::move(requests_.front());
   requests_.pop_front();
   return request;
 }
 
-std::optional<ClipCaption> ClipCaptions::add(Caption&& caption) {
+bool ClipCaptions::knows(const std::string& scene_id) const {
+  const std::lock_guard lock(mutex_);
+  return clip_of_.contains(scene_id);
+}
+
+// The clip's work when this was its last caption, and the clip's id.
+std::optional<ClipCaptions::Work> ClipCaptions::put(Caption&& caption, std::string& clip) {
+  const std::lock_guard lock(mutex_);
   const Place place = clip_of_.at(caption.id);
   clip_of_.erase(caption.id);
   Work& work = at_work_.at(place.clip);
@@ -91,7 +100,7 @@ std::optional<ClipCaption> ClipCaptions::add(Caption&& caption) {
   work.captions[place.scene] = std::move(caption);
   --work.waiting;
   if (failed) {
-    const auto of_clip = [&](const CaptionRequest& request) {
+    const auto of_clip = [&](const DescribeRequest& request) {
       const auto found = clip_of_.find(request.id);
       if (found == clip_of_.end() || found->second.clip != place.clip) return false;
       clip_of_.erase(found);
@@ -101,14 +110,18 @@ std::optional<ClipCaption> ClipCaptions::add(Caption&& caption) {
     std::erase_if(requests_, of_clip);
   }
   if (work.waiting > 0) return std::nullopt;
-  const Work done = std::move(work);
-  at_work_.erase(place.clip);
+  clip = place.clip;
+  return std::move(at_work_.extract(clip).mapped());
+}
+
+std::optional<ClipCaption> ClipCaptions::add(Caption&& caption) {
   ClipCaption out;
+  const std::optional<Work> done = put(std::move(caption), out.whole.id);
+  if (!done) return std::nullopt;
   Json scenes = Json::array();
-  out.whole.id = place.clip;
-  for (std::size_t i = 0; i < done.scenes.size(); ++i) {
-    if (!done.captions[i]) continue;  // never asked for: another scene failed
-    const Caption& one = *done.captions[i];
+  for (std::size_t i = 0; i < done->scenes.size(); ++i) {
+    if (!done->captions[i]) continue;  // never asked for: another scene failed
+    const Caption& one = *done->captions[i];
     if (one.failed && !out.whole.failed) {
       out.whole.failed = true;
       out.whole.error = one.error;
@@ -123,7 +136,7 @@ std::optional<ClipCaption> ClipCaptions::add(Caption&& caption) {
     }
     const std::string text = clean_caption(one.text);
     out.whole.text += (i == 0 ? "" : "\n") + text;
-    const ClipScene& scene = done.scenes[i];
+    const ClipScene& scene = done->scenes[i];
     out.cues.push_back(
         {scene.clip->seconds_at(scene.first), scene.clip->seconds_at(scene.end), text});
     scenes.push_back(scene_fields(scene, one, text));

@@ -5,12 +5,13 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/captions/subtitles.h"
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_options.h"
 #include "engine/core/json.h"
 
 namespace tessera {
@@ -27,16 +28,16 @@ struct ClipCaption {
   std::shared_ptr<const Json> scenes;  // [{start, end, first_frame, last_frame, caption, ...}]
 };
 
-// Not for several threads at once.
+// One thread asks for requests, another adds captions.
 class ClipCaptions {
  public:
   // Takes a clip's scenes; its requests are given by next().
-  void begin(const std::string& id, std::vector<ClipScene> scenes, const CaptionRequest& of_clip,
+  void begin(const std::string& id, std::vector<ClipScene> scenes, const DescribeRequest& of_clip,
              const ClipChoice& frames);
-  std::optional<CaptionRequest> next();
+  std::optional<DescribeRequest> next();
 
   // Whether the caption is a scene's.
-  bool knows(const std::string& scene_id) const { return clip_of_.contains(scene_id); }
+  bool knows(const std::string& scene_id) const;
   // The clip when this was its last scene. With a failed scene the clip is failed, by the first
   // scene's error, whose place names the scene; what is left of its requests is not given any more.
   std::optional<ClipCaption> add(Caption&& caption);
@@ -52,9 +53,12 @@ class ClipCaptions {
     std::size_t scene = 0;
   };
 
+  std::optional<Work> put(Caption&& caption, std::string& clip);
+
+  mutable std::mutex mutex_;  // of all below
   std::map<std::string, Work> at_work_;
   std::map<std::string, Place> clip_of_;
-  std::deque<CaptionRequest> requests_;
+  std::deque<DescribeRequest> requests_;
 };
 
 }  // namespace tessera

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kQuestion = "Describe the picture.";
 
-class Listener final : public CaptionListener {
+class Listener final : public DescribeListener {
  public:
   Listener(const std::function<void(std::string_view)>& notice, std::int64_t& at_once)
       : notice_(notice), at_once_(at_once) {}
@@ -34,12 +34,12 @@ class Listener final : public CaptionListener {
   std::int64_t& at_once_;
 };
 
-CaptionRequest request_of(const ToDescribe& picture) {
-  CaptionRequest request;
+DescribeRequest request_of(const ToDescribe& picture) {
+  DescribeRequest request;
   request.id = picture.id;
   request.prompt = kQuestion;
   request.number = std::stoull(content_hash(picture.id), nullptr, 16);
-  request.pictures.push_back({.image = picture.image, .name = picture.id});
+  request.images.push_back({.image = picture.image, .name = picture.id});
   return request;
 }
 
@@ -52,17 +52,17 @@ Json prune_json(const PruneChoice& prune) {
 
 }  // namespace
 
-CaptionDescriber::CaptionDescriber(const CaptionOptions& options, std::vector<Method> methods,
+CaptionDescriber::CaptionDescriber(const DescribeOptions& options, std::vector<Method> methods,
                                    std::function<void(std::string_view)> notice)
     : options_(options),
       methods_(std::move(methods)),
       notice_(std::move(notice)),
-      pipeline_(options),
+      task_(runtime_, options),
       at_once_(options.batch_size) {
   if (methods_.empty()) methods_.push_back({std::string(kNoMethod), {}});
   for (const Method& method : methods_) {
     endings_.push_back(endings_.empty() ? ".txt" : "." + method.name + ".txt");
-    pipeline_.set_pruning(method.prune);  // refuses what the model cannot serve
+    task_.set_pruning(method.prune);  // refuses what the model cannot serve
   }
 }
 
@@ -70,16 +70,12 @@ std::vector<Described> CaptionDescriber::describe(std::span<const ToDescribe> pi
   std::vector<Described> out(pictures.size());
   at_once_ = std::clamp<std::int64_t>(std::ssize(pictures), 1, options_.batch_size);
   for (const Method& method : methods_) {
-    pipeline_.set_pruning(method.prune);
-    pipeline_.set_texts_at_once(at_once_);
+    task_.set_pruning(method.prune);
+    task_.set_texts_at_once(at_once_);
     Listener listener(notice_, at_once_);
-    std::size_t next = 0;
-    pipeline_.run(
-        [&]() -> std::optional<CaptionRequest> {
-          if (next == pictures.size()) return std::nullopt;
-          return request_of(pictures[next++]);
-        },
-        listener);
+    std::vector<DescribeRequest> requests;
+    for (const ToDescribe& picture : pictures) requests.push_back(request_of(picture));
+    runtime_.finish(task_.submit(std::move(requests), listener));
     for (std::size_t i = 0; i < pictures.size(); ++i) {
       const Caption& caption = listener.captions.at(pictures[i].id);
       if (caption.failed && !out[i].error) out[i].error = caption.error;
@@ -92,28 +88,27 @@ std::vector<Described> CaptionDescriber::describe(std::span<const ToDescribe> pi
 Json CaptionDescriber::identity() const {
   Json methods = Json::object();
   for (const Method& method : methods_) methods[method.name] = prune_json(method.prune);
-  return {{"model", pipeline_.model_name()},
-          {"model_files", model_digest(pipeline_.model())},
-          {"dtype", std::string(dtype_name(pipeline_.storage()))},
+  return {{"model", task_.model_name()},
+          {"model_files", model_digest(task_.model())},
+          {"dtype", std::string(dtype_name(task_.storage()))},
           {"prompt", kQuestion},
-          {"max_tokens", options_.most_tokens},
+          {"max_tokens", options_.max_tokens},
           {"methods", methods}};
 }
 
 CaptionMemoryPlan CaptionDescriber::plan(std::int64_t width, std::int64_t height) const {
-  const PreprocessPlan picture =
-      plan_preprocess(pipeline_.model().describe().policy, width, height);
-  const auto rows = pipeline_.model().prompt_ids(kQuestion, {&picture, 1}).size();
-  return plan_captioning(pipeline_.model().spec(), pipeline_.backend(), pipeline_.storage(),
+  const PreprocessPlan picture = plan_preprocess(task_.model().describe().policy, width, height);
+  const auto rows = task_.model().prompt_ids(kQuestion, {&picture, 1}).size();
+  return plan_captioning(task_.model().spec(), task_.backend(), task_.storage(),
                          {.items = options_.batch_size,
                           .prompt_rows = static_cast<std::int64_t>(rows),
                           .grammar = VocabularyGrammar::line(
-                              static_cast<std::size_t>(pipeline_.model().spec().model.vocab),
-                              static_cast<std::size_t>(options_.most_tokens)),
-                          .window = pipeline_.method().window,
-                          .kv = pipeline_.storage(),
-                          .laws = keeps_laws(pipeline_.method()),
-                          .shape = pipeline_.method().shape()},
+                              static_cast<std::size_t>(task_.model().spec().model.vocab),
+                              static_cast<std::size_t>(options_.max_tokens)),
+                          .window = task_.method().window,
+                          .kv = task_.storage(),
+                          .laws = keeps_laws(task_.method()),
+                          .shape = task_.method().shape()},
                          picture);
 }
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "apps/runtime/caption_memory.h"
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "engine/core/json.h"
 
 namespace tessera {
@@ -50,29 +50,30 @@ class CaptionDescriber final : public Describer {
     std::string name;  // kNoMethod or a pruner's
     PruneChoice prune;
   };
-  // `notice` hears what the owner of the run should know. Errors as CaptionPipeline's.
-  CaptionDescriber(const CaptionOptions& options, std::vector<Method> methods,
+  // `notice` hears what the owner of the run should know. Errors as DescribeTask's.
+  CaptionDescriber(const DescribeOptions& options, std::vector<Method> methods,
                    std::function<void(std::string_view)> notice);
 
   const std::vector<std::string>& endings() const override { return endings_; }
   std::vector<Described> describe(std::span<const ToDescribe> pictures) override;
   std::int64_t at_once() const override { return at_once_; }
-  void give_back() override { pipeline_.give_back(); }
+  void give_back() override { task_.release(); }
 
-  void load() { pipeline_.load(); }
-  const std::string& model_name() const { return pipeline_.model_name(); }
+  void load() { task_.load(); }
+  const std::string& model_name() const { return task_.model_name(); }
   // All that a text depends on beside its picture.
   Json identity() const;
   // What is held while pictures of that many pixels are described.
   CaptionMemoryPlan plan(std::int64_t width, std::int64_t height) const;
-  std::int64_t most_tokens() const { return options_.most_tokens; }
+  std::int64_t most_tokens() const { return options_.max_tokens; }
 
  private:
-  CaptionOptions options_;
+  DescribeOptions options_;
   std::vector<Method> methods_;
   std::vector<std::string> endings_;
   std::function<void(std::string_view)> notice_;
-  CaptionPipeline pipeline_;
+  Runtime runtime_;  // its own: describe() returns when all texts are there
+  DescribeTask task_;
   std::int64_t at_once_;  // texts in the last call
 };
 

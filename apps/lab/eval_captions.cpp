@@ -3,15 +3,15 @@
 #include <chrono>
 #include <map>
 
-#include "apps/runtime/caption_model.h"
 #include "apps/lab/eval_reader.h"
+#include "apps/runtime/caption_model.h"
 #include "vision/scene/render.h"
 
 namespace tessera {
 
 namespace {
 
-class Collector final : public CaptionListener {
+class Collector final : public DescribeListener {
  public:
   Collector(const std::vector<Scene>& truths, EvalCaptions& out) : truths_(truths), out_(out) {}
   void on_caption(Caption&& caption) override {
@@ -51,25 +51,25 @@ EvalCaptions eval_captions(const EvalCaptionsRequest& request) {
     const ScenePicture render = render_scene(truths.back(), request.size);
     renders.push_back(std::make_shared<Image>(render.width, render.height, render.rgb));
   }
-  CaptionPipeline pipeline(request.options);
-  pipeline.load();
-  out.model = pipeline.model_name();
+  Runtime runtime;
+  DescribeTask task(runtime, request.options);
+  task.load();
+  out.model = task.model_name();
   if (count > 0) out.first_picture = *renders.front();
   Collector collector(truths, out);
   std::size_t next = 0;
   const auto start = std::chrono::steady_clock::now();
-  pipeline.run(
-      [&]() -> std::optional<CaptionRequest> {
-        if (next == count) return std::nullopt;
-        CaptionRequest one;
-        one.id = std::to_string(next);
-        one.prompt = request.prompt;
-        one.pictures.emplace_back().image = renders[next++];
-        return one;
-      },
-      collector);
+  const auto source = [&]() -> std::optional<DescribeRequest> {
+    if (next == count) return std::nullopt;
+    DescribeRequest one;
+    one.id = std::to_string(next);
+    one.prompt = request.prompt;
+    one.images.emplace_back().image = renders[next++];
+    return one;
+  };
+  runtime.finish(task.submit(source, collector));
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  out.times = pipeline.times();
+  out.times = task.times();
   return out;
 }
 

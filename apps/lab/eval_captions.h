@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "vision/judge/attributes.h"
 
 namespace tessera {
 
 struct EvalCaptionsRequest {
-  CaptionOptions options;
+  DescribeOptions options;
   std::string prompt = "Describe the picture.";
   std::int64_t pictures = 200;
   std::uint64_t scene_seed = 1000;  // scenes 0, 1, ... of the split
@@ -31,7 +31,7 @@ struct EvalCaptions {
   double seconds = 0;
 };
 
-// Error as CaptionPipeline; a caption that fails is thrown.
+// Error as DescribeTask; a caption that fails is thrown.
 EvalCaptions eval_captions(const EvalCaptionsRequest& request);
 
 // The picture, enlarged, with every patch of the kept tokens clear and all others dark. For

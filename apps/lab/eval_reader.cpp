@@ -1,6 +1,6 @@
 #include "apps/lab/eval_reader.h"
 
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "apps/runtime/model_catalog.h"
 #include "vision/judge/judge.h"
 #include "vision/scene/caption.h"
@@ -42,32 +42,28 @@ class NetworkReader final : public SceneReader {
 
 class CaptionReader final : public SceneReader {
  public:
-  explicit CaptionReader(const CaptionOptions& options) : pipeline_(options) {}
+  explicit CaptionReader(const DescribeOptions& options) : task_(runtime_, options) {}
 
-  const std::string& name() const override { return pipeline_.model_name(); }
+  const std::string& name() const override { return task_.model_name(); }
   std::string refuses(std::int64_t side) const override {
     return side > 0 ? std::string() : "square pictures";
   }
   std::vector<std::optional<SceneAttributes>> read(std::span<const Image> pictures) override {
     Texts texts(pictures.size());
-    std::size_t next = 0;
-    pipeline_.run(
-        [&]() -> std::optional<CaptionRequest> {
-          if (next == pictures.size()) return std::nullopt;
-          CaptionRequest one;
-          one.id = std::to_string(next);
-          one.prompt = kRequest;
-          // Borrowed: the run ends before the pictures do.
-          one.pictures.emplace_back().image = {std::shared_ptr<void>(), &pictures[next]};
-          ++next;
-          return one;
-        },
-        texts);
+    std::vector<DescribeRequest> requests;
+    for (const Image& picture : pictures) {
+      DescribeRequest& one = requests.emplace_back();
+      one.id = std::to_string(requests.size() - 1);
+      one.prompt = kRequest;
+      // Borrowed: the submission is over before the images are gone.
+      one.images.emplace_back().image = {std::shared_ptr<void>(), &picture};
+    }
+    runtime_.finish(task_.submit(std::move(requests), texts));
     return std::move(texts.seen);
   }
 
  private:
-  struct Texts final : CaptionListener {
+  struct Texts final : DescribeListener {
     explicit Texts(std::size_t count) : seen(count) {}
     void on_caption(Caption&& caption) override {
       if (caption.failed) throw Error(caption.error);
@@ -76,20 +72,21 @@ class CaptionReader final : public SceneReader {
     std::vector<std::optional<SceneAttributes>> seen;
   };
 
-  CaptionPipeline pipeline_;
+  Runtime runtime_;
+  DescribeTask task_;
 };
 
 }  // namespace
 
 std::unique_ptr<SceneReader> SceneReader::open(const std::string& name,
                                                const ReaderOptions& options) {
-  CaptionOptions captioner;
+  DescribeOptions captioner;
   captioner.model = name;
   captioner.device = options.device;
   captioner.cuda = options.cuda;
   captioner.threads = options.threads;
   captioner.batch_size = kAtOnce;
-  captioner.most_tokens = kMostTokens;
+  captioner.max_tokens = kMostTokens;
   if (!name.empty()) {
     const ModelReference reference = resolve_model(name);
     if (is_judge_folder(reference.open_name)) {

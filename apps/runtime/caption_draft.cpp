@@ -69,7 +69,7 @@ void check_same_tokens(const VerifierWatch& watch, const PromptRows& rows) {
 
 std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, CaptionModel& target,
                                                  const std::string& target_name,
-                                                 std::int64_t most_tokens) {
+                                                 std::int64_t max_tokens) {
   expects(choice.on(), "a draft model");
   const ModelReference reference = resolve_model(choice.model);
   std::unique_ptr<CaptionDraft> out(new CaptionDraft(reference.shown_name));
@@ -81,9 +81,9 @@ std::unique_ptr<CaptionDraft> CaptionDraft::open(const DraftChoice& choice, Capt
   const CaptionModel& model = *out->model_;
   check_one_vocabulary(target, target_name, model, out->name_);
   const std::int64_t positions = model.spec().model.max_positions;
-  if (most_tokens >= positions) {
+  if (max_tokens >= positions) {
     refuse_draft("E_TEXT_LENGTH", out->name_,
-                 "more than the " + std::to_string(most_tokens) + " positions of --max-tokens",
+                 "more than the " + std::to_string(max_tokens) + " positions of --max-tokens",
                  std::to_string(positions), "choose a smaller --max-tokens or another draft");
   }
   if (choice.prune.on() && !choice.blind) {
@@ -129,7 +129,7 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question
   stream.in_parts = true;
   if (later) {
     stream.settle = [this, watch, prepared = out.get(), seed = text.seed,
-                        item = text.item](DraftStreamItem& draft) {
+                     item = text.item](DraftStreamItem& draft) {
       choose_by(*watch, *prepared, seed, item);
       PromptRows& chosen = prepared->prompt.rows;
       StreamPrompt& asked = draft.branches[0];
@@ -173,7 +173,6 @@ std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const StreamLimits& lim
                                                          std::int64_t prompt_rows) {
   drafter_ = nullptr;
   auto made = DraftModel::make_drafter(draft_limits(limits, prompt_rows));
-  drafter_rows_ = prompt_rows;
   drafter_ = made.get();
   return made;
 }

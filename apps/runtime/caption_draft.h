@@ -8,20 +8,13 @@
 #include <optional>
 #include <string>
 
+#include "apps/runtime/describe_options.h"
 #include "apps/runtime/draft_model.h"
 #include "apps/runtime/picture_prompt.h"
 #include "apps/runtime/verifier_watch.h"
 #include "engine/decoding/stream_loop.h"
 
 namespace tessera {
-
-struct DraftChoice {
-  std::string model;   // as resolve_model() takes it; empty = none
-  PruneChoice prune;   // of its visual tokens alone
-  bool blind = false;  // it reads the question without pictures
-
-  bool on() const { return !model.empty(); }
-};
 
 // The draft's side of one text. Lives until the text is done.
 struct PreparedDraft {
@@ -44,7 +37,7 @@ class CaptionDraft final : public DraftModel {
   // model.
   static std::unique_ptr<CaptionDraft> open(const DraftChoice& choice, CaptionModel& target,
                                             const std::string& target_name,
-                                            std::int64_t most_tokens);
+                                            std::int64_t max_tokens);
 
   // How pictures are prepared for it; null when it sees none.
   const DescribeSpec* picture_spec() const { return choice_.blind ? nullptr : &model_->describe(); }
@@ -64,8 +57,6 @@ class CaptionDraft final : public DraftModel {
   // A drafter for a loop of these limits, with room for draft prompts of so many rows. Error
   // kMemory.
   std::unique_ptr<ModelDrafter> make_drafter(const StreamLimits& limits, std::int64_t prompt_rows);
-  // That room in the drafter made last.
-  std::int64_t drafter_rows() const { return drafter_rows_; }
   // Cache and buffers of such a drafter.
   std::size_t bytes(const Backend& backend, const StreamLimits& limits,
                     std::int64_t prompt_rows) const;
@@ -87,8 +78,7 @@ class CaptionDraft final : public DraftModel {
   CaptionModel* model_ = nullptr;
   DraftChoice choice_;
   std::unique_ptr<Pruner> pruner_;
-  std::int64_t drafter_rows_ = 0;    // of the drafter made last
-  ModelDrafter* drafter_ = nullptr;  // the same, owned by who asked for it
+  ModelDrafter* drafter_ = nullptr;  // made last, owned by who asked for it
 };
 
 }  // namespace tessera

@@ -28,8 +28,8 @@ Picture as_picture(const Image& image) {
 
 }  // namespace
 
-PictureQueue::PictureQueue(std::function<std::optional<CaptionRequest>()> next,
-                           const DescribeSpec& spec, PictureReaderOptions reader, std::size_t ahead,
+PictureQueue::PictureQueue(DescribeSource next, const DescribeSpec& spec,
+                           PictureReaderOptions reader, std::size_t ahead,
                            const DescribeSpec* draft)
     : next_(std::move(next)),
       spec_(spec),
@@ -59,7 +59,7 @@ bool PictureQueue::over() const {
 void PictureQueue::prepare_for_draft(const PreprocessPolicy& policy, const Picture& picture,
                                      PreparedPictures& out) const {
   if (draft_ == nullptr || out.draft_error) return;
-  const PreprocessPolicy& own = draft_->policy_of(out.request.pictures.size());
+  const PreprocessPolicy& own = draft_->policy_of(out.request.images.size());
   if (own == policy) return;
   try {
     out.draft_pictures.push_back(preprocess(own, picture));
@@ -70,7 +70,7 @@ void PictureQueue::prepare_for_draft(const PreprocessPolicy& policy, const Pictu
 }
 
 // One pass over the scene serves both models, whose frames are the target's choice.
-void PictureQueue::prepare_scene_of(const PictureSource& source, PreparedPictures& out) const {
+void PictureQueue::prepare_scene_of(const ImageSource& source, PreparedPictures& out) const {
   const ClipScene& scene = *source.scene;
   const ClipFrames frames = fitting_frames(scene, spec_, source.frames);
   std::vector<const ClipPolicy*> policies = {&spec_.clip};
@@ -94,13 +94,17 @@ std::string PictureQueue::confinement() const {
   return confinement_;
 }
 
-PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& reader) const {
+PreparedPictures PictureQueue::prepare(DescribeRequest request, PictureReader& reader) const {
   PreparedPictures out;
   const auto start = std::chrono::steady_clock::now();
   out.request = std::move(request);
+  if (out.request.failure) {
+    out.error = std::move(out.request.failure);
+    return out;
+  }
   try {
-    const PreprocessPolicy& policy = spec_.policy_of(out.request.pictures.size());
-    for (const PictureSource& source : out.request.pictures) {
+    const PreprocessPolicy& policy = spec_.policy_of(out.request.images.size());
+    for (const ImageSource& source : out.request.images) {
       if (source.scene) {
         prepare_scene_of(source, out);
         continue;
@@ -126,7 +130,7 @@ PreparedPictures PictureQueue::prepare(CaptionRequest request, PictureReader& re
                           .expected = "memory for the prepared picture",
                           .found = "none left"};
   }
-  for (PictureSource& source : out.request.pictures) source.bytes = {};
+  for (ImageSource& source : out.request.images) source.bytes = {};
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;
 }
@@ -142,7 +146,7 @@ void PictureQueue::work() {
         });
         if (stopping_) break;
       }
-      std::optional<CaptionRequest> request = next_();
+      std::optional<DescribeRequest> request = next_();
       if (!request) break;
       PreparedPictures prepared = prepare(std::move(*request), reader);
       const std::lock_guard lock(mutex_);

@@ -10,7 +10,7 @@
 #include <optional>
 #include <thread>
 
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_options.h"
 #include "engine/families/describe_spec.h"
 #include "vision/image/picture_reader.h"
 #include "vision/image/preprocess.h"
@@ -18,7 +18,7 @@
 namespace tessera {
 
 struct PreparedPictures {
-  CaptionRequest request;
+  DescribeRequest request;
   std::vector<PreprocessedPicture> pictures;
   std::vector<std::array<std::int64_t, 2>> sizes;
   std::vector<std::string> notes;
@@ -34,8 +34,8 @@ class PictureQueue {
   // `next` is called on the queue's thread, one call at a time; what it throws ends the queue and
   // comes out of take(). `spec` says how pictures are prepared, `draft` how they are for a draft
   // model, null if for none; both are borrowed.
-  PictureQueue(std::function<std::optional<CaptionRequest>()> next, const DescribeSpec& spec,
-               PictureReaderOptions reader, std::size_t ahead, const DescribeSpec* draft = nullptr);
+  PictureQueue(DescribeSource next, const DescribeSpec& spec, PictureReaderOptions reader,
+               std::size_t ahead, const DescribeSpec* draft = nullptr);
   ~PictureQueue();
   PictureQueue(const PictureQueue&) = delete;
   PictureQueue& operator=(const PictureQueue&) = delete;
@@ -51,12 +51,12 @@ class PictureQueue {
 
  private:
   void work();
-  PreparedPictures prepare(CaptionRequest request, PictureReader& reader) const;
-  void prepare_scene_of(const PictureSource& source, PreparedPictures& out) const;
+  PreparedPictures prepare(DescribeRequest request, PictureReader& reader) const;
+  void prepare_scene_of(const ImageSource& source, PreparedPictures& out) const;
   void prepare_for_draft(const PreprocessPolicy& policy, const Picture& picture,
                          PreparedPictures& out) const;
 
-  std::function<std::optional<CaptionRequest>()> next_;
+  DescribeSource next_;
   const DescribeSpec& spec_;
   const DescribeSpec* draft_;
   PictureReaderOptions reader_options_;

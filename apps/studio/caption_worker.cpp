@@ -12,14 +12,11 @@ namespace {
 
 constexpr const char* kDefaultPrompt = "Describe the picture.";
 
-// Leaves the pipeline with a text at work, which an answer to it would have finished.
-struct Abandoned : std::exception {};
-
 }  // namespace
 
 // Called on the worker's thread; entries of pictures at work are shared with the thread that reads
 // them.
-class CaptionWorker::Listener final : public CaptionListener {
+class CaptionWorker::Listener final : public DescribeListener {
  public:
   Listener(CaptionWorker& worker, std::string prune) : worker_(worker), prune_(std::move(prune)) {}
 
@@ -65,7 +62,6 @@ class CaptionWorker::Listener final : public CaptionListener {
   }
   Flow on_pass() override {
     const std::lock_guard lock(worker_.mutex_);
-    if (worker_.ending_) throw Abandoned();
     return worker_.stopping_ ? Flow::kStop : Flow::kContinue;
   }
 
@@ -121,41 +117,49 @@ void CaptionWorker::work() {
     }
     ErrorInfo why;
     try {
-      run(setup);
+      if (!run(setup)) return;
       drop_begun();
       continue;
-    } catch (const Abandoned&) {
-      return;
     } catch (const std::exception& error) {  // the boundary of pictures that are described alike
       why = info_of(error, "captioner");
     }
-    pipeline_.reset();
+    task_.reset();
     if (why.kind == ErrorKind::kModel) events_.push(ProblemEvent{why});
     fail_all(setup, why);
   }
 }
 
-// Pictures at the front of the queue that are described in the same way.
-void CaptionWorker::run(const Setup& setup) {
-  if (!pipeline_ || !(opened_ == setup)) {
-    pipeline_.reset();  // before the new one: both together may not fit
-    CaptionOptions options;
+// Pictures at the front of the queue that are described in the same way. False: the worker ends,
+// and the text at work was left.
+bool CaptionWorker::run(const Setup& setup) {
+  if (!task_ || !(opened_ == setup)) {
+    task_.reset();  // before the new one: both together may not fit
+    DescribeOptions options;
     options.model = setup.model;
     options.device = options_.device;
     options.cuda = options_.cuda;
     options.threads = options_.threads;
     options.storage = options_.storage;
-    options.most_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
+    options.max_tokens = static_cast<std::int64_t>(*setting::kMaxTokens.fallback);
     options.method = text_method(setting::kTextDecode.text_fallback);
     options.prune.method = setup.prune_method;
     options.prune.budget.ratio = 1 - setup.prune_rate;
     options.helper = options_.helper;
-    pipeline_ = std::make_unique<CaptionPipeline>(options);
+    task_ = std::make_unique<DescribeTask>(runtime_, options);
     opened_ = setup;
   }
-  pipeline_->load();
+  task_->load();
   Listener listener(*this, setup.prune_method);
-  pipeline_->run([&] { return next(setup); }, listener);
+  const Ticket ticket = task_->submit([&] { return next(setup); }, listener);
+  const auto ends = [&] {
+    const std::lock_guard lock(mutex_);
+    return ending_;
+  };
+  while (!runtime_.over(ticket)) {
+    if (ends()) runtime_.cancel(ticket);
+    runtime_.step();
+  }
+  return !ends();
 }
 
 // What a stop left unwritten.
@@ -195,7 +199,7 @@ std::optional<CaptionWorker::Job> CaptionWorker::take(const Setup& setup) {
 }
 
 // On the thread that reads pictures ahead.
-std::optional<CaptionRequest> CaptionWorker::next(const Setup& setup) {
+std::optional<DescribeRequest> CaptionWorker::next(const Setup& setup) {
   std::optional<Job> job = take(setup);
   if (!job) return std::nullopt;
   CaptionEntry entry;
@@ -207,9 +211,9 @@ std::optional<CaptionRequest> CaptionWorker::next(const Setup& setup) {
     begun_[std::to_string(job->number)] = entry;
   }
   tell(entry);
-  CaptionRequest request;
+  DescribeRequest request;
   request.id = std::to_string(job->number);
-  request.pictures.push_back({.file = job->picture, .name = job->picture.string()});
+  request.images.push_back({.file = job->picture, .name = job->picture.string()});
   request.prompt = job->prompt;
   return request;
 }

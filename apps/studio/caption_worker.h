@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "apps/studio/event_queue.h"
 
 namespace tessera {
@@ -58,11 +58,11 @@ class CaptionWorker {
   class Listener;
 
   void work();
-  void run(const Setup& setup);
+  bool run(const Setup& setup);
   void drop_begun();
   void fail_all(const Setup& setup, const ErrorInfo& error);
   std::optional<Job> take(const Setup& setup);
-  std::optional<CaptionRequest> next(const Setup& setup);
+  std::optional<DescribeRequest> next(const Setup& setup);
   void tell(const CaptionEntry& entry) { events_.push(CaptionEvent{entry}); }
 
   CaptionerOptions options_;
@@ -74,7 +74,8 @@ class CaptionWorker {
   std::uint64_t last_number_ = 0;
   std::map<std::string, CaptionEntry> begun_;  // by number, of pictures that are read or written
   // Of the thread alone.
-  std::unique_ptr<CaptionPipeline> pipeline_;
+  Runtime runtime_;
+  std::unique_ptr<DescribeTask> task_;
   Setup opened_;
   std::thread thread_;
 };

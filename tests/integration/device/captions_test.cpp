@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "engine/decoding/method_parts.h"
 #include "tests/support/guarded_backend.h"
 #include "tests/support/stream_run.h"
@@ -29,39 +29,37 @@ struct Told {
 };
 
 std::map<std::string, Told> describe(const Describing& how, const char* device) {
-  struct Keep final : CaptionListener {
+  struct Keep final : DescribeListener {
     std::map<std::string, Told> out;
     void on_caption(Caption&& caption) override {
       EXPECT_FALSE(caption.failed) << format_error(caption.error);
       out[caption.id] = {caption.text, caption.kept_tokens, caption.passes};
     }
   } keep;
-  CaptionOptions options;
+  DescribeOptions options;
   options.model = "test:tiny";
   options.device = device;
   options.threads = 1;
   options.batch_size = 2;
-  options.most_tokens = 12;
+  options.max_tokens = 12;
   options.method = decode_method(how.method);
   if (how.draft.on()) options.method.rule = "gumbel";
   options.prune = how.prune;
   options.draft = how.draft;
-  CaptionPipeline pipeline(options);
-  int number = 0;
-  pipeline.run(
-      [&]() -> std::optional<CaptionRequest> {
-        if (number == 3) return std::nullopt;
-        auto image = std::make_shared<Image>(24 + number, 20);
-        for (std::size_t i = 0; i < image->rgb.size(); ++i) {
-          image->rgb[i] = static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(number) * 31);
-        }
-        CaptionRequest request;
-        request.id = std::to_string(number++);
-        request.pictures.emplace_back().image = std::move(image);
-        request.prompt = "what is this";
-        return request;
-      },
-      keep);
+  Runtime runtime;
+  DescribeTask task(runtime, options);
+  std::vector<DescribeRequest> requests;
+  for (int number = 0; number < 3; ++number) {
+    auto image = std::make_shared<Image>(24 + number, 20);
+    for (std::size_t i = 0; i < image->rgb.size(); ++i) {
+      image->rgb[i] = static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(number) * 31);
+    }
+    DescribeRequest& request = requests.emplace_back();
+    request.id = std::to_string(number);
+    request.images.emplace_back().image = std::move(image);
+    request.prompt = "what is this";
+  }
+  runtime.finish(task.submit(std::move(requests), keep));
   return std::move(keep.out);
 }
 

@@ -1,7 +1,7 @@
 // Runs that do not fit a device's 8 GiB are refused before weights are read, with what would fit.
 #include <gtest/gtest.h>
 
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/memory.h"
 #include "tests/support/guarded_backend.h"

@@ -8,9 +8,10 @@
 #include <cmath>
 #include <map>
 
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "apps/runtime/picture_queue.h"
 #include "engine/families/random_weights.h"
+#include "engine/sampling/sampling_settings.h"
 #include "tests/support/chat_forms.h"
 #include "tests/support/temp_folder.h"
 #include "tests/unit/captioning/scarce_memory.h"
@@ -69,12 +70,12 @@ class Copy {
   std::filesystem::path path_;
 };
 
-CaptionOptions options(DraftChoice draft, std::int64_t window = 4) {
-  CaptionOptions out;
+DescribeOptions options(DraftChoice draft, std::int64_t window = 4) {
+  DescribeOptions out;
   out.model = kBundled;
   out.device = "cpu";
   out.threads = 1;
-  out.most_tokens = kTokens;
+  out.max_tokens = kTokens;
   out.draft = std::move(draft);
   if (out.draft.on()) {
     out.method = decode_method("draft");
@@ -90,8 +91,8 @@ struct Captions {
   std::int64_t passes = 0, tokens = 0;
 };
 
-Captions describe(const CaptionOptions& options, int pictures = 4) {
-  struct Keep final : CaptionListener {
+Captions describe(const DescribeOptions& options, int pictures = 4) {
+  struct Keep final : DescribeListener {
     Captions out;
     void on_caption(Caption&& caption) override {
       EXPECT_FALSE(caption.failed) << format_error(caption.error);
@@ -101,21 +102,19 @@ Captions describe(const CaptionOptions& options, int pictures = 4) {
       out.all.push_back(std::move(caption));
     }
   } keep;
-  CaptionPipeline pipeline(options);
-  int next = 0;
-  pipeline.run(
-      [&]() -> std::optional<CaptionRequest> {
-        if (next == pictures) return std::nullopt;
-        const ScenePicture render = render_scene(
-            sample_scene(1000, SceneSplit::kVal, static_cast<std::uint64_t>(next)), 96);
-        CaptionRequest one;
-        one.id = std::to_string(next++);
-        one.prompt = "Describe the picture.";
-        one.pictures.emplace_back().image =
-            std::make_shared<Image>(render.width, render.height, render.rgb);
-        return one;
-      },
-      keep);
+  Runtime runtime;
+  DescribeTask task(runtime, options);
+  std::vector<DescribeRequest> requests;
+  for (int i = 0; i < pictures; ++i) {
+    const ScenePicture render =
+        render_scene(sample_scene(1000, SceneSplit::kVal, static_cast<std::uint64_t>(i)), 96);
+    DescribeRequest& one = requests.emplace_back();
+    one.id = std::to_string(i);
+    one.prompt = "Describe the picture.";
+    one.images.emplace_back().image =
+        std::make_shared<Image>(render.width, render.height, render.rgb);
+  }
+  runtime.finish(task.submit(std::move(requests), keep));
   EXPECT_EQ(keep.out.texts.size(), static_cast<std::size_t>(pictures));
   return std::move(keep.out);
 }
@@ -134,9 +133,10 @@ class CaptionDrafts : public testing::Test {
       GTEST_SKIP() << "the bundled captioner is not there";
     }
   }
-  static std::string refusal(const CaptionOptions& asked, const std::string& code) {
+  static std::string refusal(const DescribeOptions& asked, const std::string& code) {
     try {
-      const CaptionPipeline pipeline(asked);
+      Runtime runtime;
+      const DescribeTask task(runtime, asked);
     } catch (const Error& error) {
       EXPECT_EQ(error.info().kind, ErrorKind::kUsage);
       EXPECT_EQ(error.info().code, code);
@@ -206,7 +206,7 @@ TEST_F(CaptionDrafts, ABlindDraftReadsTheQuestionAlone) {
 // Methods in, behind and after the encoder and inside the language model; targets pruned too; texts
 // at once; texts that are drawn; the exact rule and windows by the clock.
 TEST_F(CaptionDrafts, TextsAreTheTargetsOwnHoweverTheyAreWritten) {
-  CaptionOptions base = options({});
+  DescribeOptions base = options({});
   for (const bool pruned_target : {false, true}) {
     if (pruned_target) {
       base.prune.method = "fastv";
@@ -217,7 +217,7 @@ TEST_F(CaptionDrafts, TextsAreTheTargetsOwnHoweverTheyAreWritten) {
       const Captions plain = describe(base);
       std::int64_t batch = 1;
       for (const char* method : {"vispruner", "flowcut", "fastv", "tome", "random"}) {
-        CaptionOptions drafted = base;
+        DescribeOptions drafted = base;
         drafted.draft = pruned(kBundled, method, 0.2);
         drafted.method = options(drafted.draft, 1 + batch).method;
         drafted.batch_size = batch++ % 3 + 1;
@@ -247,13 +247,13 @@ TEST_F(CaptionDrafts, AnotherVocabularyIsRefusedWithBothNamed) {
 }
 
 TEST_F(CaptionDrafts, WhatCannotDraftIsRefusedBeforeWeightsAreRead) {
-  CaptionOptions plain = options({.model = kBundled});
+  DescribeOptions plain = options({.model = kBundled});
   plain.method = {};
   refusal(plain, "E_DECODE_CONFLICT");
-  CaptionOptions nobody = options({});
+  DescribeOptions nobody = options({});
   nobody.method = decode_method("draft");
   refusal(nobody, "E_DECODE_DRAFT");
-  CaptionOptions deep = options(pruned(kBundled, "fastv", 0.5));
+  DescribeOptions deep = options(pruned(kBundled, "fastv", 0.5));
   deep.draft.prune.options = {{"layer", 40}};
   refusal(deep, "E_PRUNE_LAYERS");
 }
@@ -285,10 +285,10 @@ TEST_F(CaptionDrafts, PicturesArePreparedByBothPolicies) {
   const auto take = [&](const DescribeSpec* draft, int pictures = 1) {
     bool given = false;
     PictureQueue queue(
-        [&]() -> std::optional<CaptionRequest> {
+        [&]() -> std::optional<DescribeRequest> {
           if (std::exchange(given, true)) return std::nullopt;
-          CaptionRequest out;
-          for (int i = 0; i < pictures; ++i) out.pictures.emplace_back().image = image;
+          DescribeRequest out;
+          for (int i = 0; i < pictures; ++i) out.images.emplace_back().image = image;
           return out;
         },
         target, {}, 2, draft);
@@ -331,12 +331,12 @@ TEST_F(CaptionDrafts, ADraftSeesWhatItsOwnPolicyMakes) {
   const Captions misled = describe(options({.model = glare.path()}));
   EXPECT_EQ(misled.texts, plain.texts);
   EXPECT_GT(misled.passes, fewest(plain));
-  CaptionOptions blurred = options({});
+  DescribeOptions blurred = options({});
   blurred.model = other.path();
   const Captions blurred_plain = describe(blurred);
   EXPECT_NE(blurred_plain.texts, plain.texts);
   for (const std::string& draft : {glare.path(), std::string(kBundled)}) {
-    CaptionOptions both = options({.model = draft});
+    DescribeOptions both = options({.model = draft});
     both.model = other.path();
     const Captions drafted = describe(both);
     EXPECT_EQ(drafted.texts, blurred_plain.texts);
@@ -372,39 +372,38 @@ TEST_F(CaptionDrafts, ATextThatTheDraftCannotHoldIsWrittenWithoutIt) {
 // Memory that does not last for target and draft of so many texts lasts for fewer.
 TEST(CaptionDraftMemory, FewerTextsAtOnceLoseNothing) {
   if (!ScarceMemory::kWorks) GTEST_SKIP() << "sanitizers bring a malloc of their own";
-  CaptionOptions asked;
+  DescribeOptions asked;
   asked.model = "test:tiny";
   asked.device = "cpu";
   asked.threads = 1;
   asked.batch_size = 8;
-  asked.most_tokens = 16;
+  asked.max_tokens = 16;
   asked.draft.model = "test:tiny";
   asked.method = decode_method("draft");
   asked.method.rule = "gumbel";
-  struct Keep final : CaptionListener {
+  struct Keep final : DescribeListener {
     std::map<std::string, Caption> captions;
     std::vector<std::string> notices;
     void on_caption(Caption&& caption) override { captions[caption.id] = std::move(caption); }
     void on_notice(std::string_view text) override { notices.emplace_back(text); }
   };
-  CaptionPipeline pipeline(asked);
-  pipeline.load();
+  Runtime runtime;
+  DescribeTask task(runtime, asked);
+  task.load();
   const auto run = [&](Keep& keep) {
-    int number = 0;
-    pipeline.run(
-        [&]() -> std::optional<CaptionRequest> {
-          if (number == 9) return std::nullopt;
-          CaptionRequest one;
-          one.id = std::to_string(number);
-          auto image = std::make_shared<Image>(24 + number++, 20);
-          for (std::size_t i = 0; i < image->rgb.size(); ++i) {
-            image->rgb[i] = static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(number));
-          }
-          one.pictures.emplace_back().image = std::move(image);
-          one.prompt = std::string(1200, 'a');
-          return one;
-        },
-        keep);
+    task.release();
+    std::vector<DescribeRequest> requests;
+    for (int number = 0; number < 9; ++number) {
+      DescribeRequest& one = requests.emplace_back();
+      one.id = std::to_string(number);
+      auto image = std::make_shared<Image>(24 + number, 20);
+      for (std::size_t i = 0; i < image->rgb.size(); ++i) {
+        image->rgb[i] = static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(number) + 1);
+      }
+      one.images.emplace_back().image = std::move(image);
+      one.prompt = std::string(1200, 'a');
+    }
+    runtime.finish(task.submit(std::move(requests), keep));
   };
   Keep plenty, little, none;
   run(plenty);

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/describe_task.h"
 #include "tests/unit/captioning/scarce_memory.h"
 
 namespace tessera {
@@ -12,29 +12,29 @@ namespace {
 
 constexpr int kItems = 9;
 
-CaptionOptions options_of(std::int64_t batch) {
-  CaptionOptions options;
+DescribeOptions options_of(std::int64_t batch) {
+  DescribeOptions options;
   options.model = "test:tiny";
   options.device = "cpu";
   options.threads = 1;
   options.batch_size = batch;
-  options.most_tokens = 8;
+  options.max_tokens = 8;
   return options;
 }
 
-CaptionRequest request_of(int number, const std::string& prompt) {
+DescribeRequest request_of(int number, const std::string& prompt) {
   auto image = std::make_shared<Image>(24 + number, 20);
   for (std::size_t i = 0; i < image->rgb.size(); ++i) {
     image->rgb[i] = static_cast<std::uint8_t>(i * 7 + static_cast<std::size_t>(number) * 31);
   }
-  CaptionRequest request;
+  DescribeRequest request;
   request.id = std::to_string(number);
-  request.pictures.push_back({.image = std::move(image)});
+  request.images.push_back({.image = std::move(image)});
   request.prompt = prompt;
   return request;
 }
 
-struct Heard final : CaptionListener {
+struct Heard final : DescribeListener {
   std::map<std::string, Caption> captions;
   std::vector<std::string> notices;
   void on_caption(Caption&& caption) override {
@@ -42,22 +42,32 @@ struct Heard final : CaptionListener {
     EXPECT_TRUE(captions.emplace(id, std::move(caption)).second) << id << " twice";
   }
   void on_notice(std::string_view text) override { notices.emplace_back(text); }
+  void on_over(bool all) override { finished = all; }
+  bool finished = false;
+};
+
+struct Task {
+  explicit Task(std::int64_t batch) : describe(runtime, options_of(batch)) { describe.load(); }
+  Runtime runtime;
+  DescribeTask describe;
 };
 
 // Items of the same question, about as many rows as it has letters; `long_one` asks another one.
-Heard run(CaptionPipeline& pipeline, std::size_t letters, int long_one = -1) {
+// No loop is left from an earlier run.
+Heard run(Task& task, std::size_t letters, int long_one = -1) {
   Heard heard;
   int number = 0;
-  const bool finished = pipeline.run(
-      [&]() -> std::optional<CaptionRequest> {
+  task.describe.release();
+  task.runtime.finish(task.describe.submit(
+      [&]() -> std::optional<DescribeRequest> {
         if (number == kItems) return std::nullopt;
-        const CaptionRequest request =
+        const DescribeRequest request =
             request_of(number, std::string(number == long_one ? 6000 : letters, 'a'));
         ++number;
         return request;
       },
-      heard);
-  EXPECT_TRUE(finished);
+      heard));
+  EXPECT_TRUE(heard.finished);
   return heard;
 }
 
@@ -72,15 +82,14 @@ std::map<std::string, std::string> texts(const Heard& heard) {
 
 TEST(ScarceMemory, HalvesTheBatchAndLosesNothing) {
   if (!ScarceMemory::kWorks) GTEST_SKIP() << "sanitizers bring a malloc of their own";
-  CaptionPipeline pipeline(options_of(8));
-  pipeline.load();
-  const Heard plenty = run(pipeline, 1200);
+  Task task(8);
+  const Heard plenty = run(task, 1200);
   ASSERT_EQ(plenty.captions.size(), static_cast<std::size_t>(kItems));
   EXPECT_TRUE(plenty.notices.empty());
   // One layer's keys take about 1,450 rows x 64 x 4 bytes a text: two fit below 1.2 MB, four do
   // not.
   const ScarceMemory scarce(1'200'000);
-  const Heard little = run(pipeline, 1200);
+  const Heard little = run(task, 1200);
   EXPECT_GE(scarce.refused(), 2);
   EXPECT_EQ(texts(little), texts(plenty));
   ASSERT_EQ(little.notices.size(), 1u);
@@ -90,10 +99,9 @@ TEST(ScarceMemory, HalvesTheBatchAndLosesNothing) {
 
 TEST(ScarceMemory, APromptThatFitsNowhereFailsAlone) {
   if (!ScarceMemory::kWorks) GTEST_SKIP() << "sanitizers bring a malloc of their own";
-  CaptionPipeline pipeline(options_of(4));
-  pipeline.load();
+  Task task(4);
   const ScarceMemory scarce(1'300'000);  // six thousand rows of one text's keys are 1.5 MB
-  const Heard heard = run(pipeline, 13, 4);
+  const Heard heard = run(task, 13, 4);
   ASSERT_EQ(heard.captions.size(), static_cast<std::size_t>(kItems));
   for (const auto& [id, caption] : heard.captions) {
     EXPECT_EQ(caption.failed, id == "4") << id << " " << caption.error.code;
@@ -108,10 +116,9 @@ TEST(ScarceMemory, APromptThatFitsNowhereFailsAlone) {
 // Nothing fits: every item fails by itself, and the program lives.
 TEST(ScarceMemory, WithoutAnyRoomEveryItemFails) {
   if (!ScarceMemory::kWorks) GTEST_SKIP() << "sanitizers bring a malloc of their own";
-  CaptionPipeline pipeline(options_of(4));
-  pipeline.load();
+  Task task(4);
   const ScarceMemory scarce(20'000);
-  const Heard heard = run(pipeline, 13);
+  const Heard heard = run(task, 13);
   ASSERT_EQ(heard.captions.size(), static_cast<std::size_t>(kItems));
   for (const auto& [id, caption] : heard.captions) {
     EXPECT_TRUE(caption.failed) << id;

@@ -286,13 +286,13 @@ TEST_F(DescribingFaults, FailuresAreCountedInTheOrderOfItems) {
 // The real captioner while the allocator refuses blocks of every size at which it matters.
 class ScarceDescribing : public DescribingFaults {
  protected:
-  static CaptionOptions captioner() {
-    CaptionOptions out;
+  static DescribeOptions captioner() {
+    DescribeOptions out;
     out.model = "test:tiny";
     out.device = "cpu";
     out.threads = 1;
     out.batch_size = 4;
-    out.most_tokens = 700;  // so that its cache is larger than the painter's
+    out.max_tokens = 700;  // so that its cache is larger than the painter's
     return out;
   }
 };
@@ -344,8 +344,8 @@ TEST_F(ScarceDescribing, RefusedBlocksCostNoTextAndNoPicture) {
 }
 
 TEST_F(ScarceDescribing, TheRealCaptionerGivesItsMemoryBack) {
-  CaptionOptions options = captioner();
-  options.most_tokens = 600;
+  DescribeOptions options = captioner();
+  options.max_tokens = 600;
   CaptionDescriber describer(options, {}, nullptr);
   describer.load();
   std::vector<ToDescribe> pictures;

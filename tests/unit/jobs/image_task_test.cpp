@@ -39,13 +39,13 @@ class Painting : public ::testing::Test {
     task_.load();
     describer_.load();
   }
-  static CaptionOptions captioner() {
-    CaptionOptions out;
+  static DescribeOptions captioner() {
+    DescribeOptions out;
     out.model = "test:tiny";
     out.device = "cpu";
     out.threads = 1;
     out.batch_size = 2;
-    out.most_tokens = 8;
+    out.max_tokens = 8;
     return out;
   }
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "apps/runtime/caption_pipeline.h"
 #include "apps/lab/eval_reader.h"
+#include "apps/runtime/describe_task.h"
 #include "apps/runtime/generate_task.h"
 #include "apps/runtime/video_pipeline.h"
 
@@ -75,7 +75,8 @@ TEST(Devices, ClipsArePaintedWhereAskedFor) {
 
 TEST(Devices, PicturesAreDescribedWhereAskedFor) {
   expect_asked([](const char* device, CudaOptions cuda) {
-    CaptionPipeline(on_device<CaptionOptions>(device, cuda, "test:tiny"));
+    Runtime runtime;
+    DescribeTask(runtime, on_device<DescribeOptions>(device, cuda, "test:tiny"));
   });
 }
 

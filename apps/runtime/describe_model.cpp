@@ -1,0 +1,111 @@
+#include "apps/runtime/describe_model.h"
+
+#include "apps/runtime/caption_memory.h"
+#include "apps/runtime/caption_method.h"
+#include "apps/runtime/model_catalog.h"
+#include "engine/sampling/sampling_settings.h"
+
+namespace tessera {
+
+namespace {
+
+[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
+                         std::string found) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = std::move(code),
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found)});
+}
+
+ModelReference reference_of(const DescribeOptions& options) {
+  return resolve_model(options.model.empty() ? std::string(kDefaultCaptioner) : options.model);
+}
+
+}  // namespace
+
+DescribeModel::DescribeModel(const DescribeOptions& given) : options_(given) {
+  const ModelReference reference = reference_of(options_);
+  name_ = reference.shown_name;
+  model_ = CaptionModel::open(reference.open_name);
+  backend_ = make_backend(options_.device, {.threads = options_.threads}, options_.cuda);
+  storage_ = options_.storage.value_or(model_->stored());
+  expects(options_.batch_size >= 1 && options_.max_tokens >= 1, "texts at once, tokens of a text");
+  aids_.texts = true;
+  aids_.grammar = VocabularyGrammar::line(static_cast<std::size_t>(model_->spec().model.vocab),
+                                          static_cast<std::size_t>(options_.max_tokens));
+  if (options_.draft.on()) {
+    draft_ = CaptionDraft::open(options_.draft, *model_, name_, options_.max_tokens);
+    aids_.draft_model = true;
+  }
+  options_.method = settle_text_method(options_.method, aids_, options_.max_tokens);
+  if (options_.method.adaptive) controller_.emplace(options_.method.window);
+  // What no image can make good, before weights are read and outputs begun.
+  const std::int64_t positions = model_->spec().model.max_positions;
+  if (options_.max_tokens >= positions) {
+    refuse("E_TEXT_LENGTH", "--max-tokens",
+           "fewer than the " + std::to_string(positions) + " positions of the model",
+           std::to_string(options_.max_tokens));
+  }
+  pruning(options_.prune);
+  law_ = settle_law({.guidance = 1, .temperature = 0}, options_.sampling);
+  if (law_.guided()) {
+    refuse("E_FLAG_CONFLICT", "--cfg-scale", "1: texts are written without guidance",
+           std::to_string(law_.guidance));
+  }
+  parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
+}
+
+std::shared_ptr<const DescribePruning> DescribeModel::pruning(const PruneChoice& choice) const {
+  auto out = std::make_shared<DescribePruning>();
+  out->choice = choice;
+  if (choice.on()) out->pruner = make_pruner(choice.method, choice.options);
+  const PromptPruning prompt = out->of(options_.seed, 0);
+  check_pruning(*model_, prompt);
+  check_text_pruning(options_.method, *model_, prompt, choice.method);
+  return out;
+}
+
+void DescribeModel::load() {
+  if (loaded_) return;
+  StreamLimits limits = this->limits({.prompt_rows = options_.prompt_rows});
+  check_caption_memory(model_->spec(), *backend_, storage_, std::move(limits), name_);
+  model_->load(*backend_, storage_);
+  if (draft_) draft_->load(*backend_, options_.storage);
+  loaded_ = true;
+}
+
+StreamLimits DescribeModel::limits(const LoopNeeds& needs) const {
+  return {.items = needs.slots,
+          .prompt_rows = needs.prompt_rows,
+          .grammar = aids_.grammar,
+          .window = options_.method.window,
+          .guided = needs.guided,
+          .kv = storage_,
+          .laws = keeps_laws(options_.method),
+          .shape = options_.method.shape()};
+}
+
+void DescribeModel::make_drafter(const StreamLimits& limits, const LoopNeeds& needs) {
+  if (!draft_) return;
+  drop_drafter();  // before the new one: both together may not fit
+  parts_->set_drafter(draft_->make_drafter(limits, needs.draft_prompt_rows));
+}
+
+void DescribeModel::drop_drafter() {
+  if (draft_) parts_->set_drafter(nullptr);
+}
+
+std::size_t DescribeModel::loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const {
+  return text_loop_bytes(model_->spec().model, *backend_, limits) +
+         (draft_ ? draft_->bytes(*backend_, limits, needs.draft_prompt_rows) : 0);
+}
+
+ErrorInfo DescribeModel::no_room(const LoopNeeds& needs) const {
+  return {.kind = ErrorKind::kMemory,
+          .code = "E_TEXT_MEMORY",
+          .where = "one text at a time, a prompt of " + std::to_string(needs.prompt_rows) + " rows",
+          .hint = "try --dtype bf16, a smaller --max-tokens or --prune"};
+}
+
+}  // namespace tessera

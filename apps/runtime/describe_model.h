@@ -1,0 +1,75 @@
+// A captioning model, its method and its draft model, as a lane asks for them. Opened and checked
+// at once, loaded when the first text is written.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "apps/runtime/caption_draft.h"
+#include "apps/runtime/caption_model.h"
+#include "apps/runtime/describe_options.h"
+#include "apps/runtime/lane.h"
+#include "apps/runtime/picture_prompt.h"
+#include "engine/decoding/method_parts.h"
+#include "engine/sampling/law.h"
+
+namespace tessera {
+
+// How the images of one submission are pruned.
+struct DescribePruning {
+  PruneChoice choice;
+  std::unique_ptr<Pruner> pruner;  // null = not at all
+
+  PromptPruning of(std::uint64_t seed, std::uint64_t item) const {
+    return {pruner.get(), choice.budget, seed, item};
+  }
+};
+
+class DescribeModel final : public LaneModel {
+ public:
+  // Opens and checks files; reads no weights. Error kModel; kUsage for settings that contradict one
+  // another or the model.
+  explicit DescribeModel(const DescribeOptions& options);
+
+  const DescribeOptions& options() const { return options_; }
+  const DecodeMethod& method() const { return options_.method; }
+  const std::string& name() const { return name_; }
+  const CaptionModel& model() const { return *model_; }
+  Backend& backend() const { return *backend_; }
+  DType storage() const { return storage_; }
+  const LawSettings& law() const { return law_; }
+  CaptionDraft* draft() const { return draft_.get(); }  // null = none
+  // A pruner of this choice. Error kUsage when the model cannot serve it.
+  std::shared_ptr<const DescribePruning> pruning(const PruneChoice& choice) const;
+
+  // Whether an image was encoded since the last pass: the next one waits for the next pass, so that
+  // texts at work wait for no more.
+  bool encoded_in_pass() const { return encoded_in_pass_; }
+  void set_encoded_in_pass(bool encoded) { encoded_in_pass_ = encoded; }
+
+  void load() override;
+  const TokenModel& tokens() const override { return model_->text(); }
+  StreamLimits limits(const LoopNeeds& needs) const override;
+  void make_drafter(const StreamLimits& limits, const LoopNeeds& needs) override;
+  void drop_drafter() override;
+  LoopParts parts() const override { return parts_->parts(); }
+  WindowController* controller() override { return controller_ ? &*controller_ : nullptr; }
+  std::size_t loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const override;
+  ErrorInfo no_room(const LoopNeeds& needs) const override;
+
+ private:
+  DescribeOptions options_;
+  std::string name_;
+  std::unique_ptr<CaptionModel> model_;
+  std::unique_ptr<Backend> backend_;
+  DType storage_;
+  DecodeAids aids_;
+  LawSettings law_;
+  std::unique_ptr<CaptionDraft> draft_;
+  std::unique_ptr<OwnedParts<float, KeyedRandom>> parts_;
+  std::optional<WindowController> controller_;
+  bool loaded_ = false, encoded_in_pass_ = false;
+};
+
+}  // namespace tessera

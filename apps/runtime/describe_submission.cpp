@@ -1,0 +1,368 @@
+// Images from the reading thread to streams of text, and texts to their listener.
+#include "apps/runtime/describe_submission.h"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+
+#include "apps/runtime/text_stream.h"
+
+namespace tessera {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+// Images are read within weaker confinement than meant where the kernel refuses a part of it: that
+// is reported once it is known. Whether it is known.
+bool report_confinement(const std::string& confinement, DescribeListener& listener) {
+  if (confinement.empty()) return false;
+  if (confinement != kWholeConfinement) {
+    listener.on_notice("pictures are read behind " + confinement + ", not behind " +
+                       std::string(kWholeConfinement) +
+                       ": the kernel refused; a hostile picture could do more harm");
+  }
+  return true;
+}
+
+Caption caption_of(const PreparedPictures& prepared) {
+  Caption caption;
+  caption.id = prepared.request.id;
+  caption.sizes = prepared.sizes;
+  caption.notes = prepared.notes;
+  caption.seconds.read = prepared.seconds;
+  return caption;
+}
+
+}  // namespace
+
+void DescribeListener::on_fewer(std::int64_t had, std::int64_t have) {
+  on_notice("not enough memory for " + std::to_string(had) +
+            " texts at once: " + std::to_string(have) + " from here on");
+}
+
+// A text at work or on its way there.
+struct DescribeSubmission::Work {
+  Caption caption;
+  PicturePrompt prompt;                  // its rows are in the stream
+  Stream stream;                         // until it is given to the lane
+  std::unique_ptr<VerifierWatch> watch;  // over the prompt, for a draft that goes by it
+  std::unique_ptr<PreparedDraft> draft;  // null = it is written without drafts of a model
+  std::optional<TextStream> text;
+  Clock::time_point start;
+};
+
+// Images that are read, on their way to the encoder.
+struct DescribeSubmission::Arrival {
+  PreparedPictures prepared;
+  std::size_t place = 0;             // in the submission
+  std::uint64_t number = 0;          // half of the key of what is sampled
+  std::vector<EncodedPicture> seen;  // of its images, if they ran together with others
+  double seconds = 0;                // its share of that run
+};
+
+DescribeSubmission::DescribeSubmission(DescribeModel& model, const StreamLane& lane,
+                                       std::shared_ptr<const DescribePruning> pruning,
+                                       DescribeSource source, std::int64_t slots,
+                                       DescribeListener& listener)
+    : model_(model),
+      lane_(lane),
+      pruning_(std::move(pruning)),
+      source_(std::move(source)),
+      slots_(slots),
+      listener_(listener) {}
+DescribeSubmission::~DescribeSubmission() = default;
+
+// Weights first: when they cannot be read, nothing was taken from the source.
+void DescribeSubmission::begin() {
+  if (queue_ != nullptr) return;
+  model_.load();
+  const auto ahead = static_cast<std::size_t>(std::max<std::int64_t>(slots_, 2));
+  queue_ = std::make_unique<PictureQueue>(
+      std::move(source_), model_.model().describe(),
+      PictureReaderOptions{.helper = model_.options().helper}, ahead,
+      model_.draft() != nullptr ? model_.draft()->picture_spec() : nullptr);
+}
+
+bool DescribeSubmission::more() const {
+  if (stopped_) return false;
+  return queue_ == nullptr || !arrived_.empty() || !queue_->over();
+}
+
+std::optional<NextStream> DescribeSubmission::next(Wait wait) {
+  // Also here: a stop may have been requested while the listener heard of the last pass.
+  if (model_.encoded_in_pass() || stop_asked()) return std::nullopt;
+  begin();
+  if (arrived_.empty()) arrive(wait);
+  if (arrived_.empty()) return std::nullopt;
+  model_.set_encoded_in_pass(true);
+  walls_known_ = walls_known_ || report_confinement(queue_->confinement(), listener_);
+  return admit();
+}
+
+// Takes what is ready, so much that the encoder is well filled; waits for the first if asked to.
+void DescribeSubmission::arrive(Wait wait) {
+  constexpr std::size_t kViews = 4;
+  const auto at_once = static_cast<std::size_t>(std::min(slots_, lane_.slots()));
+  std::size_t views = 0;
+  while (views < kViews && arrived_.size() < at_once) {
+    auto prepared = queue_->take(wait == Wait::kYes && arrived_.empty());
+    if (!prepared) break;
+    const std::size_t place = arrivals_++;
+    const std::uint64_t number = prepared->request.number.value_or(place);
+    for (const PreprocessedPicture& picture : prepared->pictures) views += picture.views.size();
+    arrived_.push_back({std::move(*prepared), place, number, {}, 0});
+  }
+  if (arrived_.size() > 1) encode_together();
+}
+
+// Whether the encoder may run for it beside others: it will be needed, and nobody watches.
+bool DescribeSubmission::goes_together(const Arrival& arrival) const {
+  if (arrival.prepared.error || arrival.prepared.pictures.empty()) return false;
+  try {
+    std::vector<PreprocessPlan> plans;
+    for (const PreprocessedPicture& picture : arrival.prepared.pictures) {
+      plans.push_back(picture.plan);
+    }
+    model_.model().prompt_ids(arrival.prepared.request.prompt, plans);
+    const auto views = static_cast<std::int64_t>(arrival.prepared.pictures.front().views.size());
+    return pruning_->pruner == nullptr ||
+           !VisualEncoder::watched({*pruning_->pruner, pruned_model_of(model_.model(), views),
+                                    pruning_->choice.budget, model_.options().seed,
+                                    arrival.number});
+  } catch (const Error&) {  // said when it is admitted
+    return false;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+// One run of the encoder for the pictures that arrived together.
+void DescribeSubmission::encode_together() {
+  std::vector<const PreprocessedPicture*> pictures;
+  std::vector<Arrival*> those;
+  for (Arrival& arrival : arrived_) {
+    if (!goes_together(arrival)) continue;
+    those.push_back(&arrival);
+    for (const PreprocessedPicture& picture : arrival.prepared.pictures) {
+      pictures.push_back(&picture);
+    }
+  }
+  if (those.size() < 2) return;
+  const Clock::time_point begin = Clock::now();
+  std::vector<EncodedPicture> seen;
+  try {
+    seen = model_.model().pictures().look(pictures);
+  } catch (const Error&) {  // each alone then, so that the one at fault is known
+    return;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  auto next = std::make_move_iterator(seen.begin());
+  for (Arrival* arrival : those) {
+    const auto end = next + static_cast<std::ptrdiff_t>(arrival->prepared.pictures.size());
+    arrival->seen.assign(next, end);
+    arrival->seconds = since(begin) / static_cast<double>(those.size());
+    next = end;
+  }
+}
+
+std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& arrival) const {
+  const PreparedPictures& prepared = arrival.prepared;
+  auto work = std::make_unique<Work>();
+  work->caption = caption_of(prepared);
+  Caption& caption = work->caption;
+  work->start = Clock::now() - std::chrono::duration_cast<Clock::duration>(
+                                   std::chrono::duration<double>(arrival.seconds));
+  if (prepared.error) throw Error(*prepared.error);
+  for (const PreprocessedPicture& picture : prepared.pictures) {
+    const PreprocessPlan& plan = picture.plan;
+    if (plan.clip) {
+      const std::vector<std::int64_t>& shown = plan.clip->numbers;
+      caption.frames.insert(caption.frames.end(), shown.begin(), shown.end());
+    }
+    caption.seen.push_back({std::min(plan.resized_width, plan.canvas_width),
+                            std::min(plan.resized_height, plan.canvas_height)});
+  }
+  const DescribeOptions& options = model_.options();
+  work->prompt = make_picture_prompt(model_.model(), prepared.request.prompt, prepared.pictures,
+                                     pruning_->of(options.seed, arrival.number), options.max_tokens,
+                                     arrival.seen);
+  const PromptRows& rows = work->prompt.rows;
+  caption.visual_tokens = work->prompt.visual_tokens;
+  caption.seconds.select = work->prompt.select_seconds();
+  caption.prompt_tokens = rows.rows.shape()[0];
+  caption.kept = rows.kept;
+  caption.kept_tokens = count_tokens(caption.kept);
+  make_stream(arrival.number, *work);
+  work->text.emplace(model_.model().tokenizer());
+  if (model_.draft() != nullptr) prepare_draft(prepared, *work);
+  caption.seconds.encode = since(work->start);
+  return work;
+}
+
+void DescribeSubmission::make_stream(std::uint64_t number, Work& work) const {
+  PromptRows& rows = work.prompt.rows;
+  Stream& stream = work.stream;
+  stream.kind = StreamKind::kText;
+  stream.prompt = {.ids = {},
+                   .rows = std::make_shared<const Tensor>(std::move(rows.rows)),
+                   .positions = std::move(rows.places),
+                   .next_position = rows.next_place,
+                   .cuts = rows.cuts.get()};
+  stream.before = std::move(rows.text);
+  stream.stops = model_.model().describe().stops;
+  stream.max_tokens = model_.options().max_tokens;
+  stream.law = model_.law();
+  stream.seed = model_.options().seed;
+  stream.item = number;
+  const CaptionDraft* draft = model_.draft();
+  const ModelConfig& language = model_.model().spec().model.transformer;
+  if (draft != nullptr && draft->verified() && pruning_->pruner == nullptr && language.layers > 1 &&
+      !rows.picture_rows.empty()) {
+    work.watch = std::make_unique<VerifierWatch>(language, model_.backend(), rows.picture_rows,
+                                                 rows.text_rows);
+    stream.prompt.cuts = work.watch.get();
+  }
+  // Some methods cut the prompts of several views only, which no setting shows.
+  if (stream.prompt.cuts == nullptr || model_.method().shape() == PassShape::kLine) return;
+  throw Error({.kind = ErrorKind::kGeneral,
+               .code = "E_DECODE_CONFLICT",
+               .where = "drafts of the text",
+               .expected = "a method whose drafts stand in a line, as --prune " +
+                           pruning_->choice.method + " cuts prompts inside the model",
+               .found = model_.method().name});
+}
+
+// What the draft cannot take, the text does without.
+void DescribeSubmission::prepare_draft(const PreparedPictures& prepared, Work& work) const {
+  Caption& caption = work.caption;
+  const bool own = !prepared.draft_pictures.empty();
+  try {
+    if (prepared.draft_error) throw Error(*prepared.draft_error);
+    work.draft = model_.draft()->prepare(prepared.request.prompt,
+                                         own ? prepared.draft_pictures : prepared.pictures,
+                                         work.stream, work.watch.get());
+    caption.draft = model_.draft()->name();
+    caption.seconds.draft = work.draft->seconds;
+  } catch (const Error& error) {
+    if (error.info().kind != ErrorKind::kGeneral) throw;
+    caption.notes.push_back("written without the draft model: " + format_error(error.info()));
+  }
+}
+
+void DescribeSubmission::fail(Caption caption, const ErrorInfo& error) {
+  caption.failed = true;
+  caption.error = error;
+  listener_.on_caption(std::move(caption));
+}
+
+// The next of those that arrived, to be written or failed.
+std::optional<NextStream> DescribeSubmission::admit() {
+  Arrival arrival = std::move(arrived_.front());
+  arrived_.pop_front();
+  ErrorInfo why;
+  try {
+    std::unique_ptr<Work> work = prepare(arrival);
+    NextStream next{
+        .number = arrival.place, .stream = std::move(work->stream), .needs = {}, .on_slot = {}};
+    next.needs.prompt_rows = next.stream.prompt.length();
+    if (work->draft) {
+      next.needs.draft_prompt_rows = work->draft->rows();
+      next.on_slot = [this, draft = work->draft.get()](std::size_t slot) {
+        model_.draft()->set_stream(slot, *draft);
+      };
+    }
+    at_work_[arrival.place] = std::move(work);
+    return next;
+  } catch (const Error& error) {  // the boundary of one item
+    why = error.info();
+  } catch (const std::bad_alloc&) {
+    why = {.kind = ErrorKind::kMemory,
+           .code = "E_PICTURE_MEMORY",
+           .where = "encoding",
+           .expected = "memory for the picture's rows",
+           .found = "none left"};
+  }
+  fail(caption_of(arrival.prepared), why);
+  return std::nullopt;
+}
+
+Flow DescribeSubmission::on_pass(const SubmissionPass& /*pass*/) {
+  model_.set_encoded_in_pass(false);
+  stop_asked();
+  return Flow::kContinue;  // texts at work are finished
+}
+
+bool DescribeSubmission::stop_asked() {
+  if (stopped_ || listener_.on_pass() != Flow::kStop) return stopped_;
+  stopped_ = true;
+  arrived_.clear();
+  if (queue_ != nullptr) queue_->stop();
+  return true;
+}
+
+void DescribeSubmission::on_tokens(std::size_t number, std::span<const std::int32_t> tokens) {
+  Work& work = *at_work_.at(number);
+  if (work.caption.seconds.first == 0) work.caption.seconds.first = since(work.start);
+  const std::string more = work.text->add(tokens, model_.model().describe().stops);
+  if (!more.empty()) listener_.on_text(work.caption.id, more);
+}
+
+std::optional<SlidingStream> DescribeSubmission::on_done(std::size_t number,
+                                                         StreamResult&& result) {
+  const std::unique_ptr<Work> work = std::move(at_work_.at(number));
+  at_work_.erase(number);
+  Caption& caption = work->caption;
+  caption.tokens = static_cast<std::int64_t>(result.tokens.size());
+  caption.passes = result.passes;
+  caption.meters = std::move(result.meters);
+  caption.seconds.total = since(work->start);
+  caption.seconds.select = work->prompt.select_seconds();
+  caption.prune_source = work->prompt.source();
+  caption.kept = work->prompt.kept();
+  caption.scores = work->prompt.scores();
+  caption.whole = std::move(work->prompt.whole);
+  caption.kept_tokens = count_tokens(caption.kept);
+  if (work->draft) caption.draft_kept_tokens = work->draft->kept_tokens();
+  if (result.status == StreamStatus::kFailed) {
+    fail(std::move(caption), result.error);
+    return std::nullopt;
+  }
+  caption.text = trimmed(work->text->whole());
+  caption.cut_short = !result.stopped;
+  listener_.on_caption(std::move(caption));
+  return std::nullopt;
+}
+
+void DescribeSubmission::on_stopped(std::size_t number, StreamResult&& /*result*/) {
+  at_work_.erase(number);
+}
+
+void DescribeSubmission::on_fewer_slots(std::int64_t had, std::int64_t have) {
+  listener_.on_fewer(had, have);
+}
+
+void DescribeSubmission::on_no_room(std::size_t number, const ErrorInfo& error) {
+  const std::unique_ptr<Work> work = std::move(at_work_.at(number));
+  at_work_.erase(number);
+  fail(std::move(work->caption), error);
+}
+
+void DescribeSubmission::on_over() {
+  // Whoever gives the requests may have ended them for a stop.
+  const bool answered = !more() && !stopped_ && at_work_.empty();
+  listener_.on_over(answered && listener_.on_pass() != Flow::kStop);
+}
+
+}  // namespace tessera
