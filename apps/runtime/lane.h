@@ -130,6 +130,7 @@ class StreamLane final : public Lane, private StreamListener {
   void start();
   void fail_held(const ErrorInfo& error);
   void drop_loop();
+  void drop_streams();
   void settle();
   void end(Entry& entry);
   void abandon();
