@@ -1,21 +1,15 @@
-// Joins family, text tokenizer, stream loop and clip tokenizer.
-#include "apps/runtime/video_pipeline.h"
+// Requests to prepared videos, these to a lane.
+#include "apps/runtime/video_task.h"
 
 #include <algorithm>
-#include <limits>
+#include <deque>
+#include <utility>
 
-#include "apps/runtime/clip_run.h"
-#include "apps/runtime/clip_writer.h"
-#include "apps/runtime/draft_model.h"
-#include "apps/runtime/guess_table_file.h"
-#include "apps/runtime/prompt_encoder.h"
+#include "apps/runtime/block_lane.h"
+#include "apps/runtime/model_catalog.h"
 #include "apps/runtime/text_features.h"
-#include "apps/runtime/visual_model.h"
-#include "engine/core/io.h"
-#include "engine/decoding/block_loop.h"
-#include "engine/decoding/method_parts.h"
-#include "engine/decoding/stream_loop.h"
-#include "tokenizers/visual/clip_tokenizer.h"
+#include "apps/runtime/video_model.h"
+#include "apps/runtime/video_submission.h"
 
 namespace tessera {
 
@@ -33,45 +27,6 @@ namespace {
 
 std::string size_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + "x" + std::to_string(height);
-}
-
-void check_clips(const PipelineOptions& options, const ModelSpec& spec, const std::string& name) {
-  check_paints(spec, name);
-  if (spec.blocks && !spec.movq) {
-    throw Error({.kind = ErrorKind::kModel,
-                 .code = "E_NBP_TOKENIZER",
-                 .file = name,
-                 .where = "clip tokenizer",
-                 .expected = "a model with a clip tokenizer that is read (vq_config)",
-                 .found = "NBP's own, which is not",
-                 .hint = "`tessera inspect` looks at the model"});
-  }
-  if (!spec.clip) {
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = "E_MODEL_PICTURES",
-                 .file = name,
-                 .expected = "a model that paints clips",
-                 .found = "one that paints pictures",
-                 .hint = "`tessera generate` paints with it"});
-  }
-  const std::int64_t width = options.width == 0 ? spec.image_width() : options.width;
-  const std::int64_t height = options.height == 0 ? spec.image_height() : options.height;
-  if (width != spec.image_width() || height != spec.image_height()) {
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = "E_GEOMETRY",
-                 .file = name,
-                 .where = "--size",
-                 .expected = size_text(spec.image_width(), spec.image_height()) +
-                             ", which is what this model paints",
-                 .found = size_text(width, height)});
-  }
-}
-
-// Blocks are neither guessed nor guided.
-void check_blocks(const ModelSpec& spec, const DecodeMethod& method) {
-  if (!spec.blocks || (!method.speculative() && method.shape() == PassShape::kLine)) return;
-  refuse("E_DECODE_CONFLICT", "--decode", "plain, as this model writes whole blocks",
-         "a method that guesses");
 }
 
 void check_block_law(const ModelSpec& spec, const LawSettings& law) {
@@ -92,189 +47,6 @@ void check_continuation(const ModelSpec& spec, Continuation continuation) {
          "sinks");
 }
 
-}  // namespace
-
-namespace {
-
-const PreparedClip& clip_of(const PreparedClip& clip) { return clip; }
-const PreparedClip& clip_of(const ClipTask& task) { return *task.clip; }
-
-}  // namespace
-
-struct VideoPipeline::State {
-  State(const PipelineOptions& given, OpenedModel opened_model, std::string shown)
-      : options(given),
-        name(std::move(shown)),
-        opened(std::move(opened_model)),
-        backend(make_backend(given.device, {.threads = given.threads}, given.cuda)),
-        storage(given.storage.value_or(stored_dtype(opened))),
-        vq_storage(stored_vq_dtype(opened)),
-        prompts(opened, name) {
-    check_clips(options, opened.spec, name);
-    const StreamModelConfig& config = opened.spec.model;
-    aids.grammar = config.grammar();
-    const PartNeeds needs = needs_of(options.method, aids.grammar);
-    if (needs.guesses != GuessUse::kNone) {
-      aids.guesses = load_guess_table(opened.spec.tokenizer.parent_path(), config.codes);
-    }
-    if (needs.draft_model || !options.draft_model.empty()) {
-      refuse("E_DECODE_DRAFT", "--model-draft", "no draft model, which clips do without",
-             options.draft_model.empty() ? "drafter model" : options.draft_model,
-             "choose --decode frames");
-    }
-    check_blocks(opened.spec, options.method);
-    options.method = settle_method(options.method, aids, config.image_tokens());
-    check_method(options.method, aids, config.image_tokens());
-    if (options.method.adaptive) controller.emplace(options.method.window);
-  }
-
-  const StreamModelConfig& config() const { return opened.spec.model; }
-  int rows() const { return static_cast<int>(config().grid_rows); }
-  int cols() const { return static_cast<int>(config().grid_cols); }
-  const ClipSpec& clip() const { return *opened.spec.clip; }
-  // Grids of a window that those before it stand for, where a clip is longer than the model's own.
-  std::int64_t kept_grids() const {
-    return config().grids - std::max<std::int64_t>(1, config().grids / 2);
-  }
-  Image to_image(const Tensor& pixels) const {
-    return {pixels.shape()[1], pixels.shape()[0], tokenizer->to_pixels(pixels.view())};
-  }
-  template <typename Clips>
-  StreamLimits limits_for(const Clips& clips) const;
-  GeneratedClip write_blocks(const ClipTask& task) const;
-  BlockLimits block_limits(const PreparedClip& clip) const {
-    return {.prompt_tokens = clip.item.prompt.length(), .kv = storage};
-  }
-  void load_tokenizer(bool encoder);
-  void load(bool encoder);
-  void load_language();
-  ClipRun::Parts clip_parts() const {
-    return {*tokenizer, clip(), aids.grammar, static_cast<std::size_t>(kept_grids())};
-  }
-  std::vector<std::int32_t> encode(const std::vector<Image>& frames) const;
-  CrossContext context_of(const Tensor& text) const;
-
-  PipelineOptions options;
-  std::string name;
-  OpenedModel opened;
-  std::unique_ptr<Backend> backend;
-  DType storage, vq_storage;
-  PromptEncoder prompts;
-  std::optional<StreamModel> model;
-  std::optional<BlockModel> blocks;  // in its stead
-  std::unique_ptr<ClipTokenizer> tokenizer;
-  bool both_halves = false;
-  DecodeAids aids;
-  std::unique_ptr<OwnedParts<float, KeyedRandom>> parts;
-  std::optional<WindowController> controller;
-};
-
-// Of clips, each as clip_of() finds it.
-template <typename Clips>
-StreamLimits VideoPipeline::State::limits_for(const Clips& clips) const {
-  // No window begins with more grids than leave one to write.
-  const std::size_t given = aids.grammar.tokens_of(static_cast<std::size_t>(config().grids - 1));
-  StreamLimits out{.items = std::min(options.batch_size, static_cast<std::int64_t>(clips.size())),
-                   .grammar = aids.grammar,
-                   .window = options.method.window,
-                   .kv = storage,
-                   .laws = keeps_laws(options.method),
-                   .shape = options.method.shape(),
-                   .given_tokens = static_cast<std::int64_t>(given)};
-  for (const auto& one : clips) {
-    const Stream& item = clip_of(one).item;
-    out.guided = out.guided || item.law.guided();
-    out.prompt_rows =
-        std::max({out.prompt_rows, item.prompt.length(), item.unconditional.length()});
-  }
-  out.budget = out.branches() * backend->rows_at_once();
-  return out;
-}
-
-void VideoPipeline::State::load_tokenizer(bool encoder) {
-  if (tokenizer != nullptr && (both_halves || !encoder)) return;
-  tokenizer.reset();
-  tokenizer = make_clip_tokenizer(*backend, opened, vq_storage,
-                                  encoder ? TokenizerHalves::kBoth : TokenizerHalves::kDecoder);
-  both_halves = encoder;
-  opened.vq_weights->verify_unchanged();
-}
-
-void VideoPipeline::State::load(bool encoder) {
-  load_tokenizer(encoder);
-  if (model || blocks) return;
-  load_language();
-  if (opened.weights != nullptr) opened.weights->verify_unchanged();
-  opened.weights.reset();
-  opened.source.reset();
-}
-
-void VideoPipeline::State::load_language() {
-  if (opened.spec.blocks) {
-    blocks.emplace(load_block_model(opened, *backend, storage));
-    return;
-  }
-  if (needs_of(options.method).neighbours) {
-    const Tensor codebook = tokenizer->codebook();
-    add_code_tables(aids, options.method,
-                    {codebook.f32(), static_cast<std::size_t>(codebook.shape().elements())});
-  }
-  parts = std::make_unique<OwnedParts<float, KeyedRandom>>(options.method, aids);
-  model.emplace(load_stream_model(opened, *backend, storage));
-}
-
-// Codes of whole grids.
-std::vector<std::int32_t> VideoPipeline::State::encode(const std::vector<Image>& frames) const {
-  std::vector<std::int32_t> codes;
-  if (frames.empty()) return codes;
-  const auto encoder = tokenizer->clip_encoder(static_cast<int>(opened.spec.image_height()),
-                                               static_cast<int>(opened.spec.image_width()));
-  for (const Image& frame : frames) {
-    const Tensor pixels = image_from_bytes(frame.rgb, frame.height, frame.width);
-    const auto grid = encoder->push(pixels.view());
-    if (grid) codes.insert(codes.end(), grid->begin(), grid->end());
-  }
-  return codes;
-}
-
-CrossContext VideoPipeline::State::context_of(const Tensor& text) const {
-  Tensor rows = backend->allocate(DType::kF32, text.shape());
-  backend->upload(text.view(), rows.view());
-  return model->transformer().make_context(rows.view(), storage);
-}
-
-VideoPipeline::VideoPipeline(const PipelineOptions& options) {
-  const ModelReference reference = resolve_clip_model(options.model);
-  state_ = std::make_unique<State>(options, open_model(reference.open_name), reference.shown_name);
-}
-
-VideoPipeline::VideoPipeline(const PipelineOptions& options, OpenedModel model,
-                             std::string shown_name)
-    : state_(std::make_unique<State>(options, std::move(model), std::move(shown_name))) {}
-
-VideoPipeline::~VideoPipeline() = default;
-VideoPipeline::VideoPipeline(VideoPipeline&&) noexcept = default;
-
-const ModelSpec& VideoPipeline::spec() const { return state_->opened.spec; }
-const std::string& VideoPipeline::model_name() const { return state_->name; }
-const DecodeMethod& VideoPipeline::method() const { return state_->options.method; }
-std::string VideoPipeline::window_report() const {
-  return state_->controller ? state_->controller->why() : "";
-}
-DType VideoPipeline::storage() const { return state_->storage; }
-const Backend& VideoPipeline::backend() const { return *state_->backend; }
-std::int64_t VideoPipeline::rate() const { return spec().clip->rate; }
-std::int64_t VideoPipeline::own_frames() const {
-  return spec().clip->frames_of(spec().model.grids);
-}
-bool VideoPipeline::takes_prompts() const { return spec().prompt.kind != PromptKind::kFrames; }
-std::int64_t VideoPipeline::most_first_frames() const {
-  const ClipSpec& clip = *spec().clip;
-  return clip.frames_of(std::min(spec().model.grids - 1, clip.most_given));
-}
-
-namespace {
-
 // Whole grids of the last frames.
 std::vector<Image> whole_grids(std::vector<Image> frames, const ClipSpec& clip, std::int64_t most) {
   if (frames.empty()) return frames;
@@ -287,13 +59,90 @@ std::vector<Image> whole_grids(std::vector<Image> frames, const ClipSpec& clip, 
   return frames;
 }
 
+class ListedVideos final : public VideoSource {
+ public:
+  explicit ListedVideos(std::vector<VideoOrder> orders) {
+    for (VideoOrder& order : orders) left_.push_back(std::move(order));
+  }
+  LoopNeeds needs() const override {
+    LoopNeeds out;
+    for (const VideoOrder& order : left_) out = both(out, VideoModel::needs_of(order.video));
+    out.slots = static_cast<std::int64_t>(left_.size());
+    return out;
+  }
+  std::optional<VideoOrder> next() override {
+    std::optional<VideoOrder> out(std::move(left_.front()));
+    left_.pop_front();
+    return out;
+  }
+  bool more() const override { return !left_.empty(); }
+
+ private:
+  std::deque<VideoOrder> left_;
+};
+
 }  // namespace
 
-PreparedClip VideoPipeline::prepare(ClipRequest request) const {
+struct VideoTask::State {
+  State(Runtime& in, const PipelineOptions& options, OpenedModel opened, std::string shown)
+      : runtime(in), model(options, std::move(opened), std::move(shown)) {
+    if (model.writes_blocks()) {
+      blocks.emplace(model);
+    } else {
+      streams.emplace(model, runtime, LaneOptions{.slots = options.batch_size});
+    }
+    runtime.attach(lane());
+  }
+  ~State() { runtime.detach(lane()); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  Lane& lane() { return blocks ? static_cast<Lane&>(*blocks) : *streams; }
+  LoopNeeds needs_of(std::span<const PreparedVideo> videos) const {
+    LoopNeeds out;
+    for (const PreparedVideo& video : videos) out = both(out, VideoModel::needs_of(video));
+    out.slots = std::min(model.options().batch_size, static_cast<std::int64_t>(videos.size()));
+    return out;
+  }
+
+  Runtime& runtime;
+  VideoModel model;
+  std::optional<StreamLane> streams;
+  std::optional<BlockLane> blocks;  // in its place
+};
+
+VideoTask::VideoTask(Runtime& runtime, const PipelineOptions& options) {
+  const ModelReference reference = resolve_clip_model(options.model);
+  state_ = std::make_unique<State>(runtime, options, open_model(reference.open_name),
+                                   reference.shown_name);
+}
+
+VideoTask::VideoTask(Runtime& runtime, const PipelineOptions& options, OpenedModel model,
+                     std::string shown_name)
+    : state_(std::make_unique<State>(runtime, options, std::move(model), std::move(shown_name))) {}
+
+VideoTask::~VideoTask() = default;
+
+Runtime& VideoTask::runtime() const { return state_->runtime; }
+const ModelSpec& VideoTask::spec() const { return state_->model.spec(); }
+const std::string& VideoTask::model_name() const { return state_->model.name(); }
+const DecodeMethod& VideoTask::method() const { return state_->model.options().method; }
+std::string VideoTask::window_report() const { return state_->model.window_report(); }
+DType VideoTask::storage() const { return state_->model.storage(); }
+const Backend& VideoTask::backend() const { return state_->model.backend(); }
+std::int64_t VideoTask::rate() const { return spec().clip->rate; }
+std::int64_t VideoTask::own_frames() const { return spec().clip->frames_of(spec().model.grids); }
+bool VideoTask::takes_prompts() const { return spec().prompt.kind != PromptKind::kFrames; }
+std::int64_t VideoTask::max_first_frames() const {
+  const ClipSpec& clip = *spec().clip;
+  return clip.frames_of(std::min(spec().model.grids - 1, clip.most_given));
+}
+
+PreparedVideo VideoTask::prepare(VideoRequest request) const {
   const ModelSpec& model = spec();
-  PreparedClip out;
+  PreparedVideo out;
   const std::int64_t first_count = static_cast<std::int64_t>(request.first_frames.size());
-  if (first_count > 0 && most_first_frames() == 0) {
+  if (first_count > 0 && max_first_frames() == 0) {
     refuse("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
            std::to_string(first_count) + " frames");
   }
@@ -303,7 +152,7 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
            "frames of " + size_text(model.image_width(), model.image_height()),
            size_text(frame.width, frame.height));
   }
-  out.first_frames = whole_grids(std::move(request.first_frames), *model.clip, most_first_frames());
+  out.first_frames = whole_grids(std::move(request.first_frames), *model.clip, max_first_frames());
   if (model.clip->from_frames && out.first_frames.empty()) {
     refuse("E_VIDEO_FIRST", "--first-frames", "a clip or picture, which this model goes on with",
            "none");
@@ -330,7 +179,7 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
   check_block_law(model, item.law);
   item.seed = request.seed;
   EncodedPrompt encoded =
-      state_->prompts.encode(request.prompt, request.negative_prompt, item.law.guided());
+      state_->model.prompts().encode(request.prompt, request.negative_prompt, item.law.guided());
   item.prompt.ids = std::move(encoded.prompt);
   item.unconditional.ids = std::move(encoded.unconditional);
   PictureFacts& facts = out.facts;
@@ -350,120 +199,97 @@ PreparedClip VideoPipeline::prepare(ClipRequest request) const {
   return out;
 }
 
-MemoryPlan VideoPipeline::memory_plan(std::span<const PreparedClip> clips) const {
-  const StreamLimits limits = state_->limits_for(clips);
-  const bool encodes = std::any_of(clips.begin(), clips.end(), [](const PreparedClip& clip) {
-    return !clip.first_frames.empty();
+MemoryPlan VideoTask::plan(std::span<const PreparedVideo> videos) const {
+  const bool encodes = std::any_of(videos.begin(), videos.end(), [](const PreparedVideo& video) {
+    return !video.first_frames.empty();
   });
-  const MemoryRequest asked{.storage = storage(),
-                            .images = limits.items,
-                            .guidance = limits.guided,
-                            .prompt_tokens = limits.prompt_rows,
-                            .window = limits.window,
-                            .laws = limits.laws};
-  const auto plan_of = [&](const MemoryRequest& request) {
-    MemoryPlan plan = plan_generation(spec(), state_->vq_storage, backend(), request, limits.shape);
-    if (!spec().blocks) {
-      StreamLimits own = limits;
-      own.items = request.images;
-      own.window = request.window;
-      own.kv = request.storage;
-      plan.activations = image_activation_bytes(spec().model, backend(), own) +
-                         aids_bytes(method(), state_->aids, request.images);
-    }
-    // A clip's decoder keeps what of its past the next grid needs.
-    plan.vq_scratch *= static_cast<std::size_t>(request.images);
-    if (encodes) {
-      plan.vq_weights = visual_weight_bytes(spec(), backend(), state_->vq_storage, VqHalves::kBoth);
-      plan.vq_scratch *= 2;
-    }
-    return plan;
-  };
-  MemoryPlan plan = plan_of(asked);
-  plan_device(plan, backend(), asked, plan_of);
-  return plan;
+  return plan(state_->needs_of(videos), encodes);
 }
 
-std::int64_t VideoPipeline::grids_of(const PreparedClip& clip) const {
-  expects(clip.frames > 0, "a clip that ends");
-  return spec().clip->grids_for(clip.frames);
+MemoryPlan VideoTask::plan(const LoopNeeds& needs, bool encodes) const {
+  return state_->model.plan(needs, encodes);
 }
 
-std::int64_t VideoPipeline::given_grids(const PreparedClip& clip) const {
-  return spec().clip->grids_of(static_cast<std::int64_t>(clip.first_frames.size()));
+LoopNeeds VideoTask::needs_of(const PreparedVideo& video) const {
+  return VideoModel::needs_of(video);
 }
 
-std::size_t VideoPipeline::grid_codes() const { return state_->aids.grammar.cells(); }
+std::int64_t VideoTask::grids_of(const PreparedVideo& video) const {
+  expects(video.frames > 0, "a video that ends");
+  return spec().clip->grids_for(video.frames);
+}
 
-bool VideoPipeline::can_go_on_at(const PreparedClip& clip, std::int64_t grids) const {
-  if (clip.continuation != Continuation::kRecompute) return false;
+std::int64_t VideoTask::given_grids(const PreparedVideo& video) const {
+  return spec().clip->grids_of(static_cast<std::int64_t>(video.first_frames.size()));
+}
+
+std::size_t VideoTask::grid_codes() const { return state_->model.grammar().cells(); }
+
+bool VideoTask::can_go_on_at(const PreparedVideo& video, std::int64_t grids) const {
+  if (video.continuation != Continuation::kRecompute) return false;
   if (promise_of(method()) == Promise::kSameTokens) return true;
-  const std::int64_t window = spec().model.grids, kept = state_->kept_grids();
+  const std::int64_t window = spec().model.grids, kept = state_->model.kept_grids();
   return grids >= window && (grids - kept) % (window - kept) == 0;
 }
 
-std::int64_t VideoPipeline::tokens_of(std::int64_t grids) const {
-  return static_cast<std::int64_t>(state_->aids.grammar.tokens_of(static_cast<std::size_t>(grids)));
+std::int64_t VideoTask::tokens_of(std::int64_t grids) const {
+  const auto whole = static_cast<std::size_t>(grids);
+  return static_cast<std::int64_t>(state_->model.grammar().tokens_of(whole));
 }
 
-void VideoPipeline::show(const PreparedClip& clip, std::span<const std::int32_t> codes,
-                         ClipListener& listener) {
-  state_->load_tokenizer(false);
-  ClipRun run(state_->clip_parts(), clip.frames, listener);
-  run.begin_with({codes.begin(), codes.end()}, true);
-  expects(run.done(), "the codes of a whole clip");
-}
-
-GeneratedClip VideoPipeline::State::write_blocks(const ClipTask& task) const {
-  const PreparedClip& clip = *task.clip;
-  GeneratedClip out = begun_clip(clip);
-  ClipRun run(clip_parts(), clip.frames, *task.listener, task.course.frames);
-  if (task.course.standing.empty()) {
-    run.begin_with(encode(clip.first_frames));
+Ticket VideoTask::submit(std::unique_ptr<VideoSource> source) {
+  const Ticket ticket = state_->runtime.next_ticket();
+  auto submission = std::make_unique<VideoSubmission>(state_->model, std::move(source));
+  if (state_->blocks) {
+    state_->blocks->submit(ticket, std::move(submission));
   } else {
-    run.begin_with(task.course.standing, true);
+    state_->streams->submit(ticket, std::move(submission));
   }
-  BlockLoop loop(*blocks, aids.grammar, block_limits(clip));
-  Stream item = clip.item;
-  while (!run.done() && !run.stopped() && out.status != PictureStatus::kFailed) {
-    item.item = run.window();
-    item.given = aids.grammar.stream_of(run.window_begin());
-    run.begin_window();
-    const std::int64_t passes = out.facts.passes;
-    const StreamResult result =
-        loop.run(item, [&](const BlockPass& pass) { return run.on_pass(pass.result, passes); });
-    run.end_window();
-    add_window(out, result, item.given.size());
-  }
-  end_clip(out, run);
-  task.listener->on_over(out);
-  return out;
+  return ticket;
 }
 
-GeneratedClip VideoPipeline::run(const PreparedClip& clip, ClipListener& listener,
-                                 const ClipCourse& course) {
-  const ClipTask task{&clip, &listener, course};
-  return std::move(run({&task, 1})[0]);
+Ticket VideoTask::submit(std::vector<VideoOrder> orders) {
+  return submit(std::make_unique<ListedVideos>(std::move(orders)));
 }
 
-std::vector<GeneratedClip> VideoPipeline::run(std::span<const ClipTask> tasks) {
-  State& state = *state_;
-  if (tasks.empty()) return {};
-  state.load(std::any_of(tasks.begin(), tasks.end(), [](const ClipTask& task) {
-    return !task.clip->first_frames.empty() && task.course.standing.empty();
-  }));
-  if (state.blocks) {
-    std::vector<GeneratedClip> out;
-    for (const ClipTask& task : tasks) out.push_back(state.write_blocks(task));
-    return out;
+void VideoTask::show(const PreparedVideo& video, std::span<const std::int32_t> codes,
+                     VideoListener& listener) {
+  state_->model.load_tokenizer(/*encoder=*/false);
+  VideoWindows windows(state_->model.window_parts(), video.frames, listener);
+  windows.begin_with({codes.begin(), codes.end()}, true);
+  expects(windows.done(), "the codes of a whole video");
+}
+
+void VideoTask::release() { state_->lane().release(); }
+
+namespace {
+
+// Hands on what it hears, and keeps the end.
+class LastWord final : public VideoListener {
+ public:
+  explicit LastWord(VideoListener& to) : to_(to) {}
+  Flow on_progress(const VideoProgress& progress) override { return to_.on_progress(progress); }
+  Flow on_grid(const VideoGrid& grid) override { return to_.on_grid(grid); }
+  void on_frame(std::int64_t index, const Image& frame) override { to_.on_frame(index, frame); }
+  void on_over(GeneratedVideo&& video) override {
+    out = video;
+    to_.on_over(std::move(video));
   }
-  StreamLoop loop(*state.model, state.limits_for(tasks), state.parts->parts(),
-                  state.controller ? &*state.controller : nullptr);
-  ClipWriter writer({loop, state.clip_parts(),
-                     [&](const std::vector<Image>& frames) { return state.encode(frames); },
-                     [&](const Tensor& text) { return state.context_of(text); }},
-                    tasks);
-  return writer.run();
+  GeneratedVideo out;
+
+ private:
+  VideoListener& to_;
+};
+
+}  // namespace
+
+GeneratedVideo generate_video(VideoTask& task, PreparedVideo video, VideoListener& listener,
+                              VideoCourse course) {
+  LastWord heard(listener);
+  std::vector<VideoOrder> orders;
+  orders.push_back({std::move(video), &heard, std::move(course)});
+  task.runtime().finish(task.submit(std::move(orders)));
+  return std::move(heard.out);
 }
 
 }  // namespace tessera

@@ -6,7 +6,7 @@
 #include "apps/runtime/caption_pipeline.h"
 #include "apps/lab/eval_reader.h"
 #include "apps/runtime/generate_pipeline.h"
-#include "apps/runtime/video_pipeline.h"
+#include "apps/runtime/video_task.h"
 
 namespace tessera {
 namespace {
@@ -68,7 +68,8 @@ TEST(Devices, PicturesArePaintedWhereAskedFor) {
 
 TEST(Devices, ClipsArePaintedWhereAskedFor) {
   expect_asked([](const char* device, CudaOptions cuda) {
-    VideoPipeline(on_device<PipelineOptions>(device, cuda, "test:clip"));
+    Runtime runtime;
+    VideoTask(runtime, on_device<PipelineOptions>(device, cuda, "test:clip"));
   });
 }
 
