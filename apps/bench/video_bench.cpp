@@ -28,12 +28,12 @@ SceneSetRequest held_out(std::uint64_t scene_seed, ScenePixels pixels) {
 }
 
 // A sum over the frames' pixels, to tell clips apart.
-class Collector final : public ClipListener {
+class Collector final : public VideoListener {
  public:
   void on_frame(std::int64_t, const Image& frame) override {
     for (const std::uint8_t byte : frame.rgb) sum_ = (sum_ ^ byte) * 0x100000001b3u;
   }
-  void add(GeneratedClip&& clip) {
+  void add(GeneratedVideo&& clip) {
     if (clip.status == ImageStatus::kFailed) throw Error(clip.error);
     seconds.push_back(clip.seconds);
     frames += clip.frames;
@@ -56,19 +56,19 @@ struct Duel {
   const VideoBenchOptions& options;
   std::vector<std::string> captions;
 
-  void paint(VideoPipeline& pipeline, std::size_t prompt, Collector& collector) const {
-    ClipRequest request;
+  void paint(VideoTask& task, std::size_t prompt, Collector& collector) const {
+    VideoRequest request;
     request.prompt = captions[prompt];
     request.sampling = options.sampling;
     request.seed = options.seed + prompt;
     request.frames = options.frames;
-    const PreparedClip clip = pipeline.prepare(std::move(request));
-    if (prompt == 0) check_memory(pipeline.memory_plan(clip), pipeline.model_name());
-    collector.add(pipeline.run(clip, collector));
+    const PreparedVideo clip = task.prepare(std::move(request));
+    if (prompt == 0) check_memory(task.plan(clip), task.model_name());
+    collector.add(generate_video(task, clip, collector));
   }
 
   // Both writers in turn, the first of each pair alternating.
-  void run(VideoPipeline& plain, VideoPipeline& method, Collector& by_plain,
+  void run(VideoTask& plain, VideoTask& method, Collector& by_plain,
            Collector& by_method) const {
     for (std::size_t i = 0; i < captions.size(); ++i) {
       for (int k = 0; k < 2; ++k) {
@@ -85,9 +85,9 @@ double sum_of(const std::vector<double>& values) {
   return sum;
 }
 
-void report_duel(const VideoPipeline& pipeline, const Collector& by_plain,
+void report_duel(const VideoTask& task, const Collector& by_plain,
                  const Collector& by_method, BenchReport& report) {
-  const DecodeMethod& method = pipeline.method();
+  const DecodeMethod& method = task.method();
   std::vector<double> ratios;
   std::int64_t same = 0;
   for (std::size_t i = 0; i < by_plain.seconds.size(); ++i) {
@@ -97,7 +97,7 @@ void report_duel(const VideoPipeline& pipeline, const Collector& by_plain,
   const Interval rate = bootstrap_all(by_method.rates), ratio = bootstrap_median(ratios);
   const double fps = static_cast<double>(by_method.frames) / sum_of(by_method.seconds);
   Json object = report.start("video." + method.name);
-  object["model"] = pipeline.model_name();
+  object["model"] = task.model_name();
   object["method"] = method_report(method);
   object["promise"] = promise_name(promise_of(method));
   object["clips"] = by_method.seconds.size();
@@ -108,7 +108,7 @@ void report_duel(const VideoPipeline& pipeline, const Collector& by_plain,
   object["frames_per_second_plain"] =
       static_cast<double>(by_plain.frames) / sum_of(by_plain.seconds);
   object["meters"] = meters_json(by_method.meters);
-  if (method.adaptive) object["why"] = pipeline.window_report();
+  if (method.adaptive) object["why"] = task.window_report();
   report.emit(object);
   report.add_row(method.name + ", " + method.drafter + ", window " +
                      (method.adaptive ? "auto" : std::to_string(method.window)),
@@ -192,14 +192,15 @@ void run_video_bench(const VideoBenchOptions& options, BenchReport& report) {
   const Duel duel{options, std::move(captions)};
   GenerateOptions plain_options = options.pipeline;
   plain_options.method = {};
-  VideoPipeline plain(plain_options);
+  Runtime runtime;
+  VideoTask plain(runtime, plain_options);
   for (const DecodeMethod& wanted : options.methods) {
     GenerateOptions method_options = plain_options;
     method_options.method = wanted;
-    VideoPipeline pipeline(method_options);
+    VideoTask task(runtime, method_options);
     Collector by_plain, by_method;
-    duel.run(plain, pipeline, by_plain, by_method);
-    report_duel(pipeline, by_plain, by_method, report);
+    duel.run(plain, task, by_plain, by_method);
+    report_duel(task, by_plain, by_method, report);
   }
 }
 

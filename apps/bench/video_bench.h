@@ -8,7 +8,7 @@
 
 #include "apps/bench/measure.h"
 #include "apps/runtime/describe_task.h"
-#include "apps/runtime/video_pipeline.h"
+#include "apps/runtime/video_task.h"
 
 namespace tessera {
 

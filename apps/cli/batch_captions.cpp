@@ -10,6 +10,7 @@
 #include "apps/cli/devices.h"
 #include "apps/cli/prune_flags.h"
 #include "apps/jobs/item_files.h"
+#include "apps/runtime/model_catalog.h"
 #include "apps/runtime/caption_settings.h"
 
 namespace tessera {

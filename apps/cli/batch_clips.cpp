@@ -10,7 +10,7 @@
 #include "apps/jobs/clip_check.h"
 #include "apps/jobs/job_check.h"
 #include "apps/jobs/job_folder.h"
-#include "apps/jobs/video_task.h"
+#include "apps/jobs/video_job.h"
 
 namespace tessera {
 
@@ -24,16 +24,12 @@ void refuse_picture_flags(const BatchFlags& flags) {
                 "items of kind video; describe them with `tessera caption --video`");
   }
   if (flags.preview_to) refuse_flag("--preview-to", "a job of pictures", "items of kind video");
-  if (flags.batch_size > 1) {
-    refuse_flag("--batch-size", "1, as clips are painted one after the other",
-                std::to_string(flags.batch_size));
-  }
 }
 
 // Says of a model that paints pictures what the job can do about it.
-VideoPipeline open_pipeline(const BatchFlags& flags) {
+VideoTask open_task(Runtime& runtime, const BatchFlags& flags) {
   try {
-    return VideoPipeline(pipeline_options(flags));
+    return VideoTask(runtime, pipeline_options(flags));
   } catch (const Error& error) {
     if (error.info().code != "E_MODEL_PICTURES") throw;
     ErrorInfo info = error.info();
@@ -66,8 +62,7 @@ class ClipJobReporter final : public VideoJobListener {
     progress_.show(progress.common, counts,
                    ClipCounts{progress.frames_done, progress.frames, progress.segments});
   }
-  void on_done(const SettledItem& item, const ItemRecord& record,
-               const GeneratedVideo& clip) override {
+  void on_done(const SettledItem& item, const ItemRecord& record, const JobVideo& clip) override {
     ++done_;
     progress_.clear();
     const std::string path = (job_.folder / item.name).string();
@@ -101,6 +96,11 @@ class ClipJobReporter final : public VideoJobListener {
     progress_.clear();
     warn(session_, "item " + item.item.id + " is tried again: " + format_error(error));
   }
+  void on_fewer(std::int64_t videos) override {
+    progress_.clear();
+    warn(session_,
+         "memory did not last: from here on " + std::to_string(videos) + " videos at once");
+  }
   void clear() { progress_.clear(); }
 
  private:
@@ -111,7 +111,7 @@ class ClipJobReporter final : public VideoJobListener {
 };
 
 int dry_run(const Session& session, const BatchFlags& flags, const BatchJob& job,
-            const Shard& shard, const VideoPipeline& pipeline, const ClipCheck& check) {
+            const Shard& shard, const VideoTask& task, const ClipCheck& check) {
   const WantedItems wanted = wanted_items(flags.output_dir, shard, job.items, flags.retry_failed);
   ClipDryRun run{.items = wanted.items,
                  .wanted = wanted.wanted.size(),
@@ -124,7 +124,7 @@ int dry_run(const Session& session, const BatchFlags& flags, const BatchJob& job
     const auto standing = wanted.standing.find(job.items[index].item.id);
     const std::int64_t there = standing == wanted.standing.end() ? 0 : standing->second;
     run.passes +=
-        pipeline.tokens_of(std::max<std::int64_t>(size.grids - std::max(size.given, there), 0));
+        task.tokens_of(std::max<std::int64_t>(size.grids - std::max(size.given, there), 0));
   }
   return print_clip_dry_run(session, run);
 }
@@ -134,9 +134,11 @@ StoreOptions clip_store_options(const BatchFlags& flags, const Shard& shard) {
 }
 
 JobEnd paint_wanted(const Session& session, const BatchFlags& flags, const BatchJob& job,
-                    VideoPipeline& pipeline, BatchStore& store,
+                    VideoTask& task, BatchStore& store, const LoopNeeds& needs,
                     std::span<const std::size_t> wanted) {
   VideoJobOptions options;
+  options.at_once = flags.batch_size;
+  options.needs = needs;
   options.folder = folder_of(job);
   options.max_retries = static_cast<int>(flags.max_retries);
   options.files.record = flags.disable_metadata ? RecordFacts::kOnlyAiMark : RecordFacts::kAll;
@@ -145,9 +147,9 @@ JobEnd paint_wanted(const Session& session, const BatchFlags& flags, const Batch
   ClipJobReporter reporter(
       session,
       {.folder = flags.output_dir, .wanted = wanted.size(), .total = store.totals().total});
-  const JobEnd end = generate_videos(pipeline, job.items, wanted, store, options, reporter);
+  const JobEnd end = generate_videos(task, job.items, wanted, store, options, reporter);
   reporter.clear();
-  if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
+  if (const std::string why = task.window_report(); !why.empty()) note(session, why);
   return end;
 }
 
@@ -156,18 +158,19 @@ JobEnd paint_wanted(const Session& session, const BatchFlags& flags, const Batch
 int paint_clip_job(const Session& session, const BatchFlags& flags, BatchJob& job,
                    const Shard& shard) {
   refuse_picture_flags(flags);
-  VideoPipeline pipeline = open_pipeline(flags);
+  Runtime runtime;
+  VideoTask task = open_task(runtime, flags);
   const std::string file = job.file.string();
   stop_at(session, settle_first_frames(job.items, folder_of(job), file));
-  const ClipCheck check = check_clips(pipeline, job.items, folder_of(job), file);
+  const ClipCheck check = check_clips(task, job.items, folder_of(job), file, flags.batch_size);
   stop_at(session, check.errors);
-  if (flags.dry_run) return dry_run(session, flags, job, shard, pipeline, check);
-  check_memory(check.plan, pipeline.model_name());
+  if (flags.dry_run) return dry_run(session, flags, job, shard, task, check);
+  check_memory(check.plan, task.model_name());
   Json identity = job_options(flags, job);
   identity["quality"] = flags.quality;
   BatchStore store =
       open_store(flags.output_dir, job.items, identity,
-                 model_identity(check.facts, pipeline.spec(),
+                 model_identity(check.facts, task.spec(),
                                 resolve_clip_model(flags.model.value_or("")).open_name),
                  clip_store_options(flags, shard));
   tell_what_was_found(session, store);
@@ -175,9 +178,9 @@ int paint_clip_job(const Session& session, const BatchFlags& flags, BatchJob& jo
   JobEnd end = JobEnd::kOver;
   if (!wanted.empty()) {
     write_owner(flags.output_dir, shard);
-    note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +
-                      " on " + pipeline.backend().name() + ", " + format_bytes(check.plan.total()));
-    end = paint_wanted(session, flags, job, pipeline, store, wanted);
+    note(session, task.spec().title + " as " + std::string(dtype_name(task.storage())) + " on " +
+                      task.backend().name() + ", " + format_bytes(check.plan.total()));
+    end = paint_wanted(session, flags, job, task, store, check.needs, wanted);
   }
   return end_job(session, flags, job.items, store, end);
 }

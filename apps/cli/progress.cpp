@@ -168,7 +168,7 @@ ClipReporter::ClipReporter(const Session& session) : style_(progress_style(sessi
   if (style_ == ProgressStyle::kLines) last_shown_ = monotonic_seconds();
 }
 
-void ClipReporter::show(const ClipProgress& progress) {
+void ClipReporter::show(const VideoProgress& progress) {
   if (style_ == ProgressStyle::kNone) return;
   const double now = monotonic_seconds();
   const double interval = style_ == ProgressStyle::kLines ? kLineSeconds : kBarSeconds;

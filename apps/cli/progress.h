@@ -7,7 +7,7 @@
 
 #include "apps/cli/session.h"
 #include "apps/runtime/generate_request.h"
-#include "apps/runtime/video_pipeline.h"
+#include "apps/runtime/video_task.h"
 
 namespace tessera {
 
@@ -57,7 +57,7 @@ class ProgressReporter {
 class ClipReporter {
  public:
   explicit ClipReporter(const Session& session);
-  void show(const ClipProgress& progress);
+  void show(const VideoProgress& progress);
   void clear();
 
  private:

@@ -17,7 +17,9 @@
 #include "apps/runtime/first_frames.h"
 #include "apps/runtime/output_settings.h"
 #include "apps/runtime/sha256.h"
-#include "apps/runtime/video_pipeline.h"
+#include "apps/runtime/memory.h"
+#include "apps/runtime/model_catalog.h"
+#include "apps/runtime/video_task.h"
 #include "apps/studio/settings.h"
 #include "engine/core/io.h"
 #include "video/frame_sink.h"
@@ -52,7 +54,7 @@ struct VideoFlags {
 }
 
 // What a clip says of its making, but for figures that are known at its end.
-ClipTexts texts_of(const PreparedClip& clip, const VideoFlags& flags, std::int64_t rate) {
+ClipTexts texts_of(const PreparedVideo& clip, const VideoFlags& flags, std::int64_t rate) {
   nlohmann::ordered_json more = {{"fps", rate}};
   if (!clip.first_frames.empty()) more["first_frames"] = clip.first_frames.size();
   if (clip.continuation != Continuation::kRecompute) more["continue"] = flags.continuation;
@@ -114,15 +116,15 @@ std::string sum_of_output(const fs::path& path, std::int64_t frames) {
   return sha256_hex(lines);
 }
 
-ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, std::int64_t rate) {
-  if (!flags.prompt && pipeline.takes_prompts()) {
+VideoRequest request_of(const VideoTask& task, const VideoFlags& flags, std::int64_t rate) {
+  if (!flags.prompt && task.takes_prompts()) {
     refuse("E_FLAG_MISSING", "--prompt", "a text", "none");
   }
   if (flags.endless && flags.frames) {
     refuse("E_FLAG_CONFLICT", "--endless", "either a number of --frames or no end", "both");
   }
   const std::int64_t wanted = flags.seed.value_or(-1);
-  ClipRequest request{.prompt = flags.prompt.value_or(""),
+  VideoRequest request{.prompt = flags.prompt.value_or(""),
                       .negative_prompt = flags.negative_prompt,
                       .sampling = flags.sampling,
                       .seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted),
@@ -133,14 +135,14 @@ ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, s
                       .first_frames = {},
                       .text_features = flags.text_features.value_or("")};
   if (!flags.first_frames) return request;
-  if (pipeline.most_first_frames() == 0) {
+  if (task.max_first_frames() == 0) {
     refuse("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
            *flags.first_frames);
   }
-  const ModelSpec& spec = pipeline.spec();
+  const ModelSpec& spec = task.spec();
   request.first_frames = read_first_frames(
       *flags.first_frames,
-      {spec.image_width(), spec.image_height(), rate, pipeline.most_first_frames()});
+      {spec.image_width(), spec.image_height(), rate, task.max_first_frames()});
   if (request.first_frames.empty()) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_VIDEO_FIRST",
@@ -152,12 +154,12 @@ ClipRequest request_of(const VideoPipeline& pipeline, const VideoFlags& flags, s
 }
 
 // Frames go to the file as they come.
-class ClipFile : public ClipListener {
+class ClipFile : public VideoListener {
  public:
   ClipFile(const Session& session, FrameSink& writer)
       : session_(session), writer_(writer), reporter_(session) {}
 
-  Flow on_progress(const ClipProgress& progress) override {
+  Flow on_progress(const VideoProgress& progress) override {
     reporter_.show(progress);
     return session_.stop_requested() ? Flow::kStop : Flow::kContinue;
   }
@@ -170,7 +172,7 @@ class ClipFile : public ClipListener {
   ClipReporter reporter_;
 };
 
-void report(const Session& session, const VideoFlags& flags, const GeneratedClip& clip,
+void report(const Session& session, const VideoFlags& flags, const GeneratedVideo& clip,
             const std::string& codec, std::int64_t rate) {
   const double duration = static_cast<double>(clip.frames) / static_cast<double>(rate);
   const fs::path path = flags.output;
@@ -209,7 +211,7 @@ void report(const Session& session, const VideoFlags& flags, const GeneratedClip
              "  " + text);
 }
 
-void report_failure(const Session& session, const VideoFlags& flags, const GeneratedClip& clip) {
+void report_failure(const Session& session, const VideoFlags& flags, const GeneratedVideo& clip) {
   ErrorInfo error = clip.error;
   if (session.json) {
     print_json_line(
@@ -223,14 +225,15 @@ int run_video(const Session& session, const VideoFlags& flags) {
   check_output(flags);
   GenerateOptions options = painting_options(flags.model, flags.device, {}, 1);
   choose_method(options, flags.decode);
-  VideoPipeline pipeline(options);
-  const std::int64_t rate = flags.fps.value_or(pipeline.rate());
+  Runtime runtime;
+  VideoTask task(runtime, options);
+  const std::int64_t rate = flags.fps.value_or(task.rate());
   check_rate(flags.output, rate);
-  const PreparedClip clip = pipeline.prepare(request_of(pipeline, flags, rate));
-  const MemoryPlan plan = pipeline.memory_plan(clip);
-  check_memory(plan, pipeline.model_name());
-  note(session, pipeline.spec().title + " as " + std::string(dtype_name(pipeline.storage())) +
-                    " on " + pipeline.backend().name() + ", " + format_bytes(plan.total()));
+  const PreparedVideo clip = task.prepare(request_of(task, flags, rate));
+  const MemoryPlan plan = task.plan(clip);
+  check_memory(plan, task.model_name());
+  note(session, task.spec().title + " as " + std::string(dtype_name(task.storage())) +
+                    " on " + task.backend().name() + ", " + format_bytes(plan.total()));
   const ClipTexts texts = texts_of(clip, flags, rate);
   const std::unique_ptr<FrameSink> sink =
       open_frame_sink(flags.output, {.width = clip.facts.width,
@@ -239,9 +242,9 @@ int run_video(const Session& session, const VideoFlags& flags) {
                                      .quality = static_cast<int>(flags.quality),
                                      .comment = texts.comment});
   ClipFile file(session, *sink);
-  const GeneratedClip made = pipeline.run(clip, file);
+  const GeneratedVideo made = generate_video(task, clip, file);
   file.clear_progress();
-  if (const std::string why = pipeline.window_report(); !why.empty()) note(session, why);
+  if (const std::string why = task.window_report(); !why.empty()) note(session, why);
   // What stands is kept, also of a clip that was stopped or failed.
   if (made.frames > 0) {
     const Publish publish = flags.overwrite ? Publish::kReplace : Publish::kNew;

@@ -1,6 +1,8 @@
 // Clips against the model.
 #include "apps/jobs/clip_check.h"
 
+#include <algorithm>
+
 #include "apps/jobs/job_check.h"
 #include "apps/runtime/first_frames.h"
 #include "apps/runtime/sha256.h"
@@ -54,22 +56,22 @@ std::vector<ErrorInfo> settle_first_frames(std::span<SettledItem> items, const f
   return errors;
 }
 
-std::int64_t rate_of(const SettledItem& item, const VideoPipeline& pipeline) {
-  return item.item.fps.value_or(pipeline.rate());
+std::int64_t rate_of(const SettledItem& item, const VideoTask& task) {
+  return item.item.fps.value_or(task.rate());
 }
 
-ClipRequest clip_request_of(const SettledItem& item, const VideoPipeline& pipeline,
-                            const fs::path& folder) {
+VideoRequest clip_request_of(const SettledItem& item, const VideoTask& task,
+                             const fs::path& folder) {
   const JobItem& own = item.item;
-  ClipRequest request{.prompt = own.prompt,
-                      .negative_prompt = own.negative_prompt,
-                      .sampling = own.settings,
-                      .seed = static_cast<std::uint64_t>(own.seed.value()),
-                      .frames = own.frames.value_or(0),
-                      .endless = false,
-                      .first_frames = {}};
+  VideoRequest request{.prompt = own.prompt,
+                       .negative_prompt = own.negative_prompt,
+                       .sampling = own.settings,
+                       .seed = static_cast<std::uint64_t>(own.seed.value()),
+                       .frames = own.frames.value_or(0),
+                       .endless = false,
+                       .first_frames = {}};
   if (!own.first_frames) return request;
-  if (pipeline.most_first_frames() == 0) {
+  if (task.max_first_frames() == 0) {
     refuse_first(ErrorKind::kUsage, "none, as this model writes one grid of frames",
                  *own.first_frames);
   }
@@ -78,33 +80,35 @@ ClipRequest clip_request_of(const SettledItem& item, const VideoPipeline& pipeli
     refuse_first(ErrorKind::kGeneral, "the file that the job began with",
                  *own.first_frames + " with other bytes");
   }
-  const ModelSpec& spec = pipeline.spec();
-  request.first_frames =
-      read_first_frames(path, {spec.image_width(), spec.image_height(), rate_of(item, pipeline),
-                               pipeline.most_first_frames()});
+  const ModelSpec& spec = task.spec();
+  request.first_frames = read_first_frames(path, {spec.image_width(), spec.image_height(),
+                                                  rate_of(item, task), task.max_first_frames()});
   if (request.first_frames.empty()) {
     refuse_first(ErrorKind::kGeneral, "a clip with frames", *own.first_frames + " without any");
   }
   return request;
 }
 
-ClipCheck check_clips(const VideoPipeline& pipeline, std::span<const SettledItem> items,
-                      const fs::path& folder, const std::string& file) {
+ClipCheck check_clips(const VideoTask& task, std::span<const SettledItem> items,
+                      const fs::path& folder, const std::string& file, std::int64_t at_once) {
   ClipCheck check;
+  bool encodes = false;
   for (const SettledItem& item : items) {
     try {
-      check_rate(item.name, rate_of(item, pipeline));
-      const PreparedClip clip = pipeline.prepare(clip_request_of(item, pipeline, folder));
-      const MemoryPlan plan = pipeline.memory_plan(clip);
-      if (check.sizes.empty() || plan.total() > check.plan.total()) check.plan = plan;
+      check_rate(item.name, rate_of(item, task));
+      const PreparedVideo clip = task.prepare(clip_request_of(item, task, folder));
+      check.needs = both(check.needs, task.needs_of(clip));
+      encodes = encodes || !clip.first_frames.empty();
       if (check.sizes.empty()) check.facts = clip.facts;
-      check.sizes.push_back({pipeline.grids_of(clip), pipeline.given_grids(clip)});
+      check.sizes.push_back({task.grids_of(clip), task.given_grids(clip)});
     } catch (const Error& error) {
       if (!is_of_the_item(error.info())) throw;
       check.errors.push_back(error_at_item(error.info(), item.item, file));
       if (check.errors.size() == kMaxJobErrors) return check;
     }
   }
+  check.needs.slots = std::clamp<std::int64_t>(static_cast<std::int64_t>(items.size()), 1, at_once);
+  check.plan = task.plan(check.needs, encodes);
   return check;
 }
 

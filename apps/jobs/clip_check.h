@@ -1,5 +1,5 @@
 // What a job of clips asks of its model, before weights are read: first frames found, prompts
-// encoded, lengths that the model can write, the clip that takes the most memory.
+// encoded, lengths that the model can write, the memory that they take.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/jobs/settle.h"
-#include "apps/runtime/video_pipeline.h"
+#include "apps/runtime/video_task.h"
 
 namespace tessera {
 
@@ -20,17 +20,18 @@ std::vector<ErrorInfo> settle_first_frames(std::span<SettledItem> items,
                                            const std::filesystem::path& folder,
                                            const std::string& file);
 
-// What the pipeline will be asked for this item, with its first frames, which are read. Error
+// What the task will be asked for this item, with its first frames, which are read. Error
 // kGeneral, E_VIDEO_FIRST, if their file is not the one that was settled; those of
 // read_first_frames(). kUsage where the model takes none.
-ClipRequest clip_request_of(const SettledItem& item, const VideoPipeline& pipeline,
+VideoRequest clip_request_of(const SettledItem& item, const VideoTask& task,
                             const std::filesystem::path& folder);
 // Frames a second: the item's, else the model's.
-std::int64_t rate_of(const SettledItem& item, const VideoPipeline& pipeline);
+std::int64_t rate_of(const SettledItem& item, const VideoTask& task);
 
 struct ClipCheck {
   std::vector<ErrorInfo> errors;  // at most kMaxJobErrors, with file and line
-  MemoryPlan plan;                // of the clip that takes the most
+  LoopNeeds needs;                // room for any of them, as many at once as go together
+  MemoryPlan plan;                // of that
   ImageFacts facts;             // of any clip
   // Of each item: grids of the whole clip, and those of its first frames.
   struct Size {
@@ -38,7 +39,8 @@ struct ClipCheck {
   };
   std::vector<Size> sizes;
 };
-ClipCheck check_clips(const VideoPipeline& pipeline, std::span<const SettledItem> items,
-                      const std::filesystem::path& folder, const std::string& file);
+ClipCheck check_clips(const VideoTask& task, std::span<const SettledItem> items,
+                      const std::filesystem::path& folder, const std::string& file,
+                      std::int64_t at_once);
 
 }  // namespace tessera

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kMaxClip = std::size_t{1} << 30;
 
-class FramesToFile final : public ClipListener {
+class FramesToFile final : public VideoListener {
  public:
   explicit FramesToFile(FrameWriter& writer) : writer_(writer) {}
   void on_frame(std::int64_t index, const Image& frame) override { writer_.put(frame.rgb, index); }
@@ -28,13 +28,13 @@ class FramesToFile final : public ClipListener {
 };
 
 // The fields of clips alone.
-Json clip_fields(const VideoPipeline& pipeline, const SettledItem& item, const PreparedClip& clip) {
-  Json out = {{"fps", rate_of(item, pipeline)}};
+Json clip_fields(const VideoTask& task, const SettledItem& item, const PreparedVideo& clip) {
+  Json out = {{"fps", rate_of(item, task)}};
   if (!clip.first_frames.empty()) out["first_frames"] = clip.first_frames.size();
   return out;
 }
 
-std::string sidecar_of(const SettledItem& item, const PreparedClip& clip, const MuxedClip& made,
+std::string sidecar_of(const SettledItem& item, const PreparedVideo& clip, const MuxedClip& made,
                        const Json& fields, RecordFacts record) {
   Json out = {{"id", item.item.id},
               {"clip", item.name},
@@ -53,10 +53,10 @@ std::string sidecar_of(const SettledItem& item, const PreparedClip& clip, const 
 
 }  // namespace
 
-MuxedClip mux_clip(VideoPipeline& pipeline, const SettledItem& item, const PreparedClip& clip,
+MuxedClip mux_clip(VideoTask& task, const SettledItem& item, const PreparedVideo& clip,
                    std::span<const std::int32_t> codes, const ClipFiles& files,
                    const std::filesystem::path& draft) {
-  const Json fields = clip_fields(pipeline, item, clip);
+  const Json fields = clip_fields(task, item, clip);
   const ClipTexts texts = clip_texts(clip.facts, fields, files.record);
   MuxedClip out;
   {
@@ -64,13 +64,13 @@ MuxedClip mux_clip(VideoPipeline& pipeline, const SettledItem& item, const Prepa
                        {.container = container_of(draft),
                         .width = clip.facts.width,
                         .height = clip.facts.height,
-                        .tick = {1, rate_of(item, pipeline)},
+                        .tick = {1, rate_of(item, task)},
                         .quality = static_cast<int>(files.quality),
                         .comment = texts.comment},
                        files.process);
     out.codec = name_of(writer.codec());
     FramesToFile to_file(writer);
-    pipeline.show(clip, codes, to_file);
+    task.show(clip, codes, to_file);
     // Of use to this run alone: a draft that a kill leaves is swept.
     writer.finish(clip.frames, Publish::kReplace, Sync::kOff);
   }

@@ -8,7 +8,7 @@
 
 #include "apps/jobs/settle.h"
 #include "apps/jobs/store.h"
-#include "apps/runtime/video_pipeline.h"
+#include "apps/runtime/video_task.h"
 #include "video/clip_process.h"
 
 namespace tessera {
@@ -29,7 +29,7 @@ struct MuxedClip {
 // `draft` first, which is gone afterwards. What stands in the files follows from the item, not from
 // the passes it took. Errors: kStorage; kGeneral as FrameWriter's, and E_IO_SIZE for a clip over a
 // gibibyte.
-MuxedClip mux_clip(VideoPipeline& pipeline, const SettledItem& item, const PreparedClip& clip,
+MuxedClip mux_clip(VideoTask& task, const SettledItem& item, const PreparedVideo& clip,
                    std::span<const std::int32_t> codes, const ClipFiles& files,
                    const std::filesystem::path& draft);
 

@@ -88,7 +88,7 @@ class ImageTask final : public Task, public GenerateListener {
 
  private:
   // What the generator takes from the run.
-  class Items final : public ImageSource {
+  class Items final : public GenerateSource {
    public:
     explicit Items(ImageTask& task) : task_(task), width_(task.taken_.size()) {
       for (const std::size_t item : task.taken_) first_.push_back(task.prepare(item));
@@ -219,7 +219,7 @@ class ImageTask final : public Task, public GenerateListener {
 
 ImageTools::ImageTools(GenerateTask& generator, Describer* describes)
     : task(generator),
-      generate([&generator](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+      generate([&generator](std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
         generator.run(std::move(source), listener);
       }),
       describer(describes) {}

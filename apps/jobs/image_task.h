@@ -27,7 +27,7 @@ struct ImageJobOptions {
 // What works. `generate` stands for the task's run(), `describer` may be null.
 struct ImageTools {
   GenerateTask& task;
-  std::function<void(std::unique_ptr<ImageSource>, GenerateListener&)> generate;
+  std::function<void(std::unique_ptr<GenerateSource>, GenerateListener&)> generate;
   Describer* describer = nullptr;
 
   explicit ImageTools(GenerateTask& generator, Describer* describes = nullptr);

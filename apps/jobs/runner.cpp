@@ -32,6 +32,8 @@ bool JobRun::has_more() { return !again_.empty() || !back_.empty() || source_.mo
 
 void JobRun::work() {
   batch_.clear();
+  together_ = 0;
+  alone_ = false;
   if (at_once_ == 0) return task_.work(*this);
   auto missing = memory_failure([&] { task_.work(*this); }, "painting");
   // Before settle() records others: shrink() could not tell any more that one is half recorded.
@@ -50,7 +52,15 @@ bool JobRun::stopping() {
 
 std::optional<std::size_t> JobRun::take() {
   if (stopping()) return std::nullopt;
-  return next();
+  if (at_once_ == 0) return next();
+  if (!open_.empty() && (open_.size() >= at_once_ || alone_ || !again_.empty())) {
+    return std::nullopt;
+  }
+  const bool alone = !again_.empty();
+  const std::optional<std::size_t> item = next();
+  alone_ = alone;
+  together_ = std::max(together_, open_.size());
+  return item;
 }
 
 std::optional<std::size_t> JobRun::next() {
@@ -78,6 +88,7 @@ std::span<const std::size_t> JobRun::take_batch() {
     if (!item) break;
     batch_.push_back(*item);
   }
+  together_ = batch_.size();
   return batch_;
 }
 
@@ -143,14 +154,18 @@ void JobRun::shrink(const ErrorInfo& missing) {
   task_.give_back();
   if (open_.empty()) return;
   const bool less = task_.hold_less();
-  if (batch_.size() == 1 && !less) return fail(open_.front(), missing);
-  std::deque<std::size_t>& to = batch_.size() == 1 ? again_ : back_;
+  if (together_ == 1 && !less) return fail(open_.front(), missing);
+  std::deque<std::size_t>& to = together_ == 1 ? again_ : back_;
   to.insert(to.begin(), open_.begin(), open_.end());
   open_.clear();
   if (less) return;
-  at_once_ = batch_.size() / 2;
-  records_.note_at_once(static_cast<std::int64_t>(at_once_));
-  listener_.on_fewer(static_cast<std::int64_t>(at_once_));
+  lasts_for(static_cast<std::int64_t>(together_ / 2));
+}
+
+void JobRun::lasts_for(std::int64_t items) {
+  at_once_ = static_cast<std::size_t>(items);
+  records_.note_at_once(items);
+  listener_.on_fewer(items);
 }
 
 }  // namespace tessera

@@ -105,7 +105,8 @@ class JobRun {
 
   // --- what tasks call, on the thread of run() but for take() and stopping() ---
 
-  // One more item to work on; nullopt when there is none now.
+  // One more item to work on; nullopt when there is none now. Where items go together it is also
+  // none while as many of them are open, and while one is that failed before and goes alone.
   std::optional<std::size_t> take();
   // Those of one batch: as many as go together, one alone if it failed before. Never none.
   std::span<const std::size_t> take_batch();
@@ -120,7 +121,10 @@ class JobRun {
   void fail(std::size_t item, const ErrorInfo& error);
   // `commit` puts down a part of an item at work: an end of memory within it ends the run.
   void put_part(FunctionRef<void()> commit);
-  // Items that are done or failed in this run.
+  // Memory lasted for so many at once: no more go together from here on.
+  void lasts_for(std::int64_t items);
+  // Items that are taken and not ended, and those that are done or failed in this run.
+  std::size_t open() const { return open_.size(); }
   std::size_t over() const { return over_; }
 
  private:
@@ -142,10 +146,11 @@ class JobRun {
   std::deque<std::size_t> again_;   // failed, to be tried again alone
   std::vector<std::size_t> batch_;  // the last that was taken
   std::vector<std::size_t> open_;   // taken, not ended
+  std::size_t together_ = 0;        // most of them at once in this work()
+  bool alone_ = false;              // the last that was taken failed before and goes alone
   std::unordered_map<std::size_t, int> tries_;  // that failed
   std::size_t over_ = 0;
   bool committing_ = false, stopped_ = false;
-  bool alone_ = false;  // the batch is one item that failed before
 };
 
 }  // namespace tessera

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "apps/runtime/draft_model.h"
+#include "apps/runtime/memory.h"
+#include "apps/runtime/model_catalog.h"
 #include "apps/lab/eval_reader.h"
 #include "tokenizers/visual/movq_tokenizer.h"
 #include "vision/image/resample.h"
@@ -65,11 +67,11 @@ double psnr_of(const Frames& a, const Frames& b, std::int64_t begin, std::int64_
 }
 
 // Keeps what a clip is made of.
-class FilmListener final : public ClipListener {
+class FilmListener final : public VideoListener {
  public:
   explicit FilmListener(std::function<Flow()> progress) : progress_(std::move(progress)) {}
-  Flow on_progress(const ClipProgress&) override { return progress_(); }
-  Flow on_grid(const ClipGrid& grid) override {
+  Flow on_progress(const VideoProgress&) override { return progress_(); }
+  Flow on_grid(const VideoGrid& grid) override {
     codes.insert(codes.end(), grid.codes.begin(), grid.codes.end());
     return Flow::kContinue;
   }
@@ -121,7 +123,8 @@ class ClipEvaluation {
 
   const EvalClipsRequest& request_;
   const EvalClipsListener& listener_;
-  VideoPipeline pipeline_;
+  Runtime runtime_;
+  VideoTask task_;
   std::unique_ptr<SceneReader> judge_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<MovqTokenizer> movq_;
@@ -133,16 +136,16 @@ class ClipEvaluation {
 ClipEvaluation::ClipEvaluation(const EvalClipsRequest& request, const EvalClipsListener& listener)
     : request_(request),
       listener_(listener),
-      pipeline_(request.options),
+      task_(runtime_, request.options),
       judge_(SceneReader::open(request.judge, {.device = request.options.device,
                                                .cuda = request.options.cuda,
                                                .threads = request.options.threads})),
       backend_(make_backend(request.options.device, {.threads = request.options.threads},
                             request.options.cuda)),
       pool_(request.options.threads) {
-  report_.model = pipeline_.model_name();
+  report_.model = task_.model_name();
   report_.judge = judge_->name();
-  report_.method = pipeline_.method();
+  report_.method = task_.method();
   if (const std::string wanted = judge_->refuses(kEvalClipSide); !wanted.empty()) {
     refuse("E_EVAL_MODEL", report_.judge, "picture size", wanted, std::to_string(kEvalClipSide));
   }
@@ -150,21 +153,21 @@ ClipEvaluation::ClipEvaluation(const EvalClipsRequest& request, const EvalClipsL
 }
 
 void ClipEvaluation::check_frames() {
-  if (!pipeline_.spec().movq || pipeline_.spec().clip->from_frames) {
+  if (!task_.spec().movq || task_.spec().clip->from_frames) {
     refuse("E_EVAL_MODEL", report_.model, "clips",
            "a model that writes clips from captions, of Emu3's clip tokenizer",
-           pipeline_.spec().title);
+           task_.spec().title);
   }
-  const std::int64_t grid = pipeline_.spec().movq->frames();
+  const std::int64_t grid = task_.spec().movq->frames();
   report_.frames =
-      request_.frames > 0 ? request_.frames : std::min(pipeline_.own_frames(), kMostEvalFrames);
+      request_.frames > 0 ? request_.frames : std::min(task_.own_frames(), kMostEvalFrames);
   report_.first_frames = request_.first_frames;
   if (report_.frames < 2 || report_.frames > kMostEvalFrames) {
     refuse("E_EVAL_FRAMES", report_.model, "--frames", "2 to " + std::to_string(kMostEvalFrames),
            std::to_string(report_.frames));
   }
   const std::int64_t most =
-      std::min(pipeline_.most_first_frames(), (report_.frames - 1) / grid * grid);
+      std::min(task_.max_first_frames(), (report_.frames - 1) / grid * grid);
   if (report_.first_frames % grid != 0 || report_.first_frames > most) {
     refuse("E_EVAL_FRAMES", report_.model, "--first-frames",
            "a multiple of " + std::to_string(grid) + ", at most " + std::to_string(most),
@@ -182,7 +185,7 @@ Film ClipEvaluation::true_film(const Clip& clip) {
 }
 
 std::vector<std::int32_t> ClipEvaluation::encode(const Frames& frames) const {
-  const ModelSpec& spec = pipeline_.spec();
+  const ModelSpec& spec = task_.spec();
   ClipEncoder encoder(*movq_, static_cast<int>(spec.image_height()),
                       static_cast<int>(spec.image_width()));
   // The last grid is filled up with its last frame.
@@ -201,7 +204,7 @@ std::vector<std::int32_t> ClipEvaluation::encode(const Frames& frames) const {
 }
 
 Film ClipEvaluation::through_tokenizer(const Film& truth) {
-  const StreamModelConfig& config = pipeline_.spec().model;
+  const StreamModelConfig& config = task_.spec().model;
   const auto cells = static_cast<std::size_t>(config.grid_rows * config.grid_cols);
   std::vector<std::int32_t> codes = encode(truth.frames);
   ClipDecoder decoder(*movq_, static_cast<int>(config.grid_rows),
@@ -228,12 +231,12 @@ Film ClipEvaluation::still_film(const Film& truth) {
 }
 
 std::vector<Film> ClipEvaluation::paint(SceneSplit split, std::span<const Clip> clips) {
-  const ModelSpec& spec = pipeline_.spec();
+  const ModelSpec& spec = task_.spec();
   const std::string what = std::string(name_of(split)) + " clips, painted";
   std::vector<Film> films;
   for (std::size_t i = 0; i < clips.size(); ++i) {
     if (stop(what, static_cast<std::int64_t>(i))) return {};
-    ClipRequest one{.prompt = clip_caption(clips[i]),
+    VideoRequest one{.prompt = clip_caption(clips[i]),
                     .negative_prompt = std::nullopt,
                     .sampling = request_.sampling,
                     .seed = request_.seed + i,
@@ -244,11 +247,11 @@ std::vector<Film> ClipEvaluation::paint(SceneSplit split, std::span<const Clip> 
       one.first_frames.push_back(
           scaled({given.width, given.height, given.rgb}, spec.image_width(), spec.image_height()));
     }
-    const PreparedClip prepared = pipeline_.prepare(std::move(one));
+    const PreparedVideo prepared = task_.prepare(std::move(one));
     report_.law = prepared.item.law;
     FilmListener listener(
         [&] { return stop(what, static_cast<std::int64_t>(i)) ? Flow::kStop : Flow::kContinue; });
-    const GeneratedClip made = pipeline_.run(prepared, listener);
+    const GeneratedVideo made = generate_video(task_, prepared, listener);
     if (report_.stopped) return {};
     if (made.status != ImageStatus::kDone) {
       ++report_.failed;
@@ -298,7 +301,7 @@ ClipMeasures ClipEvaluation::measure(const Film& film, const Clip& truth,
   const SeenClip seen = reader.read(film.frames);
   out.motion = score_motions(seen, truth.motions);
   if (const auto table = BareTable::of(truth, seen, kEvalClipSide)) {
-    const ModelSpec& spec = pipeline_.spec();
+    const ModelSpec& spec = task_.spec();
     out.pixel_change = pixel_flicker(film.frames, *table);
     if (!film.codes.empty()) {
       out.code_change = code_flicker(

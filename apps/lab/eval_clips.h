@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "apps/lab/eval_statistics.h"
-#include "apps/runtime/video_pipeline.h"
+#include "apps/runtime/video_task.h"
 #include "vision/judge/clip_marks.h"
 
 namespace tessera {
@@ -78,7 +78,7 @@ struct EvalClipsListener {
 };
 
 // Frames of models of another size than kEvalClipSide are scaled to it. Error kUsage: those of
-// VideoPipeline; E_EVAL_MODEL for a judge that reads no pictures of that size; E_EVAL_FRAMES for
+// VideoTask; E_EVAL_MODEL for a judge that reads no pictures of that size; E_EVAL_FRAMES for
 // frames or given frames that the model or the world does not have. kModel for a bad model or
 // judge. All but faults of the weights are found before weights are read.
 EvalClipsReport eval_clips(const EvalClipsRequest& request, const EvalClipsListener& listener);

@@ -55,9 +55,9 @@ LoopNeeds room_for(const PreparedRequest& request);
 LoopNeeds room_for(std::span<const PreparedRequest> requests);
 
 // Requests of a submission, one by one.
-class ImageSource {
+class GenerateSource {
  public:
-  virtual ~ImageSource() = default;
+  virtual ~GenerateSource() = default;
   // Room that its requests need sooner or later, as far as it is known.
   virtual LoopNeeds needs() const { return {}; }
   // The next one; none when none is ready. With kYes nothing else is to be done: it may block for a

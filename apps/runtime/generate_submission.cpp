@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-GenerateSubmission::GenerateSubmission(MakeTools make_tools, std::unique_ptr<ImageSource> source,
+GenerateSubmission::GenerateSubmission(MakeTools make_tools, std::unique_ptr<GenerateSource> source,
                                        GenerateListener& listener,
                                        std::unique_ptr<GenerateListener> between, bool* whole)
     : make_tools_(std::move(make_tools)),

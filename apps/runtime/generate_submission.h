@@ -32,7 +32,7 @@ class GenerateSubmission final : public Submission {
 
   // `between` is told instead of the caller's listener, and passes on to it; may be null. `whole`,
   // if there is one, becomes what on_over() says.
-  GenerateSubmission(MakeTools make_tools, std::unique_ptr<ImageSource> source,
+  GenerateSubmission(MakeTools make_tools, std::unique_ptr<GenerateSource> source,
                      GenerateListener& listener, std::unique_ptr<GenerateListener> between,
                      bool* whole);
 
@@ -79,7 +79,7 @@ class GenerateSubmission final : public Submission {
 
   MakeTools make_tools_;
   std::optional<Tools> tools_;
-  std::unique_ptr<ImageSource> source_;
+  std::unique_ptr<GenerateSource> source_;
   std::unique_ptr<GenerateListener> between_;
   GenerateListener& listener_;
   bool* whole_;

@@ -56,7 +56,7 @@ FamilyOptions family_options(const GenerateOptions& options) {
 }
 
 // A list of requests.
-class ListedImages final : public ImageSource {
+class ListedImages final : public GenerateSource {
  public:
   explicit ListedImages(std::vector<PreparedRequest> requests)
       : needs_(room_for(requests)), requests_(std::move(requests)) {}
@@ -209,8 +209,8 @@ struct GenerateTask::State final : public LaneModel {
     }
     return out;
   }
-  Ticket submit(std::unique_ptr<ImageSource> source, GenerateListener& listener, bool* whole);
-  bool run(std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+  Ticket submit(std::unique_ptr<GenerateSource> source, GenerateListener& listener, bool* whole);
+  bool run(std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
     bool whole = false;
     runtime.finish(submit(std::move(source), listener, &whole));
     return whole;
@@ -258,7 +258,7 @@ void GenerateTask::State::load() {
   opened.source.reset();
 }
 
-Ticket GenerateTask::State::submit(std::unique_ptr<ImageSource> source, GenerateListener& listener,
+Ticket GenerateTask::State::submit(std::unique_ptr<GenerateSource> source, GenerateListener& listener,
                                    bool* whole) {
   const Ticket ticket = runtime.next_ticket();
   auto told = between ? between(listener) : nullptr;
@@ -354,7 +354,7 @@ Ticket GenerateTask::submit(std::vector<PreparedRequest> requests, GenerateListe
   return submit(std::make_unique<ListedImages>(std::move(requests)), listener);
 }
 
-Ticket GenerateTask::submit(std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+Ticket GenerateTask::submit(std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
   return state_->submit(std::move(source), listener, nullptr);
 }
 
@@ -362,7 +362,7 @@ bool GenerateTask::run(std::vector<PreparedRequest> requests, GenerateListener& 
   return run(std::make_unique<ListedImages>(std::move(requests)), listener);
 }
 
-bool GenerateTask::run(std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+bool GenerateTask::run(std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
   return state_->run(std::move(source), listener);
 }
 

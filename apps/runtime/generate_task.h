@@ -64,10 +64,10 @@ class GenerateTask {
   // listener is borrowed until on_over(), or until what it threw is thrown. Missing memory for the
   // loop ends the submission with Error kMemory, thrown by step().
   Ticket submit(std::vector<PreparedRequest> requests, GenerateListener& listener);
-  Ticket submit(std::unique_ptr<ImageSource> source, GenerateListener& listener);
+  Ticket submit(std::unique_ptr<GenerateSource> source, GenerateListener& listener);
   // submit() and Runtime::finish(): false when the listener stopped it.
   bool run(std::vector<PreparedRequest> requests, GenerateListener& listener);
-  bool run(std::unique_ptr<ImageSource> source, GenerateListener& listener);
+  bool run(std::unique_ptr<GenerateSource> source, GenerateListener& listener);
 
   // Slots and passes of its loops.
   LaneStats stats() const;

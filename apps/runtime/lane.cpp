@@ -326,6 +326,20 @@ void StreamLane::on_done(std::size_t slot, StreamResult&& result) {
   if (uses_[slot].entry == nullptr && loop_->taken(slot)) loop_->drop(slot);  // held, and done with
 }
 
+// Those that their submissions want no more of.
+void StreamLane::drop_streams() {
+  for (std::size_t slot = 0; slot < uses_.size(); ++slot) {
+    const SlotUse use = uses_[slot];
+    if (use.entry == nullptr || use.entry->ending) continue;
+    call(*use.entry, [&](Submission& submission) {
+      if (!submission.drops(use.number)) return;
+      uses_[slot] = {};
+      --use.entry->at_work;
+      submission.on_stopped(use.number, loop_->drop(slot));
+    });
+  }
+}
+
 void StreamLane::end(Entry& entry) {
   std::vector<std::pair<std::size_t, std::size_t>> slots;  // number, slot
   for (std::size_t slot = 0; slot < uses_.size(); ++slot) {
@@ -392,6 +406,7 @@ bool StreamLane::step(Wait wait) {
     if (loop_ != nullptr && !loop_->idle()) {
       step_began_ = monotonic_seconds();
       loop_->step(*this);
+      drop_streams();
       done = true;
     } else {
       for_each_entry([&](Entry& entry) {

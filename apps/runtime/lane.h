@@ -133,6 +133,7 @@ class StreamLane final : public Lane, private StreamListener {
   void fail_held(const ErrorInfo& error);
   void drop_loop();
   void notify_pass(Entry& entry, const SubmissionPass& pass);
+  void drop_streams();
   void settle();
   void end(Entry& entry);
   void abandon();

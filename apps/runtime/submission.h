@@ -81,6 +81,9 @@ class Submission {
   // After each pass of the lane, also one without streams of this submission. kStop ends it:
   // on_stopped() is called for the streams that are at work.
   virtual Flow on_pass(const SubmissionPass& /*pass*/) { return Flow::kContinue; }
+  // After each pass, for each of its streams that goes on: true ends that stream alone;
+  // on_stopped() is called for it.
+  virtual bool drops(std::size_t /*number*/) const { return false; }
   // Tokens that were committed in a pass.
   virtual void on_tokens(std::size_t /*number*/, std::span<const std::int32_t> /*tokens*/) {}
   // A stream is done or has failed. One that was done and held may go on in its slot.

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "apps/jobs/video_task.h"
+#include "apps/jobs/video_job.h"
 #include "tests/support/fault_scope.h"
 #include "tests/support/killer.h"
 #include "tests/unit/jobs/store_job.h"
@@ -31,7 +31,7 @@ class Teller final : public VideoJobListener {
   void on_segment(const SettledItem& item, std::int64_t grids, std::int64_t) override {
     say("segment " + item.item.id + " " + std::to_string(grids));
   }
-  void on_done(const SettledItem& item, const ItemRecord&, const GeneratedVideo& clip) override {
+  void on_done(const SettledItem& item, const ItemRecord&, const JobVideo& clip) override {
     say("done " + item.item.id + " " + std::to_string(clip.facts.passes));
   }
   void on_failed(const SettledItem& item, const ErrorInfo& error) override {
@@ -70,14 +70,15 @@ class BatchClipKill : public ::testing::Test {
     options.model = "test:clip";
     options.threads = 1;
     options.method = decode_method("plain");
-    VideoPipeline pipeline(options);
+    Runtime runtime;
+    VideoTask task(runtime, options);
     BatchStore store(folder_.out(), items_, kStoreOptions, kStoreModel,
                      {.beside = {".json", ".xmp"}});
     VideoJobOptions how;
     how.files.sidecar = true;
     how.files.process.program = VIDEO_HELPER;
     Teller teller(told);
-    generate_videos(pipeline, items_, store.wanted(false), store, how, teller);
+    generate_videos(task, items_, store.wanted(false), store, how, teller);
   }
 
   // In a process of its own, under what `before` puts there.

@@ -103,6 +103,28 @@ TEST_F(BatchClips, ClipsAreThoseOfVideo) {
   EXPECT_EQ(again.out, "") << "a finished job writes nothing";
 }
 
+// Of several lengths, more of them than slots.
+TEST_F(BatchClips, SeveralAtOnceAreWhatTheyAreOneByOne) {
+  std::string text;
+  for (int i = 0; i < 7; ++i) {
+    text += "{\"kind\":\"video\",\"prompt\":\"clip " + std::string(i % 3, '!') +
+            "\",\"frames\":" + std::to_string(4 + 9 * i % 31) + "}\n";
+  }
+  put_file(folder_ / "job.jsonl", text);
+  ASSERT_EQ(clips("job.jsonl", "one").exit_code, 0);
+  for (const char* size : {"2", "3", "16"}) {
+    const std::string out = std::string("at-once-") + size;
+    const ProgramResult made =
+        clips("job.jsonl", out, {"--batch-size", size, "--json", "--progress", "json"});
+    ASSERT_EQ(made.exit_code, 0) << made.err;
+    EXPECT_EQ(made.json_lines().size(), 7u);
+    EXPECT_NE(made.err.find("\"pictures\":" + std::string(size == std::string("16") ? "7" : size)),
+              std::string::npos)
+        << made.err;
+    EXPECT_EQ(tree(out), tree("one"));
+  }
+}
+
 TEST_F(BatchClips, FirstFramesAreTheContentOfTheirFile) {
   ASSERT_EQ(run({"video", "-m", "test:clip", "-p", "x", "-s", "1", "--frames", "8", "-o",
                  "jobs/first.mkv"})
@@ -199,8 +221,8 @@ TEST_F(BatchClips, SignalsEndBehindASegmentWithSeventyFive) {
   EXPECT_EQ(leftovers(), 0u);
 }
 
-TEST_F(BatchClips, RandomKillsCostOneSegmentEach) {
-  constexpr int kKills = 24;
+TEST_F(BatchClips, RandomKillsCostOneSegmentOfEachAtWork) {
+  constexpr int kKills = 32;
   const std::string job = put_clips(3, 200);
   const auto start = std::chrono::steady_clock::now();
   ASSERT_EQ(clips(job, "truth", {"--sidecar"}).exit_code, 0);
@@ -214,7 +236,9 @@ TEST_F(BatchClips, RandomKillsCostOneSegmentEach) {
     std::filesystem::remove_all(folder_ / "out");
     for (++jobs;;) {
       const std::uint32_t lot = philox4x32({lots++, 0, 0, 0}, {21, 7})[0];
-      const ProgramResult result = run(words(job, "out", {"--sidecar"}), {}, [&](pid_t child) {
+      const char* at_once = lot % 3 == 0 ? "1" : "2";  // which a job may change
+      const auto how = words(job, "out", {"--sidecar", "--batch-size", at_once});
+      const ProgramResult result = run(how, {}, [&](pid_t child) {
         std::this_thread::sleep_for(std::chrono::microseconds(lot % whole_us));
         kill(child, SIGKILL);
       });
@@ -226,7 +250,7 @@ TEST_F(BatchClips, RandomKillsCostOneSegmentEach) {
       const std::size_t stand = records("\"segment\":");
       if (stand > 0 && stand < 150) ++in_work;
     }
-    // A record a segment: none was written twice, so a kill cost at most the one in work.
+    // A record a segment: none was written twice, so a kill cost at most those in work.
     EXPECT_EQ(records("\"segment\":"), 150u);
     EXPECT_EQ(records("\"passes\":24,"), 150u);
     EXPECT_EQ(records("\"st\":\"done\""), 3u);
@@ -324,7 +348,6 @@ TEST_F(BatchClips, WhatClipsCannotBeIsRefusedBeforeTheStart) {
   put_job(2, "pictures.jsonl");
   expect_refused(clips("pictures.jsonl", "out"), "kind video");
   expect_refused(clips(job, "out", {"--captions"}), "caption --video");
-  expect_refused(clips(job, "out", {"--batch-size", "2"}), "--batch-size");
   expect_refused(clips(job, "out", {"--name", "{id}.flv"}), "--name");
   expect_refused(clips(job, "out", {"--name", "{id}.png"}), "a --name that ends as a video does");
   expect_refused(clips(job, "out", {"--decode", "rows"}), "--decode rows");

@@ -6,15 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lab/eval_clips.h"
-#include "apps/runtime/video_pipeline.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/support/guarded_backend.h"
+#include "tests/support/own_video_task.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {
 namespace {
 
-class Frames final : public ClipListener {
+class Frames final : public VideoListener {
  public:
   void on_frame(std::int64_t, const Image& frame) override { frames.push_back(frame); }
   std::vector<Image> frames;
@@ -50,8 +50,8 @@ Written write(const Clip& clip, const char* device, const std::filesystem::path&
   options.device = device;
   options.threads = 1;
   options.method = decode_method(clip.method);
-  VideoPipeline pipeline(options);
-  ClipRequest request{.seed = 3, .frames = clip.frames, .continuation = clip.continuation};
+  OwnVideoTask pipeline(options);
+  VideoRequest request{.seed = 3, .frames = clip.frames, .continuation = clip.continuation};
   if (pipeline.takes_prompts()) request.prompt = "a red cube";
   if (clip.text) request.text_features = features.string();
   for (std::size_t i = 0; i < clip.first_frames; ++i) {
@@ -59,7 +59,7 @@ Written write(const Clip& clip, const char* device, const std::filesystem::path&
         some_frame(pipeline.spec().image_width(), pipeline.spec().image_height(), i));
   }
   Frames heard;
-  const GeneratedClip made = pipeline.run(pipeline.prepare(request), heard);
+  const GeneratedVideo made = pipeline.run(pipeline.prepare(request), heard);
   Written out{made.status, made.facts.passes, {}};
   for (const Image& frame : heard.frames) out.frames.push_back(frame.rgb);
   return out;

@@ -53,7 +53,7 @@ class DescribingFaults : public PaintingFaults {
   using Judge = std::function<std::optional<ErrorInfo>(const std::string&)>;
   ImageTools judged(Describer& describer, Judge judge) {
     ImageTools tools(task_, &describer);
-    tools.generate = [this, judge](std::unique_ptr<ImageSource> source,
+    tools.generate = [this, judge](std::unique_ptr<GenerateSource> source,
                                    GenerateListener& listener) {
       Spoiled between(
           [&](const PreparedRequest& request, std::size_t) {
@@ -121,7 +121,7 @@ TEST_F(DescribingFaults, WhereMemoryDoesNotLastFewerTextsAreTried) {
     };
     ImageTools tools(task_, &words);
     std::vector<std::int64_t> painted;
-    tools.generate = [&](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+    tools.generate = [&](std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
       painted.push_back(source->needs().slots);
       task_.run(std::move(source), listener);
     };
@@ -210,7 +210,7 @@ TEST_F(DescribingFaults, TheCaptionerGivesItsMemoryBack) {
     Words words;
     ImageTools tools(task_, &words);
     int left = fails;
-    tools.generate = [&](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+    tools.generate = [&](std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
       words.log += "P" + std::to_string(source->needs().slots) + " ";
       if (!words.runs.empty() && left-- > 0) throw std::bad_alloc();
       task_.run(std::move(source), listener);
@@ -241,7 +241,7 @@ TEST_F(DescribingFaults, PicturesHandedOutBeforeMemoryEndedAreDescribed) {
   Words words;
   ImageTools tools(task_, &words);
   std::vector<std::int64_t> painted;
-  tools.generate = [&](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+  tools.generate = [&](std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
     After after;
     after.to = &listener;
     after.left = painted.empty() ? 3 : 100;

@@ -39,7 +39,7 @@ TEST_F(PaintingFaults, WhatWasHandedOutStays) {
   };
   ImageTools tools(task_);
   int runs = 0;
-  tools.generate = [&](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+  tools.generate = [&](std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
     After after;
     after.to = &listener;
     after.left = ++runs == 1 ? 3 : 100;
@@ -197,7 +197,7 @@ TEST_F(PaintingFaults, FewerAtOnceIsRecordedOnceALevel) {
       if (at_work > pictures) run_out_of_memory();
       return std::optional<ErrorInfo>();
     });
-    tools.generate = [&tried, run = tools.generate](std::unique_ptr<ImageSource> source,
+    tools.generate = [&tried, run = tools.generate](std::unique_ptr<GenerateSource> source,
                                                     GenerateListener& listener) {
       tried.push_back(static_cast<std::size_t>(source->needs().slots));
       run(std::move(source), listener);

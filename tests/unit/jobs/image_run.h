@@ -43,7 +43,7 @@ class Spoiled final : public GenerateListener {
  public:
   Spoiled(Spoil spoil, GenerateListener& to) : spoil_(std::move(spoil)), to_(to) {}
 
-  std::unique_ptr<ImageSource> source(std::unique_ptr<ImageSource> inner) {
+  std::unique_ptr<GenerateSource> source(std::unique_ptr<GenerateSource> inner) {
     return std::make_unique<Source>(*this, std::move(inner));
   }
   Flow on_progress(const GenerateProgress& progress) override { return to_.on_progress(progress); }
@@ -57,9 +57,9 @@ class Spoiled final : public GenerateListener {
   }
 
  private:
-  class Source final : public ImageSource {
+  class Source final : public GenerateSource {
    public:
-    Source(Spoiled& owner, std::unique_ptr<ImageSource> inner)
+    Source(Spoiled& owner, std::unique_ptr<GenerateSource> inner)
         : owner_(owner), inner_(std::move(inner)) {}
     LoopNeeds needs() const override { return inner_->needs(); }
     std::optional<PreparedRequest> next(Wait wait) override {
@@ -71,7 +71,7 @@ class Spoiled final : public GenerateListener {
 
    private:
     Spoiled& owner_;
-    std::unique_ptr<ImageSource> inner_;
+    std::unique_ptr<GenerateSource> inner_;
   };
 
   Spoil spoil_;
@@ -108,7 +108,7 @@ class PaintingFaults : public ::testing::Test {
   }
   ImageTools spoiled(Spoil spoil) {
     ImageTools tools(task_);
-    tools.generate = [this, spoil = std::move(spoil)](std::unique_ptr<ImageSource> source,
+    tools.generate = [this, spoil = std::move(spoil)](std::unique_ptr<GenerateSource> source,
                                                       GenerateListener& listener) {
       Spoiled between(spoil, listener);
       task_.run(between.source(std::move(source)), between);

@@ -214,9 +214,9 @@ TEST_F(Painting, APictureIsProvenByTheFactsBesideIt) {
 }
 
 // Notes what slots did until the last image began.
-class Counted final : public ImageSource {
+class Counted final : public GenerateSource {
  public:
-  Counted(std::unique_ptr<ImageSource> inner, const GenerateTask& task, LaneStats& last_begun)
+  Counted(std::unique_ptr<GenerateSource> inner, const GenerateTask& task, LaneStats& last_begun)
       : inner_(std::move(inner)), task_(task), last_begun_(last_begun) {}
   LoopNeeds needs() const override { return inner_->needs(); }
   std::optional<PreparedRequest> next(Wait wait) override {
@@ -227,7 +227,7 @@ class Counted final : public ImageSource {
   bool more() const override { return inner_->more(); }
 
  private:
-  std::unique_ptr<ImageSource> inner_;
+  std::unique_ptr<GenerateSource> inner_;
   const GenerateTask& task_;
   LaneStats& last_begun_;
 };
@@ -255,7 +255,7 @@ TEST_F(Painting, SlotsAreFilledAgainOverTheWholeJob) {
     ImageTools tools(task);
     LaneStats last_begun;
     int submissions = 0;
-    tools.generate = [&](std::unique_ptr<ImageSource> source, GenerateListener& listener) {
+    tools.generate = [&](std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
       ++submissions;
       task.run(std::make_unique<Counted>(std::move(source), task, last_begun), listener);
     };

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
+#include <functional>
 #include <map>
 #include <new>
 #include <numeric>
@@ -107,6 +109,69 @@ TEST(JobRun, AnItemThatFailsIsTriedAgainAlone) {
   run_over(numbers(4), task, once, {.at_once = 4, .max_retries = 1});
   EXPECT_EQ(once.failed, (std::vector<std::size_t>{1}));
   EXPECT_EQ(once.recorded, once.failed) << "recorded before anybody is told";
+}
+
+// Takes items one by one while the run gives some, and ends the oldest; `before` each end.
+class Flowing final : public Task {
+ public:
+  void work(JobRun& run) override {
+    std::deque<std::size_t> at_work;
+    while (true) {
+      while (const auto item = run.take()) at_work.push_back(*item);
+      if (at_work.empty()) return;
+      sizes.push_back(at_work.size());
+      if (before) before(run, at_work);
+      const std::size_t item = at_work.front();
+      at_work.pop_front();
+      if (fails.contains(item) && fails[item]-- > 0) {
+        run.fail(item, failure("E_BAD"));
+      } else {
+        run.done(item, [&] { done.push_back(item); });
+      }
+    }
+  }
+
+  std::function<void(JobRun&, const std::deque<std::size_t>&)> before;
+  std::map<std::size_t, int> fails;
+  std::vector<std::size_t> sizes, done;
+};
+
+TEST(JobRun, ItemsThatFlowKeepTheirNumber) {
+  Flowing task;
+  Log log;
+  EXPECT_EQ(run_over(numbers(6), task, log, {.at_once = 3}), JobEnd::kOver);
+  EXPECT_EQ(task.done, numbers(6));
+  EXPECT_EQ(task.sizes, (std::vector<std::size_t>{3, 3, 3, 3, 2, 1}));
+}
+
+TEST(JobRun, OneThatFailedFlowsAlone) {
+  Flowing task;
+  task.fails = {{1, 2}};
+  Log log;
+  EXPECT_EQ(run_over(numbers(5), task, log, {.at_once = 3, .max_retries = 2}), JobEnd::kOver);
+  EXPECT_EQ(task.done, (std::vector<std::size_t>{0, 2, 3, 1, 4}));
+  EXPECT_EQ(task.sizes, (std::vector<std::size_t>{3, 3, 2, 1, 1, 1, 1}));
+  EXPECT_EQ(log.retried, (std::vector<std::size_t>{1, 1}));
+}
+
+TEST(JobRun, FewerFlowWhereMemoryDoesNotLast) {
+  Flowing task;
+  task.before = [](JobRun&, const auto& at_work) {
+    if (at_work.size() > 1) run_out_of_memory();
+  };
+  Log log;
+  EXPECT_EQ(run_over(numbers(5), task, log, {.at_once = 4}), JobEnd::kOver);
+  EXPECT_EQ(task.done, numbers(5));
+  EXPECT_EQ(log.fewer, (std::vector<std::int64_t>{2, 1}));
+  EXPECT_EQ(log.levels, log.fewer);
+  Flowing found_out;
+  found_out.before = [told = false](JobRun& run, const auto&) mutable {
+    if (!std::exchange(told, true)) run.lasts_for(2);
+  };
+  Log own;
+  EXPECT_EQ(run_over(numbers(5), found_out, own, {.at_once = 4}), JobEnd::kOver);
+  EXPECT_EQ(found_out.sizes, (std::vector<std::size_t>{4, 3, 2, 2, 1})) << "those at work stay";
+  EXPECT_EQ(own.fewer, (std::vector<std::int64_t>{2}));
 }
 
 TEST(JobRun, AStrangersFileIsNotTriedAgain) {

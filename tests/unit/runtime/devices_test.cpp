@@ -6,7 +6,7 @@
 #include "apps/lab/eval_reader.h"
 #include "apps/runtime/describe_task.h"
 #include "apps/runtime/generate_task.h"
-#include "apps/runtime/video_pipeline.h"
+#include "apps/runtime/video_task.h"
 
 namespace tessera {
 namespace {
@@ -69,7 +69,8 @@ TEST(Devices, PicturesArePaintedWhereAskedFor) {
 
 TEST(Devices, ClipsArePaintedWhereAskedFor) {
   expect_asked([](const char* device, CudaOptions cuda) {
-    VideoPipeline(on_device<GenerateOptions>(device, cuda, "test:clip"));
+    Runtime runtime;
+    VideoTask(runtime, on_device<GenerateOptions>(device, cuda, "test:clip"));
   });
 }
 

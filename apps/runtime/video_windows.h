@@ -1,4 +1,4 @@
-// One clip while it is written: the windows of the model's stream, and the frames that leave.
+// One video while it is written: the windows of the model's stream, and the frames that leave.
 #pragma once
 
 #include <algorithm>
@@ -7,45 +7,46 @@
 #include <span>
 #include <vector>
 
-#include "apps/runtime/video_pipeline.h"
+#include "apps/runtime/video_request.h"
 #include "engine/core/io.h"
 #include "engine/sampling/grammar.h"
 #include "tokenizers/visual/clip_tokenizer.h"
 
 namespace tessera {
 
-class ClipRun {
+class VideoWindows {
  public:
   struct Parts {
-    const ClipTokenizer& tokenizer;
+    std::shared_ptr<const ClipTokenizer> tokenizer;
     const ClipSpec& clip;
     const VocabularyGrammar& grammar;
-    std::size_t kept_grids;
+    std::size_t kept_grids;  // of a window, that begin the next one
   };
-  // `decodes`: frames are handed out, else grids of codes alone.
-  ClipRun(const Parts& parts, std::int64_t frames, ClipListener& listener, bool decodes = true)
-      : parts_(parts),
+  // `decodes`: frames are emitted, else grids of codes alone.
+  VideoWindows(Parts parts, std::int64_t frames, VideoListener& listener, bool decodes = true)
+      : parts_(std::move(parts)),
         frames_(frames),
         decodes_(decodes),
         listener_(listener),
-        decoder_(parts.tokenizer.clip_decoder(static_cast<int>(parts.grammar.rows),
-                                              static_cast<int>(parts.grammar.columns))) {}
+        decoder_(parts_.tokenizer->clip_decoder(static_cast<int>(parts_.grammar.rows),
+                                                static_cast<int>(parts_.grammar.columns))) {}
 
-  bool done() const { return frames_ > 0 && handed_out_ >= frames_; }
-  std::int64_t handed_out() const { return handed_out_; }
+  bool done() const { return frames_ > 0 && emitted_ >= frames_; }
+  bool stopped() const { return stopped_; }
+  void stop() { stopped_ = true; }
+  std::int64_t emitted() const { return emitted_; }  // frames
   double started() const { return started_; }
 
-  // Codes of grids that begin the clip: those of first frames, which are told as the others are, or
-  // all that an earlier run was told of.
-  void begin_with(std::vector<std::int32_t> codes, bool told_before = false);
+  // Codes of grids that begin the video: those of first frames, which the listener hears of as of
+  // the others, or all that it heard of in an earlier run.
+  void begin_with(std::vector<std::int32_t> codes, bool heard_before = false);
   // First codes of the next window.
   const std::vector<std::int32_t>& window_begin() const { return begin_; }
-
-  // After a pass: hands out what has come to stand.
-  Flow on_pass(const StreamResult& result, std::int64_t earlier_passes);
-  bool stopped() const { return stopped_; }
   // The window that is written next, or being written.
   std::size_t window() const { return window_; }
+
+  // After a pass: emits the grids that were committed.
+  Flow on_pass(const StreamResult& result, std::int64_t earlier_passes);
 
   void begin_window() {
     codes_ = begin_;
@@ -65,18 +66,18 @@ class ClipRun {
   }
 
  private:
-  // Frames of the grids from `first` on.
-  void hand_out(std::span<const std::int32_t> codes, std::size_t first);
+  // The grids from `first` on.
+  void emit(std::span<const std::int32_t> codes, std::size_t first);
 
   Parts parts_;
-  std::int64_t frames_, handed_out_ = 0;
+  std::int64_t frames_, emitted_ = 0;
   bool decodes_;
-  ClipListener& listener_;
+  VideoListener& listener_;
   std::unique_ptr<GridDecoder> decoder_;
   std::vector<std::int32_t> begin_, codes_;
   std::size_t window_ = 0, window_grids_ = 0;
-  std::int64_t grids_ = 0, told_ = 0;  // of the clip: standing; those that need not be told
-  std::int64_t passes_ = 0;            // of all windows
+  std::int64_t grids_ = 0, heard_ = 0;  // of the video: committed; those heard of before
+  std::int64_t passes_ = 0;             // of all windows
   double started_ = monotonic_seconds();
   bool stopped_ = false;
 };

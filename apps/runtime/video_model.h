@@ -1,0 +1,88 @@
+// A model of videos with its tokenizer and method, as lanes and submissions ask for it: opened and
+// checked first, its weights read when they are needed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/runtime/block_lane.h"
+#include "apps/runtime/lane.h"
+#include "apps/runtime/prompt_encoder.h"
+#include "apps/runtime/video_request.h"
+#include "apps/runtime/video_windows.h"
+#include "engine/decoding/method_parts.h"
+#include "engine/model/block_model.h"
+#include "tokenizers/visual/clip_tokenizer.h"
+
+namespace tessera {
+
+class VideoModel final : public LaneModel, public BlockLaneModel {
+ public:
+  // Error kModel, kUsage: those of VideoTask.
+  VideoModel(const GenerateOptions& options, OpenedModel model, std::string shown_name);
+
+  const GenerateOptions& options() const { return options_; }  // with the settled method
+  const std::string& name() const { return name_; }
+  const ModelSpec& spec() const { return opened_.spec; }
+  const StreamModelConfig& config() const { return opened_.spec.model; }
+  const ClipSpec& clip() const { return *opened_.spec.clip; }
+  const Backend& backend() const { return *backend_; }
+  DType storage() const { return storage_; }
+  DType vq_storage() const { return vq_storage_; }
+  const VocabularyGrammar& grammar() const { return aids_.grammar; }
+  const PromptEncoder& prompts() const { return prompts_; }
+  bool writes_blocks() const { return opened_.spec.blocks.has_value(); }
+  // Grids of a window that begin the next one, where a video is longer than the model's own.
+  std::int64_t kept_grids() const {
+    return config().grids - std::max<std::int64_t>(1, config().grids / 2);
+  }
+  std::string window_report() const { return controller_ ? controller_->why() : ""; }
+
+  static LoopNeeds needs_of(const PreparedVideo& video);
+  // What is held besides weights for these needs, tables of the method included.
+  MemoryPlan plan(const LoopNeeds& needs, bool encodes) const;
+
+  // Both halves of the tokenizer, or the one that decodes. What was handed out stays valid.
+  void load_tokenizer(bool encoder);
+  // After load_tokenizer().
+  VideoWindows::Parts window_parts() const;
+  // Codes of whole grids; none of no frames. Needs both halves.
+  std::vector<std::int32_t> encode(const std::vector<Image>& frames) const;
+  // After load().
+  CrossContext context_of(const Tensor& text) const;
+
+  void load() override;
+  const TokenModel& tokens() const override { return *model_; }
+  StreamLimits limits(const LoopNeeds& needs) const override;
+  LoopParts parts() const override { return parts_->parts(); }
+  WindowController* controller() override { return controller_ ? &*controller_ : nullptr; }
+  std::size_t loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const override;
+  ErrorInfo no_room(const LoopNeeds& needs) const override;
+
+  const BlockModel& blocks() const override { return *blocks_; }
+  BlockLimits block_limits(const LoopNeeds& needs) const override {
+    return {.prompt_tokens = needs.prompt_rows, .kv = storage_};
+  }
+
+ private:
+  void load_language();
+
+  GenerateOptions options_;
+  std::string name_;
+  OpenedModel opened_;
+  std::unique_ptr<Backend> backend_;
+  DType storage_, vq_storage_;
+  PromptEncoder prompts_;
+  std::optional<StreamModel> model_;
+  std::optional<BlockModel> blocks_;  // in its place
+  std::shared_ptr<const ClipTokenizer> tokenizer_;
+  bool both_halves_ = false;
+  DecodeAids aids_;
+  std::unique_ptr<OwnedParts<float, KeyedRandom>> parts_;
+  std::optional<WindowController> controller_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,295 @@
+// Requests to prepared videos, these to a lane.
+#include "apps/runtime/video_task.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "apps/runtime/block_lane.h"
+#include "apps/runtime/model_catalog.h"
+#include "apps/runtime/text_features.h"
+#include "apps/runtime/video_model.h"
+#include "apps/runtime/video_submission.h"
+
+namespace tessera {
+
+namespace {
+
+[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
+                         std::string found, std::string hint = "") {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = std::move(code),
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = std::move(hint)});
+}
+
+std::string size_text(std::int64_t width, std::int64_t height) {
+  return std::to_string(width) + "x" + std::to_string(height);
+}
+
+void check_block_law(const ModelSpec& spec, const LawSettings& law) {
+  if (!spec.blocks || !law.guided()) return;
+  refuse("E_GUIDANCE", "--cfg-scale", "1, as this model has one branch",
+         std::to_string(law.guidance));
+}
+
+// Keys are turned along one axis of positions.
+void check_continuation(const ModelSpec& spec, Continuation continuation) {
+  if (continuation == Continuation::kRecompute) return;
+  const RopeSpec& rope = spec.model.transformer.rope;
+  const bool axes = rope.layout != RopeLayout::kOneD || rope.three_axes();
+  if (!spec.blocks && !axes) return;
+  refuse("E_VIDEO_CONTINUE", "--continue",
+         spec.blocks ? "recompute, as positions of this model are learned"
+                     : "recompute, as positions of this model have several axes",
+         "sinks");
+}
+
+// Whole grids of the last frames.
+std::vector<Image> whole_grids(std::vector<Image> frames, const ClipSpec& clip, std::int64_t most) {
+  if (frames.empty()) return frames;
+  while (static_cast<std::int64_t>(frames.size()) < clip.first_grid) {
+    frames.push_back(frames.back());
+  }
+  const std::int64_t grids = clip.grids_of(static_cast<std::int64_t>(frames.size()));
+  const std::int64_t keep = std::min(clip.frames_of(grids), most);
+  frames.erase(frames.begin(), frames.end() - keep);
+  return frames;
+}
+
+class ListedVideos final : public VideoSource {
+ public:
+  explicit ListedVideos(std::vector<VideoOrder> orders) {
+    for (VideoOrder& order : orders) left_.push_back(std::move(order));
+  }
+  LoopNeeds needs() const override {
+    LoopNeeds out;
+    for (const VideoOrder& order : left_) out = both(out, VideoModel::needs_of(order.video));
+    out.slots = static_cast<std::int64_t>(left_.size());
+    return out;
+  }
+  std::optional<VideoOrder> next() override {
+    std::optional<VideoOrder> out(std::move(left_.front()));
+    left_.pop_front();
+    return out;
+  }
+  bool more() const override { return !left_.empty(); }
+
+ private:
+  std::deque<VideoOrder> left_;
+};
+
+}  // namespace
+
+struct VideoTask::State {
+  State(Runtime& in, const GenerateOptions& options, OpenedModel opened, std::string shown)
+      : runtime(in), model(options, std::move(opened), std::move(shown)) {
+    if (model.writes_blocks()) {
+      blocks.emplace(model);
+    } else {
+      streams.emplace(model, runtime, LaneOptions{.slots = options.batch_size});
+    }
+    runtime.attach(lane());
+  }
+  ~State() { runtime.detach(lane()); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  Lane& lane() { return blocks ? static_cast<Lane&>(*blocks) : *streams; }
+  LoopNeeds needs_of(std::span<const PreparedVideo> videos) const {
+    LoopNeeds out;
+    for (const PreparedVideo& video : videos) out = both(out, VideoModel::needs_of(video));
+    out.slots = std::min(model.options().batch_size, static_cast<std::int64_t>(videos.size()));
+    return out;
+  }
+
+  Runtime& runtime;
+  VideoModel model;
+  std::optional<StreamLane> streams;
+  std::optional<BlockLane> blocks;  // in its place
+};
+
+VideoTask::VideoTask(Runtime& runtime, const GenerateOptions& options) {
+  const ModelReference reference = resolve_clip_model(options.model);
+  state_ = std::make_unique<State>(runtime, options, open_model(reference.open_name),
+                                   reference.shown_name);
+}
+
+VideoTask::VideoTask(Runtime& runtime, const GenerateOptions& options, OpenedModel model,
+                     std::string shown_name)
+    : state_(std::make_unique<State>(runtime, options, std::move(model), std::move(shown_name))) {}
+
+VideoTask::~VideoTask() = default;
+
+Runtime& VideoTask::runtime() const { return state_->runtime; }
+const ModelSpec& VideoTask::spec() const { return state_->model.spec(); }
+const std::string& VideoTask::model_name() const { return state_->model.name(); }
+const DecodeMethod& VideoTask::method() const { return state_->model.options().method; }
+std::string VideoTask::window_report() const { return state_->model.window_report(); }
+DType VideoTask::storage() const { return state_->model.storage(); }
+const Backend& VideoTask::backend() const { return state_->model.backend(); }
+std::int64_t VideoTask::rate() const { return spec().clip->rate; }
+std::int64_t VideoTask::own_frames() const { return spec().clip->frames_of(spec().model.grids); }
+bool VideoTask::takes_prompts() const { return spec().prompt.kind != PromptKind::kFrames; }
+std::int64_t VideoTask::max_first_frames() const {
+  const ClipSpec& clip = *spec().clip;
+  return clip.frames_of(std::min(spec().model.grids - 1, clip.most_given));
+}
+
+PreparedVideo VideoTask::prepare(VideoRequest request) const {
+  const ModelSpec& model = spec();
+  PreparedVideo out;
+  const std::int64_t first_count = static_cast<std::int64_t>(request.first_frames.size());
+  if (first_count > 0 && max_first_frames() == 0) {
+    refuse("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
+           std::to_string(first_count) + " frames");
+  }
+  for (const Image& frame : request.first_frames) {
+    if (frame.width == model.image_width() && frame.height == model.image_height()) continue;
+    refuse("E_VIDEO_FIRST", "--first-frames",
+           "frames of " + size_text(model.image_width(), model.image_height()),
+           size_text(frame.width, frame.height));
+  }
+  out.first_frames = whole_grids(std::move(request.first_frames), *model.clip, max_first_frames());
+  if (model.clip->from_frames && out.first_frames.empty()) {
+    refuse("E_VIDEO_FIRST", "--first-frames", "a clip or picture, which this model goes on with",
+           "none");
+  }
+  out.continuation = request.continuation;
+  check_continuation(model, out.continuation);
+  out.frames = request.endless ? 0 : request.frames > 0 ? request.frames : own_frames();
+  const bool longer = request.endless || out.frames > own_frames();
+  if (longer && (model.model.grids < 2 || !model.clip->goes_on)) {
+    refuse("E_VIDEO_FRAMES", "--frames",
+           "at most " + std::to_string(own_frames()) +
+               (model.clip->goes_on ? ", as nothing leads from one grid to the next"
+                                    : ", as this model writes no longer clips"),
+           request.endless ? "no end" : std::to_string(out.frames));
+  }
+  out.text = text_features_of(request.text_features, model.context);
+  if (!request.endless && out.frames <= static_cast<std::int64_t>(out.first_frames.size())) {
+    refuse("E_VIDEO_FRAMES", "--frames",
+           "more than the " + std::to_string(out.first_frames.size()) + " first frames",
+           std::to_string(out.frames));
+  }
+  Stream& item = out.item;
+  item.law = settle_sampling(request.sampling, model.sampling);
+  check_block_law(model, item.law);
+  item.seed = request.seed;
+  EncodedPrompt encoded =
+      state_->model.prompts().encode(request.prompt, request.negative_prompt, item.law.guided());
+  item.prompt.ids = std::move(encoded.prompt);
+  item.unconditional.ids = std::move(encoded.unconditional);
+  ImageFacts& facts = out.facts;
+  facts.program = program_version();
+  facts.prompt = request.prompt;
+  facts.negative_prompt = request.negative_prompt;
+  facts.model = model_name();
+  facts.family = model.family;
+  facts.dtype = dtype_name(storage());
+  facts.backend = backend().name();
+  facts.seed = request.seed;
+  facts.width = model.image_width();
+  facts.height = model.image_height();
+  facts.law = item.law;
+  facts.method = method();
+  facts.preserves_distribution = promise_of(facts.method) != Promise::kNone;
+  return out;
+}
+
+MemoryPlan VideoTask::plan(std::span<const PreparedVideo> videos) const {
+  const bool encodes = std::any_of(videos.begin(), videos.end(), [](const PreparedVideo& video) {
+    return !video.first_frames.empty();
+  });
+  return plan(state_->needs_of(videos), encodes);
+}
+
+MemoryPlan VideoTask::plan(const LoopNeeds& needs, bool encodes) const {
+  return state_->model.plan(needs, encodes);
+}
+
+LoopNeeds VideoTask::needs_of(const PreparedVideo& video) const {
+  return VideoModel::needs_of(video);
+}
+
+std::int64_t VideoTask::grids_of(const PreparedVideo& video) const {
+  expects(video.frames > 0, "a video that ends");
+  return spec().clip->grids_for(video.frames);
+}
+
+std::int64_t VideoTask::given_grids(const PreparedVideo& video) const {
+  return spec().clip->grids_of(static_cast<std::int64_t>(video.first_frames.size()));
+}
+
+std::size_t VideoTask::grid_codes() const { return state_->model.grammar().cells(); }
+
+bool VideoTask::can_go_on_at(const PreparedVideo& video, std::int64_t grids) const {
+  if (video.continuation != Continuation::kRecompute) return false;
+  if (promise_of(method()) == Promise::kSameTokens) return true;
+  const std::int64_t window = spec().model.grids, kept = state_->model.kept_grids();
+  return grids >= window && (grids - kept) % (window - kept) == 0;
+}
+
+std::int64_t VideoTask::tokens_of(std::int64_t grids) const {
+  const auto whole = static_cast<std::size_t>(grids);
+  return static_cast<std::int64_t>(state_->model.grammar().tokens_of(whole));
+}
+
+Ticket VideoTask::submit(std::unique_ptr<VideoSource> source) {
+  const Ticket ticket = state_->runtime.next_ticket();
+  auto submission = std::make_unique<VideoSubmission>(state_->model, std::move(source));
+  if (state_->blocks) {
+    state_->blocks->submit(ticket, std::move(submission));
+  } else {
+    state_->streams->submit(ticket, std::move(submission));
+  }
+  return ticket;
+}
+
+Ticket VideoTask::submit(std::vector<VideoOrder> orders) {
+  return submit(std::make_unique<ListedVideos>(std::move(orders)));
+}
+
+void VideoTask::show(const PreparedVideo& video, std::span<const std::int32_t> codes,
+                     VideoListener& listener) {
+  state_->model.load_tokenizer(/*encoder=*/false);
+  VideoWindows windows(state_->model.window_parts(), video.frames, listener);
+  windows.begin_with({codes.begin(), codes.end()}, true);
+  expects(windows.done(), "the codes of a whole video");
+}
+
+void VideoTask::release() { state_->lane().release(); }
+
+namespace {
+
+// Hands on what it hears, and keeps the end.
+class LastWord final : public VideoListener {
+ public:
+  explicit LastWord(VideoListener& to) : to_(to) {}
+  Flow on_progress(const VideoProgress& progress) override { return to_.on_progress(progress); }
+  Flow on_grid(const VideoGrid& grid) override { return to_.on_grid(grid); }
+  void on_frame(std::int64_t index, const Image& frame) override { to_.on_frame(index, frame); }
+  void on_over(GeneratedVideo&& video) override {
+    out = video;
+    to_.on_over(std::move(video));
+  }
+  GeneratedVideo out;
+
+ private:
+  VideoListener& to_;
+};
+
+}  // namespace
+
+GeneratedVideo generate_video(VideoTask& task, PreparedVideo video, VideoListener& listener,
+                              VideoCourse course) {
+  LastWord heard(listener);
+  std::vector<VideoOrder> orders;
+  orders.push_back({std::move(video), &heard, std::move(course)});
+  task.runtime().finish(task.submit(std::move(orders)));
+  return std::move(heard.out);
+}
+
+}  // namespace tessera
