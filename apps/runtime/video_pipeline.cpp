@@ -12,9 +12,8 @@
 #include "apps/runtime/text_features.h"
 #include "apps/runtime/visual_model.h"
 #include "engine/core/io.h"
-#include "engine/decoding/block_loop.h"
 #include "engine/decoding/method_parts.h"
-#include "engine/decoding/stream_loop.h"
+#include "engine/decoding/run_streams.h"
 #include "tokenizers/visual/clip_tokenizer.h"
 
 namespace tessera {
@@ -142,8 +141,10 @@ struct VideoPipeline::State {
   template <typename Clips>
   StreamLimits limits_for(const Clips& clips) const;
   GeneratedClip write_blocks(const ClipTask& task) const;
-  BlockLimits block_limits(const PreparedClip& clip) const {
-    return {.prompt_tokens = clip.item.prompt.length(), .kv = storage};
+  StreamLimits limits_of_blocks(const PreparedClip& clip) const {
+    return block_limits(blocks->config(), aids.grammar,
+                        {.prompt_rows = std::max<std::int64_t>(1, clip.item.prompt.length()),
+                         .kv = storage});
   }
   void load_tokenizer(bool encoder);
   void load(bool encoder);
@@ -423,15 +424,18 @@ GeneratedClip VideoPipeline::State::write_blocks(const ClipTask& task) const {
   } else {
     run.begin_with(task.course.standing, true);
   }
-  BlockLoop loop(*blocks, aids.grammar, block_limits(clip));
+  LoopParts parts_of_blocks;
+  parts_of_blocks.blocks = blocks->reading();
+  StreamLoop loop(*blocks, limits_of_blocks(clip), parts_of_blocks);
   Stream item = clip.item;
   while (!run.done() && !run.stopped() && out.status != PictureStatus::kFailed) {
     item.item = run.window();
     item.given = aids.grammar.stream_of(run.window_begin());
     run.begin_window();
     const std::int64_t passes = out.facts.passes;
-    const StreamResult result =
-        loop.run(item, [&](const BlockPass& pass) { return run.on_pass(pass.result, passes); });
+    const StreamResult result = std::move(run_streams(loop, {&item, 1}, [&](const RunPass& pass) {
+      return pass.items[0].passes > 0 ? run.on_pass(pass.items[0], passes) : Flow::kContinue;
+    })[0]);
     run.end_window();
     add_window(out, result, item.given.size());
   }

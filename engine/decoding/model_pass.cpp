@@ -4,6 +4,8 @@
 #include <atomic>
 #include <numeric>
 
+#include "engine/model/transformer.h"
+
 namespace tessera {
 
 namespace {
@@ -61,9 +63,9 @@ std::int64_t ModelPass::most_rows(const Limits& limits) {
                       : std::max(limits.token_rows, limits.prompt_rows);
 }
 
-ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
+ModelPass::ModelPass(const PassModel& model, const Limits& limits)
     : model_(model),
-      cache_(model.backend(), cache_shape(model.transformer().config(), model.backend(), limits)),
+      cache_(model.backend(), cache_shape(model.sizes(), model.backend(), limits)),
       records_(records(model.backend())),
       number_(next_number()),
       mixed_(limits.mixed) {
@@ -81,7 +83,7 @@ ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
   if (records_) {
     padded_hidden_ = backend.allocate(DType::kF32, Shape{most, model.width()});
     padded_.reserve(most);
-    const ModelConfig& config = model.transformer().config();
+    const ModelConfig& config = model.sizes();
     // Scratch that grew in a recorded pass would move under those recorded before.
     backend.reserve_scratch(backend.attention_scratch_bytes(std::min(most, backend.rows_at_once()),
                                                             config.heads, config.head_dim));
@@ -131,9 +133,36 @@ TensorView ModelPass::rows_of(Tensor& matrix, std::int64_t begin, std::int64_t r
   return {view.dtype, Shape{rows, width}, view.f32() + begin * width, view.device};
 }
 
+void ModelPass::keep_hidden(std::span<const std::int64_t> layers) {
+  const std::int64_t all = model_.sizes().layers;
+  kept_layers_.assign(layers.begin(), layers.end());
+  kept_hidden_.clear();
+  layer_taps_.assign(layers.empty() ? 0 : static_cast<std::size_t>(all), TensorView{});
+  for (const std::int64_t layer : layers) {
+    expects(layer >= 0 && layer <= all, "a layer of the model");
+    kept_hidden_.emplace_back();
+    if (layer < all) kept_hidden_.back() = model_.backend().allocate(DType::kF32, rows_.shape());
+  }
+}
+
+ConstTensorView ModelPass::kept_hidden(std::size_t i) {
+  const bool last = kept_layers_[i] == model_.sizes().layers;
+  return rows_of(last ? hidden_ : kept_hidden_[i], 0, count_);
+}
+
+Taps ModelPass::kept_taps() {
+  for (std::size_t i = 0; i < kept_layers_.size(); ++i) {
+    if (kept_hidden_[i].empty()) continue;
+    layer_taps_[static_cast<std::size_t>(kept_layers_[i])] = rows_of(kept_hidden_[i], 0, count_);
+  }
+  return {layer_taps_};
+}
+
+// The rows of a model of blocks are in lines, whoever asks.
 void ModelPass::begin() {
   count_ = token_count_ = 0;
-  lines_branch_ = recorded_ = pads_ = false;
+  recorded_ = pads_ = false;
+  lines_branch_ = model_.reading().block > 0;
   paths_.clear();
   seen_.clear();
   arena_.reset();
@@ -222,7 +251,8 @@ TokenRows ModelPass::noted_rows() const {
 
 void ModelPass::plan(const Taps& taps) {
   recorded_ = pads_ = false;
-  const bool plain = taps.hidden_states.empty() && taps.observer == nullptr &&
+  const bool plain = model_.reading().block == 0 && taps.hidden_states.empty() &&
+                     taps.observer == nullptr &&
                      std::all_of(contexts_.begin(), contexts_.end(),
                                  [](const CrossContext* context) { return context == nullptr; });
   const TokenRows rows = noted_rows();
@@ -235,7 +265,7 @@ void ModelPass::plan(const Taps& taps) {
   const std::size_t of_layer = static_cast<std::size_t>(wide) * 3 * sizeof(std::int64_t) +
                                paths_.size() * sizeof(AttentionSegment) +
                                seen_.size() * sizeof(std::int32_t);
-  const auto layers = static_cast<std::size_t>(model_.transformer().config().layers);
+  const auto layers = static_cast<std::size_t>(model_.sizes().layers);
   if (layers * of_layer > static_cast<std::size_t>(kMostArrayBytes)) return;
   pads_ = !lines_branch_;
   shape_ = key_of_shape();
@@ -278,14 +308,13 @@ void ModelPass::run_ops(const Taps& taps) {
   }
   const std::span<const RowPath> paths =
       lines_branch_ ? std::span<const RowPath>(paths_) : std::span<const RowPath>();
-  model_.transformer().forward({.rows = rows_of(rows_, 0, wide),
-                                .sequences = rows.sequences,
-                                .positions = rows.positions,
-                                .places = rows.places,
-                                .paths = paths,
-                                .contexts = contexts_},
-                               cache_, arena_, rows_of(gathers ? padded_hidden_ : hidden_, 0, wide),
-                               taps);
+  model_.forward({.rows = rows_of(rows_, 0, wide),
+                  .sequences = rows.sequences,
+                  .positions = rows.positions,
+                  .places = rows.places,
+                  .paths = paths,
+                  .contexts = contexts_},
+                 cache_, arena_, rows_of(gathers ? padded_hidden_ : hidden_, 0, wide), taps);
   if (gathers) {
     ops::embedding(backend, rows_of(padded_hidden_, 0, wide), padded_.real(),
                    rows_of(hidden_, 0, wide));
@@ -293,7 +322,8 @@ void ModelPass::run_ops(const Taps& taps) {
   if (pads_) padded_.drop_added(cache_);
 }
 
-void ModelPass::run_layers(const Taps& taps) {
+void ModelPass::run_layers(const Taps& asked) {
+  const Taps taps = asked.hidden_states.empty() && asked.observer == nullptr ? kept_taps() : asked;
   plan(taps);
   std::optional<RecordedPass> recorded;
   if (recorded_) recorded.emplace(model_.backend(), key_of(Part::kLayers, 0));
@@ -320,12 +350,13 @@ void ModelPass::run_head_of(ConstTensorView hidden, std::int64_t to) {
 }
 
 void ModelPass::run() {
-  plan({});
+  const Taps taps = kept_taps();
+  plan(taps);
   const std::int64_t wide = pads_ ? padded_.count() : count_;
   expects(wide <= logits_.shape()[0], "the rows of a pass have logits");
   std::optional<RecordedPass> recorded;
   if (recorded_) recorded.emplace(model_.backend(), key_of(Part::kBoth, 0));
-  run_ops({});
+  run_ops(taps);
   head_ops(0, wide, 0);
   logit_end_ = std::max(logit_end_, count_);
 }

@@ -12,7 +12,7 @@
 
 #include "engine/cache/kv_cache.h"
 #include "engine/decoding/pass_padding.h"
-#include "engine/model/token_model.h"
+#include "engine/model/pass_model.h"
 
 namespace tessera {
 
@@ -33,7 +33,7 @@ class ModelPass {
 
   // Allocates everything; nothing is allocated after this. The model must outlive it. Error
   // kMemory.
-  ModelPass(const TokenModel& model, const Limits& limits);
+  ModelPass(const PassModel& model, const Limits& limits);
 
   // Bytes beside the cache, for a model of this shape; `scratch` is its scratch_bytes() of
   // most_rows().
@@ -47,13 +47,20 @@ class ModelPass {
   static std::size_t bytes(const ModelConfig& config, std::int64_t logit_ids,
                            const Backend& backend, const Limits& limits);
 
-  const TokenModel& model() const { return model_; }
+  const PassModel& model() const { return model_; }
   KvCache& cache() { return cache_; }
 
   // What the rows of a sequence attend to beside themselves, from now on; borrowed.
   void set_context(std::int32_t sequence, const CrossContext* context) {
     contexts_[static_cast<std::size_t>(sequence)] = context;
   }
+
+  // From now on passes keep the hidden states of these layers, ascending: number i is the residual
+  // stream that enters layer i, the number of layers what the head reads. Passes that keep some are
+  // not recorded. Error kMemory.
+  void keep_hidden(std::span<const std::int64_t> layers);
+  // [rows, D] on the device, of the layer that is number `i` among those that are kept.
+  ConstTensorView kept_hidden(std::size_t i);
 
   // Forgets the rows of the last pass.
   void begin();
@@ -76,6 +83,13 @@ class ModelPass {
   };
   void add_line(std::int32_t sequence, const Line& line);
   std::int64_t rows() const { return count_; }
+  // Of a row of the pass.
+  std::int32_t sequence(std::int64_t row) const {
+    return sequences_[static_cast<std::size_t>(row)];
+  }
+  std::int64_t position(std::int64_t row) const {
+    return positions_[static_cast<std::size_t>(row)];
+  }
 
   // Runs the rows through the layers; they are cached then.
   void run_layers(const Taps& taps = {});
@@ -102,6 +116,8 @@ class ModelPass {
 
   // Decides whether the rows are padded and recorded.
   void plan(const Taps& taps);
+  // What the layers show of this pass besides what a caller asks for.
+  Taps kept_taps();
   std::uint64_t key_of_shape() const;
   std::uint64_t key_of(Part part, std::int64_t to) const;
   // Whether a pass of this shape ran lately; notes it.
@@ -115,7 +131,7 @@ class ModelPass {
   void note_prompt_path(std::int32_t sequence, std::int64_t count);
   std::int64_t noted(std::int32_t sequence) const;
 
-  const TokenModel& model_;
+  const PassModel& model_;
   KvCache cache_;
   Arena arena_;
   Tensor rows_, hidden_, logits_;         // [rows, D], [rows, D], [logit rows, logit ids]
@@ -140,6 +156,9 @@ class ModelPass {
   std::vector<std::int32_t> seen_;             // of all paths
   std::vector<const CrossContext*> contexts_;  // by sequence
   const float* host_ = nullptr;
+  std::vector<std::int64_t> kept_layers_;
+  std::vector<Tensor> kept_hidden_;     // [rows, D] each; of the last layer none
+  std::vector<TensorView> layer_taps_;  // [layers] of the pass at hand; none where nothing is kept
 };
 
 }  // namespace tessera

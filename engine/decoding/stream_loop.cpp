@@ -10,6 +10,7 @@
 
 #include "engine/core/io.h"
 #include "engine/decoding/broken_layer.h"
+#include "engine/decoding/hidden_signal.h"
 #include "engine/decoding/model_pass.h"
 #include "engine/decoding/stream_slot.h"
 #include "engine/model/cache_slide.h"
@@ -34,10 +35,11 @@ VocabularyGrammar grammar_of(const Stream& stream, const StreamLimits& limits) {
 }  // namespace
 
 struct StreamLoop::State {
-  State(const TokenModel& token_model, const StreamLimits& stream_limits);
+  State(const PassModel& pass_model, const StreamLimits& stream_limits);
 
   void use(const LoopParts& loop_parts, WindowController* window_controller);
   void check(const Stream& stream) const;
+  void check_blocks(const Stream& stream) const;
   void begin(std::size_t number, Stream stream, bool slid);
   void fill(StreamSlot& slot, std::size_t number);
   void free(std::size_t number);
@@ -53,6 +55,7 @@ struct StreamLoop::State {
   void verify();
   void keep_rows(std::size_t number);
   void settle_caches();
+  void show_hidden();
   std::string broken_place(std::size_t number);
   void name_layers();
   void count_time(double seconds, double verifying);
@@ -73,7 +76,7 @@ struct StreamLoop::State {
   }
   bool prompts_in_pass() const { return prompt_rows > 0 || !ended.empty(); }
 
-  const TokenModel& model;
+  const PassModel& model;
   StreamLimits limits;
   LoopParts parts;
   WindowController* controller = nullptr;
@@ -89,6 +92,7 @@ struct StreamLoop::State {
   std::vector<StreamView> views;
   PassLine line;
   std::vector<std::int64_t> kept;
+  HiddenSignal hidden;
   std::int64_t passes = 0;
   std::int64_t decode_rows = 0, prompt_rows = 0;  // of the pass at hand
   std::int64_t written = 0;                       // tokens that it committed
@@ -96,8 +100,8 @@ struct StreamLoop::State {
   StreamTimes times;
 };
 
-StreamLoop::State::State(const TokenModel& token_model, const StreamLimits& stream_limits)
-    : model(token_model), limits(stream_limits), pass(token_model, stream_limits.pass_limits()) {
+StreamLoop::State::State(const PassModel& pass_model, const StreamLimits& stream_limits)
+    : model(pass_model), limits(stream_limits), pass(pass_model, stream_limits.pass_limits()) {
   expects(limits.items >= 1 && limits.prompt_rows >= 1 && limits.window >= 1 && limits.budget >= 1,
           "limits of streams are positive");
   slots.resize(static_cast<std::size_t>(limits.items));
@@ -114,6 +118,8 @@ StreamLoop::State::State(const TokenModel& token_model, const StreamLimits& stre
 void StreamLoop::State::use(const LoopParts& loop_parts, WindowController* window_controller) {
   expects(limits.laws || limits.window == 1 || !loop_parts.needs_laws(), "laws fit the limits");
   expects(limits.shape == loop_parts.shape(), "the shape of passes fits the limits");
+  expects((limits.shape == PassShape::kBlock) == (model.reading().block > 0),
+          "a model of blocks writes blocks");
   expects(
       std::none_of(slots.begin(), slots.end(), [](const StreamSlot& slot) { return slot.taken(); }),
       "an empty loop takes another method");
@@ -121,12 +127,14 @@ void StreamLoop::State::use(const LoopParts& loop_parts, WindowController* windo
   controller = window_controller;
   verifier.reset();  // before the new one: both together may not fit
   verifier = make_verifier(backend(), parts, limits.grammar, limits.items, limits.window);
+  hidden.ask(parts.drafter, pass, limits.pass_rows());
   if (parts.drafter != nullptr) parts.drafter->start(slots.size());
   if (parts.tree.source != nullptr) parts.tree.source->start(slots.size());
 }
 
 void StreamLoop::State::check(const Stream& stream) const {
-  expects(stream.prompt.length() > 0 || !stream.given.empty(), "a stream begins with something");
+  expects(stream.prompt.length() > 0 || !stream.given.empty() || limits.blocks.begins,
+          "a stream begins with something");
   expects(!stream.law.guided() || (limits.guided && stream.unconditional.length() > 0),
           "guidance needs an unconditional prompt");
   for (int branch = 0; branch < stream.branches(); ++branch) {
@@ -141,7 +149,18 @@ void StreamLoop::State::check(const Stream& stream) const {
   expects(static_cast<std::int64_t>(stream.given.size()) <= limits.given_tokens &&
               (stream.given.empty() || limits.shape != PassShape::kRows),
           "given tokens fit the limits");
+  if (limits.shape == PassShape::kBlock) check_blocks(stream);
   expects(stream.max_tokens >= 0 && stream.max_tokens <= limits.tokens(), "the tokens fit");
+}
+
+void StreamLoop::State::check_blocks(const Stream& stream) const {
+  const VocabularyGrammar grammar = grammar_of(stream, limits);
+  const auto block = static_cast<std::size_t>(limits.blocks.block);
+  expects(limits.window == limits.blocks.block && !stream.law.guided(), "a window is a block");
+  expects(grammar.controls() == 0 && grammar.cells() % block == 0, "blocks divide a grid");
+  expects(stream.given.size() % block == 0 && stream.given.size() < grammar.length() &&
+              (limits.blocks.begins || !stream.given.empty()),
+          "whole blocks are given, and some are left");
 }
 
 // Whatever goes wrong, the slot is free then.
@@ -183,7 +202,7 @@ void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
     slot.prompt_rows[b] = own.branch(branch).length();
     slot.first_position[b] = own.branch(branch).first_position();
   }
-  slot.feed = PromptFeed(own, sequence_of(number, 0), slot.slid);
+  slot.feed = PromptFeed(own, sequence_of(number, 0), slot.slid, model.reading());
   for (int branch = 0; branch < static_cast<int>(limits.branches()); ++branch) {
     const std::int32_t sequence = sequence_of(number, branch);
     if (!slot.slid) pass.cache().truncate(sequence, 0);
@@ -304,7 +323,7 @@ void StreamLoop::State::add_prompts() {
 void StreamLoop::State::read_cut_prompt(std::size_t number, int branch, std::int64_t logit_row) {
   if (last_row.empty()) last_row = backend().allocate(DType::kF32, Shape{1, model.width()});
   const StreamPrompt& prompt = slots[number].stream.branch(branch);
-  run_prompt_in_parts(model.transformer(), sequence_of(number, branch), prompt.rows->view(),
+  run_prompt_in_parts(*model.transformer_body(), sequence_of(number, branch), prompt.rows->view(),
                       prompt.positions, *prompt.cuts, pass.cache(), pass.arena(), last_row.view());
   pass.run_head_of(last_row.view(), logit_row);
 }
@@ -317,15 +336,17 @@ void StreamLoop::State::run() {
   for (const std::size_t number : ended) {
     StreamSlot& slot = slots[number];
     slot.in_pass = true;
-    slot.window_rows = 1;
+    slot.window_rows = slot.sequence->rows();
     slot.first_row = logit_row;
-    slot.cached = static_cast<std::int64_t>(slot.stream.given.size());
+    slot.cached = slot.feed.given_rows();
+    const auto wanted = static_cast<std::int64_t>(slot.window_rows);
     for (int branch = 0; branch < slot.stream.branches(); ++branch) {
       const std::int64_t row = slot.feed.last_row(branch);
       if (slot.stream.branch(branch).cuts != nullptr) {
         read_cut_prompt(number, branch, logit_row++);
       } else {
-        pass.run_head(row, 1, logit_row++);
+        pass.run_head(row - wanted + 1, wanted, logit_row);
+        logit_row += wanted;
       }
     }
   }
@@ -377,6 +398,30 @@ void StreamLoop::State::settle_caches() {
   }
 }
 
+// What the pass leaves in the cache, to the drafter that asked for it.
+void StreamLoop::State::show_hidden() {
+  if (!hidden.wanted()) return;
+  hidden.begin(pass);
+  for (const auto& job : jobs) {
+    const StreamSlot& slot = slots[job.item];
+    if (slot.result.status == StreamStatus::kFailed) continue;
+    const auto rows = static_cast<std::int64_t>(slot.window_rows);
+    for (int branch = 0; branch < slot.stream.branches(); ++branch) {
+      hidden.show(pass, job.item, branch, slot.first_row + branch * rows,
+                  slot.sequence->kept_rows());
+    }
+  }
+  // Prompts and given tokens, all of whose rows stay.
+  const auto branches = static_cast<std::int32_t>(limits.branches());
+  for (std::int64_t row = decode_rows, first = row; row < pass.rows(); first = row) {
+    const std::int32_t sequence = pass.sequence(row);
+    while (row < pass.rows() && pass.sequence(row) == sequence) ++row;
+    const auto number = static_cast<std::size_t>(sequence / branches);
+    if (slots[number].result.status == StreamStatus::kFailed) continue;
+    hidden.show(pass, number, sequence % branches, first, row - first);
+  }
+}
+
 // Runs the first row of a failed stream once more and looks where its first broken number comes
 // from.
 std::string StreamLoop::State::broken_place(std::size_t number) {
@@ -387,13 +432,16 @@ std::string StreamLoop::State::broken_place(std::size_t number) {
     const std::int64_t began = slot.slid ? rows - 1 : 0;
     pass.cache().truncate(sequence_of(number, branch), first_pass ? began : rows);
   }
-  PromptFeed feed(slot.stream, sequence_of(number, 0), slot.slid);
+  PromptFeed feed(slot.stream, sequence_of(number, 0), slot.slid, model.reading());
   bool more = true;
   return broken_layer(pass, [&] {
     if (first_pass) {
       if (!feed.done()) feed.add(slot.stream, pass, limits.pass_rows(), false);
     } else if (std::exchange(more, false)) {
-      for (int branch = 0; branch < slot.stream.branches(); ++branch) add_rows(number, branch, 1);
+      const std::size_t rows = slot.sequence->bears_broken_rows() ? 1 : slot.window_rows;
+      for (int branch = 0; branch < slot.stream.branches(); ++branch) {
+        add_rows(number, branch, rows);
+      }
     }
   });
 }
@@ -451,7 +499,7 @@ void StreamLoop::State::emit(const PassTimes& pass_times, StreamListener& listen
   }
 }
 
-StreamLoop::StreamLoop(const TokenModel& model, const StreamLimits& limits, const LoopParts& parts,
+StreamLoop::StreamLoop(const PassModel& model, const StreamLimits& limits, const LoopParts& parts,
                        WindowController* controller)
     : state_(std::make_unique<State>(model, limits)) {
   use(parts, controller);
@@ -509,7 +557,7 @@ void StreamLoop::slide(std::size_t number, std::size_t first, std::size_t end, S
       const std::int64_t prompt = slot.prompt_rows[static_cast<std::size_t>(branch)];
       const std::int32_t sequence = state.sequence_of(number, branch);
       state.pass.cache().truncate(sequence, prompt + static_cast<std::int64_t>(end) - 1);
-      slide_cache(state.model.transformer(), state.pass.cache(), sequence, prompt,
+      slide_cache(*state.model.transformer_body(), state.pass.cache(), sequence, prompt,
                   static_cast<std::int64_t>(first));
     }
   } catch (...) {
@@ -534,6 +582,7 @@ void StreamLoop::step(StreamListener& listener) {
   const double scored = monotonic_seconds();
   state.verify();
   state.settle_caches();
+  state.show_hidden();
   const double verified = monotonic_seconds();
   state.name_layers();
   state.count_time(verified - began, verified - scored);
