@@ -221,9 +221,9 @@ void DeviceVerifier::add(const StreamRows& rows) {
   streams_.push_back(&sequence);
 }
 
-void DeviceVerifier::read(ModelPass& pass) {
+void DeviceVerifier::read(ModelPass& pass, std::size_t space) {
   // A pass of prompts alone leaves the distributions of the last one where they are.
-  if (!streams_.empty()) read(pass.device_logits());
+  if (!streams_.empty()) read(pass.device_logits(space));
 }
 
 void DeviceVerifier::read(ConstTensorView logits) {

@@ -20,6 +20,7 @@ std::int64_t PromptFeed::left(const Stream& stream, int branch) const {
 
 std::int64_t PromptFeed::add(const Stream& stream, ModelPass& pass, std::int64_t room,
                              bool may_cut) {
+  if (last_token_) return add_last(stream, pass, room);
   if (!prompts_done_) return add_prompts(stream, pass, room, may_cut);
   return reading_.block > 0 ? add_blocks(stream, pass, room) : add_given(stream, pass, room);
 }
@@ -86,6 +87,22 @@ std::int64_t PromptFeed::add_given(const Stream& stream, ModelPass& pass, std::i
   given_fed_ += count;
   done_ = given_fed_ == all;
   return added;
+}
+
+std::int64_t PromptFeed::add_last(const Stream& stream, ModelPass& pass, std::int64_t room) {
+  if (room < stream.branches()) return 0;
+  for (int branch = 0; branch < stream.branches(); ++branch) {
+    const auto b = static_cast<std::size_t>(branch);
+    const std::int32_t sequence = sequence_ + branch;
+    pass.add_line(sequence, {.position = last_token_->position[b],
+                             .shared = pass.cache().length(sequence),
+                             .seen = {},
+                             .tokens = {&last_token_->token, 1},
+                             .space = last_token_->space});
+    last_row_[b] = pass.rows() - 1;
+  }
+  done_ = true;
+  return stream.branches();
 }
 
 // Line by line, as many as fit: the begin token, then given tokens as the model reads them.

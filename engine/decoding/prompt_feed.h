@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "engine/decoding/model_pass.h"
@@ -19,6 +20,19 @@ class PromptFeed {
   // the last given token.
   PromptFeed(const Stream& stream, std::int32_t sequence, bool slid,
              const BlockReading& reading = {});
+
+  // Of a stream that goes on under another grammar: its last token is fed, read by the table of its
+  // own space, to positions behind all that is cached.
+  struct LastToken {
+    std::int32_t token = 0;
+    std::size_t space = 0;
+    std::array<std::int64_t, 2> position = {};  // of each branch
+  };
+  PromptFeed(std::int32_t sequence, const LastToken& last)
+      : last_token_(last), sequence_(sequence), prompts_done_(true), begun_(true) {}
+
+  // The same from its beginning, of such a stream.
+  PromptFeed again() const { return PromptFeed(sequence_, *last_token_); }
 
   // Whether tokens are next, which stand before prompts in a pass.
   bool gives() const { return prompts_done_ && !done_; }
@@ -43,7 +57,10 @@ class PromptFeed {
   std::int64_t add_line(const Stream& stream, ModelPass& pass, std::span<const std::int32_t> tokens,
                         std::int64_t first);
 
+  std::int64_t add_last(const Stream& stream, ModelPass& pass, std::int64_t room);
+
   BlockReading reading_;
+  std::optional<LastToken> last_token_;
   std::int32_t sequence_ = 0;
   std::array<std::int64_t, 2> fed_ = {}, last_row_ = {-1, -1};
   std::int64_t given_fed_ = 0;

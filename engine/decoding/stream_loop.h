@@ -72,6 +72,12 @@ class StreamLoop {
   // Another method, of the same limits, from here on; no slot is taken.
   void use(const LoopParts& parts, WindowController* controller = nullptr);
 
+  // Another token space over the model's body, which streams switch to (Stream::grammars): its
+  // number. Parts of streams are as long as `grammar` at most; `parts` have the shape of the
+  // limits. Limits count whole streams. No slot is taken. Error kMemory.
+  std::size_t add_space(const PassModel& model, const VocabularyGrammar& grammar,
+                        const LoopParts& parts);
+
   const StreamLimits& limits() const;
   bool full() const;                   // no slot is free
   bool idle() const;                   // no stream runs
