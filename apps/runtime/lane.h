@@ -46,7 +46,7 @@ class LaneModel {
   virtual ~LaneModel() = default;
   // Reads the weights; once. Error kModel, kMemory.
   virtual void load() = 0;
-  virtual const TokenModel& tokens() const = 0;
+  virtual const PassModel& tokens() const = 0;
   // Limits of a loop with room for these needs; needs.slots are the slots.
   virtual StreamLimits limits(const LoopNeeds& needs) const = 0;
   // The drafter of a draft model, in place of the last one; before the loop is made.

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "engine/core/error.h"
-#include "engine/decoding/block_loop.h"
 #include "engine/decoding/pass_padding.h"
 #include "engine/decoding/stream_limits.h"
 
@@ -98,10 +97,22 @@ MemoryPlan plan_generation(const ModelSpec& spec, DType vq_storage, const Backen
   plan.activations = image_activation_bytes(spec.model, backend, limits);
   plan.process = kProgramBytes;
   if (spec.blocks) {
-    const BlockLimits blocks{.prompt_tokens = request.prompt_tokens, .kv = request.storage};
+    const ModelConfig sizes = spec.blocks->sizes();
+    const auto scratch = [&](std::int64_t rows) {
+      return BlockModel::scratch_bytes(*spec.blocks, rows);
+    };
+    const StreamModelShape blocks{sizes, spec.blocks->codes, scratch};
+    const StreamLimits own =
+        block_limits(*spec.blocks, spec.model.grammar(),
+                     {.items = request.images,
+                      .prompt_rows = std::max<std::int64_t>(1, request.prompt_tokens),
+                      .kv = request.storage});
     plan.weights = BlockModel::weight_bytes(*spec.blocks, backend, request.storage);
-    plan.kv = BlockLoop::cache_bytes(*spec.blocks, spec.model.grammar(), blocks);
-    plan.activations = BlockLoop::activation_bytes(*spec.blocks, backend, blocks);
+    plan.kv = stream_cache_bytes(blocks, backend, own);
+    plan.activations = stream_activation_bytes(blocks, backend, own);
+    if (backend.device().kind != DeviceKind::kCpu) {
+      plan.activations += stream_verifier_bytes(blocks, own);
+    }
   }
   if (spec.draft || (spec.blocks && !spec.movq)) {
     plan.vq_weights = plan.vq_scratch = 0;

@@ -97,11 +97,28 @@ VideoModel::VideoModel(const GenerateOptions& options, OpenedModel model, std::s
 
 LoopNeeds VideoModel::needs_of(const PreparedVideo& video) {
   const Stream& item = video.item;
-  return {.prompt_rows = std::max(item.prompt.length(), item.unconditional.length()),
-          .guided = item.law.guided()};
+  return {
+      .prompt_rows = std::max<std::int64_t>({1, item.prompt.length(), item.unconditional.length()}),
+      .guided = item.law.guided()};
+}
+
+const PassModel& VideoModel::tokens() const {
+  if (blocks_) return *blocks_;
+  return *model_;
+}
+
+LoopParts VideoModel::parts() const {
+  if (!blocks_) return parts_->parts();
+  LoopParts out;
+  out.blocks = blocks_->reading();
+  return out;
 }
 
 StreamLimits VideoModel::limits(const LoopNeeds& needs) const {
+  if (writes_blocks()) {
+    return block_limits(*spec().blocks, grammar(),
+                        {.items = needs.slots, .prompt_rows = needs.prompt_rows, .kv = storage_});
+  }
   // No window begins with more grids than leave one to write.
   const std::size_t given = grammar().tokens_of(static_cast<std::size_t>(config().grids - 1));
   StreamLimits out{.items = needs.slots,

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "apps/runtime/block_lane.h"
 #include "apps/runtime/lane.h"
 #include "apps/runtime/prompt_encoder.h"
 #include "apps/runtime/video_request.h"
@@ -19,7 +18,7 @@
 
 namespace tessera {
 
-class VideoModel final : public LaneModel, public BlockLaneModel {
+class VideoModel final : public LaneModel {
  public:
   // Error kModel, kUsage: those of VideoTask.
   VideoModel(const GenerateOptions& options, OpenedModel model, std::string shown_name);
@@ -55,17 +54,12 @@ class VideoModel final : public LaneModel, public BlockLaneModel {
   CrossContext context_of(const Tensor& text) const;
 
   void load() override;
-  const TokenModel& tokens() const override { return *model_; }
+  const PassModel& tokens() const override;
   StreamLimits limits(const LoopNeeds& needs) const override;
-  LoopParts parts() const override { return parts_->parts(); }
+  LoopParts parts() const override;
   WindowController* controller() override { return controller_ ? &*controller_ : nullptr; }
   std::size_t loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const override;
   ErrorInfo no_room(const LoopNeeds& needs) const override;
-
-  const BlockModel& blocks() const override { return *blocks_; }
-  BlockLimits block_limits(const LoopNeeds& needs) const override {
-    return {.prompt_tokens = needs.prompt_rows, .kv = storage_};
-  }
 
  private:
   void load_language();

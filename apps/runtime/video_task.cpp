@@ -5,7 +5,6 @@
 #include <deque>
 #include <utility>
 
-#include "apps/runtime/block_lane.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/text_features.h"
 #include "apps/runtime/video_model.h"
@@ -85,19 +84,15 @@ class ListedVideos final : public VideoSource {
 
 struct VideoTask::State {
   State(Runtime& in, const GenerateOptions& options, OpenedModel opened, std::string shown)
-      : runtime(in), model(options, std::move(opened), std::move(shown)) {
-    if (model.writes_blocks()) {
-      blocks.emplace(model);
-    } else {
-      streams.emplace(model, runtime, LaneOptions{.slots = options.batch_size});
-    }
-    runtime.attach(lane());
+      : runtime(in),
+        model(options, std::move(opened), std::move(shown)),
+        lane(model, runtime, {.slots = options.batch_size}) {
+    runtime.attach(lane);
   }
-  ~State() { runtime.detach(lane()); }
+  ~State() { runtime.detach(lane); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  Lane& lane() { return blocks ? static_cast<Lane&>(*blocks) : *streams; }
   LoopNeeds needs_of(std::span<const PreparedVideo> videos) const {
     LoopNeeds out;
     for (const PreparedVideo& video : videos) out = both(out, VideoModel::needs_of(video));
@@ -107,8 +102,7 @@ struct VideoTask::State {
 
   Runtime& runtime;
   VideoModel model;
-  std::optional<StreamLane> streams;
-  std::optional<BlockLane> blocks;  // in its place
+  StreamLane lane;
 };
 
 VideoTask::VideoTask(Runtime& runtime, const GenerateOptions& options) {
@@ -239,12 +233,7 @@ std::int64_t VideoTask::tokens_of(std::int64_t grids) const {
 
 Ticket VideoTask::submit(std::unique_ptr<VideoSource> source) {
   const Ticket ticket = state_->runtime.next_ticket();
-  auto submission = std::make_unique<VideoSubmission>(state_->model, std::move(source));
-  if (state_->blocks) {
-    state_->blocks->submit(ticket, std::move(submission));
-  } else {
-    state_->streams->submit(ticket, std::move(submission));
-  }
+  state_->lane.submit(ticket, std::make_unique<VideoSubmission>(state_->model, std::move(source)));
   return ticket;
 }
 

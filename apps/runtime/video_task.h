@@ -70,7 +70,7 @@ class VideoTask {
   std::int64_t tokens_of(std::int64_t grids) const;
 
   // Puts videos into the queue, options.batch_size at once: each begins when a slot is free, in
-  // their order, and is what it would be alone. Models of blocks write one after the other. Weights
+  // their order, and is what it would be alone. Weights
   // are read by the first pass: Error kModel, kMemory there. A failure of the model is a result.
   Ticket submit(std::vector<VideoOrder> orders);
   Ticket submit(std::unique_ptr<VideoSource> source);

@@ -19,9 +19,9 @@ bool sound(Backend& backend, ConstTensorView rows) {
 }  // namespace
 
 std::string broken_layer(ModelPass& pass, FunctionRef<void()> add_rows) {
-  const TokenModel& model = pass.model();
+  const PassModel& model = pass.model();
   Backend& backend = model.backend();
-  const auto layers = static_cast<std::size_t>(model.transformer().config().layers);
+  const auto layers = static_cast<std::size_t>(model.sizes().layers);
   std::size_t first = layers + 1;  // tap of the first broken number: what enters a layer, then all
   for (pass.begin(), add_rows(); pass.rows() > 0; pass.begin(), add_rows()) {
     std::vector<Tensor> entering;

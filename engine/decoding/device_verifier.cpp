@@ -46,6 +46,7 @@ class RecordVerdicts final : public Verdicts<float> {
 bool describe(const LoopParts& parts, JudgeMethod& method) {
   switch (parts.shape()) {
     case PassShape::kRows:
+    case PassShape::kBlock:
       return true;
     case PassShape::kTree:
       return parts.tree.settings.width <= kMostSiblings && parts.tree.rule->describe(method) &&
@@ -139,6 +140,7 @@ std::unique_ptr<LoopSequence> DeviceVerifier::make_sequence(const LawSettings& l
       return std::make_unique<ChainSequence<float, KeyedRandom>>(law, grammar, window_, parts_,
                                                                  random, slot, DraftLaws::kOfRows);
     case PassShape::kRows:
+    case PassShape::kBlock:
       break;
   }
   return tessera::make_sequence(law, grammar, window_, parts_, random, slot);
@@ -219,9 +221,9 @@ void DeviceVerifier::add(const StreamRows& rows) {
   streams_.push_back(&sequence);
 }
 
-void DeviceVerifier::read(ModelPass& pass) {
+void DeviceVerifier::read(ModelPass& pass, std::size_t space) {
   // A pass of prompts alone leaves the distributions of the last one where they are.
-  if (!streams_.empty()) read(pass.device_logits());
+  if (!streams_.empty()) read(pass.device_logits(space));
 }
 
 void DeviceVerifier::read(ConstTensorView logits) {

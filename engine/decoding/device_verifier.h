@@ -32,7 +32,7 @@ class DeviceVerifier final : public Verifier {
   void complete(std::span<LoopSequence* const> sequences) override;
   void begin() override;
   void add(const StreamRows& rows) override;
-  void read(ModelPass& pass) override;
+  void read(ModelPass& pass, std::size_t space) override;
   std::optional<BrokenLogit> settle(std::size_t number) override;
 
   // read() by the logits [any, codes] on the device.

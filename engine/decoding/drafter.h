@@ -8,7 +8,9 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "engine/core/tensor.h"
 #include "engine/decoding/acceptance.h"
 #include "engine/decoding/draft_window.h"
 #include "engine/sampling/grammar.h"
@@ -66,6 +68,21 @@ struct DraftSignals {
   // drafts in a line are then appended by append_kept(item x columns + column). A law is kept of
   // every code that is committed. 0 = rows are read on the host alone.
   std::size_t kept_laws = 0;
+  // Layers whose hidden states observe() is to see, ascending: number i is the residual stream that
+  // enters layer i, the number of layers what the head reads.
+  std::vector<std::int64_t> hidden_layers = {};
+};
+
+// Hidden states of rows that were committed: those of one branch of a stream's prompt or of its
+// tokens, in a pass.
+struct HiddenStates {
+  std::size_t item = 0;
+  int branch = 0;                        // 1: the unconditional one
+  std::span<const std::int64_t> layers;  // that the drafter asked for
+  std::span<const ConstTensorView>
+      states;                          // of each, [rows of the pass, D] f32 on the model's device
+  std::span<const std::int64_t> rows;  // of the pass, that are this branch's
+  std::span<const std::int64_t> positions;  // of each: that of the row in the rotary table
 };
 
 template <typename Real, typename Random>
@@ -87,6 +104,9 @@ class Drafter {
   virtual void extend(std::span<DraftJob<Real, Random>> jobs) = 0;
   // Called for every token that comes to stand, in order; items in any order, from any thread.
   virtual void commit(const Commitment<Real>&) {}
+  // After a pass and its commits, for a drafter that asked for hidden layers: the rows that it
+  // cached. Prompts that are cut inside the model are not shown.
+  virtual void observe(const HiddenStates&) {}
 };
 
 // A drafter that fills one slot at a time from what is known of one picture. It deals with codes

@@ -13,9 +13,10 @@ std::unique_ptr<LoopSequence> HostVerifier::make_sequence(const LawSettings& law
   return tessera::make_sequence(law, grammar, window_, parts_, random, slot);
 }
 
-void HostVerifier::read(ModelPass& pass) {
-  pass.fetch_logits();
+void HostVerifier::read(ModelPass& pass, std::size_t space) {
+  pass.fetch_logits(space);
   pass_ = &pass;
+  space_ = space;
 }
 
 // A broken row fails the stream if it is the first one. Further ones stand after drafts that may be
@@ -26,8 +27,8 @@ std::optional<BrokenLogit> HostVerifier::settle(std::size_t number) {
   const auto raw = [&](std::size_t row) {
     const auto cond = stream.first + static_cast<std::int64_t>(row);
     const auto uncond = cond + static_cast<std::int64_t>(stream.rows);
-    return RawRow<float>{pass_->logits(cond),
-                         guided ? pass_->logits(uncond) : std::span<const float>()};
+    return RawRow<float>{pass_->logits(cond, space_),
+                         guided ? pass_->logits(uncond, space_) : std::span<const float>()};
   };
   std::size_t sound = 0;
   for (; sound < stream.rows; ++sound) {

@@ -18,13 +18,14 @@ class HostVerifier final : public Verifier {
   void complete(std::span<LoopSequence* const>) override {}
   void begin() override { streams_.clear(); }
   void add(const StreamRows& rows) override { streams_.push_back(rows); }
-  void read(ModelPass& pass) override;
+  void read(ModelPass& pass, std::size_t space) override;
   std::optional<BrokenLogit> settle(std::size_t number) override;
 
  private:
   LoopParts parts_;
   std::size_t window_;
   const ModelPass* pass_ = nullptr;
+  std::size_t space_ = 0;
   std::vector<StreamRows> streams_;
 };
 

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <numeric>
 
+#include "engine/model/transformer.h"
+
 namespace tessera {
 
 namespace {
@@ -61,27 +63,25 @@ std::int64_t ModelPass::most_rows(const Limits& limits) {
                       : std::max(limits.token_rows, limits.prompt_rows);
 }
 
-ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
-    : model_(model),
-      cache_(model.backend(), cache_shape(model.transformer().config(), model.backend(), limits)),
+ModelPass::ModelPass(const PassModel& model, const Limits& limits)
+    : spaces_{&model},
+      logit_rows_(padded_logit_rows(limits, model.backend())),
+      cache_(model.backend(), cache_shape(model.sizes(), model.backend(), limits)),
       records_(records(model.backend())),
       number_(next_number()),
       mixed_(limits.mixed) {
   expects(limits.token_rows >= 1 && limits.prompt_rows >= 1, "a pass has rows");
   Backend& backend = model.backend();
   const std::int64_t most = padded_rows(limits, backend);
-  arena_ = make_arena(backend, model.scratch_bytes(std::max(most, limits.guest_rows)));
+  scratch_rows_ = std::max(most, limits.guest_rows);
+  arena_ = make_arena(backend, model.scratch_bytes(scratch_rows_));
   rows_ = backend.allocate(DType::kF32, Shape{most, model.width()});
   hidden_ = backend.allocate(DType::kF32, Shape{most, model.width()});
-  logits_ =
-      backend.allocate(DType::kF32, Shape{padded_logit_rows(limits, backend), model.logit_ids()});
-  if (backend.device().kind != DeviceKind::kCpu) {
-    host_logits_ = backend.allocate_host(DType::kF32, logits_.shape());
-  }
+  logits_.push_back(make_logits(model));
   if (records_) {
     padded_hidden_ = backend.allocate(DType::kF32, Shape{most, model.width()});
     padded_.reserve(most);
-    const ModelConfig& config = model.transformer().config();
+    const ModelConfig& config = model.sizes();
     // Scratch that grew in a recorded pass would move under those recorded before.
     backend.reserve_scratch(backend.attention_scratch_bytes(std::min(most, backend.rows_at_once()),
                                                             config.heads, config.head_dim));
@@ -92,9 +92,34 @@ ModelPass::ModelPass(const TokenModel& model, const Limits& limits)
   identity_.resize(static_cast<std::size_t>(most));
   std::iota(identity_.begin(), identity_.end(), 0);
   tokens_.resize(static_cast<std::size_t>(most));
+  row_spaces_.resize(static_cast<std::size_t>(most));
   paths_.reserve(static_cast<std::size_t>(most));
   seen_.reserve(most_seen(limits));
   contexts_.resize(static_cast<std::size_t>(limits.sequences), nullptr);
+}
+
+ModelPass::Logits ModelPass::make_logits(const PassModel& space) const {
+  Backend& backend = space.backend();
+  Logits out;
+  out.rows = backend.allocate(DType::kF32, Shape{logit_rows_, space.logit_ids()});
+  if (backend.device().kind != DeviceKind::kCpu) {
+    out.host = backend.allocate_host(DType::kF32, out.rows.shape());
+  }
+  return out;
+}
+
+std::size_t ModelPass::add_space(const PassModel& space) {
+  expects(
+      space.transformer_body() != nullptr && space.transformer_body() == model().transformer_body(),
+      "spaces share a body");
+  logits_.push_back(make_logits(space));
+  spaces_.push_back(&space);
+  std::size_t bytes = 0;
+  for (const PassModel* const one : spaces_) {
+    bytes = std::max(bytes, one->scratch_bytes(scratch_rows_));
+  }
+  arena_ = make_arena(space.backend(), bytes);
+  return spaces_.size() - 1;
 }
 
 std::size_t ModelPass::cache_bytes(const ModelConfig& model, const Backend& backend,
@@ -131,9 +156,37 @@ TensorView ModelPass::rows_of(Tensor& matrix, std::int64_t begin, std::int64_t r
   return {view.dtype, Shape{rows, width}, view.f32() + begin * width, view.device};
 }
 
+void ModelPass::keep_hidden(std::span<const std::int64_t> layers) {
+  const std::int64_t all = model().sizes().layers;
+  kept_layers_.assign(layers.begin(), layers.end());
+  kept_hidden_.clear();
+  layer_taps_.assign(layers.empty() ? 0 : static_cast<std::size_t>(all), TensorView{});
+  for (const std::int64_t layer : layers) {
+    expects(layer >= 0 && layer <= all, "a layer of the model");
+    kept_hidden_.emplace_back();
+    if (layer < all) kept_hidden_.back() = model().backend().allocate(DType::kF32, rows_.shape());
+  }
+}
+
+ConstTensorView ModelPass::kept_hidden(std::size_t i) {
+  const bool last = kept_layers_[i] == model().sizes().layers;
+  return rows_of(last ? hidden_ : kept_hidden_[i], 0, count_);
+}
+
+Taps ModelPass::kept_taps() {
+  for (std::size_t i = 0; i < kept_layers_.size(); ++i) {
+    if (kept_hidden_[i].empty()) continue;
+    layer_taps_[static_cast<std::size_t>(kept_layers_[i])] = rows_of(kept_hidden_[i], 0, count_);
+  }
+  return {layer_taps_};
+}
+
+// The rows of a model of blocks are in lines, whoever asks.
 void ModelPass::begin() {
   count_ = token_count_ = 0;
-  lines_branch_ = recorded_ = pads_ = false;
+  recorded_ = pads_ = false;
+  one_space_ = true;
+  lines_branch_ = model().reading().block > 0;
   paths_.clear();
   seen_.clear();
   arena_.reset();
@@ -161,7 +214,7 @@ void ModelPass::note(std::int32_t sequence, std::int64_t position, std::int64_t 
 void ModelPass::add_prompt(std::int32_t sequence, std::span<const std::int32_t> ids) {
   expects(mixed_ || token_count_ == 0, "a pass of prompts");
   const auto length = static_cast<std::int64_t>(ids.size());
-  model_.embed_prompt(ids, rows_of(rows_, count_, length));
+  model().embed_prompt(ids, rows_of(rows_, count_, length));
   note_prompt_path(sequence, length);
   note(sequence, cache_.length(sequence), length);
 }
@@ -183,9 +236,9 @@ void ModelPass::add_prompt_rows(std::int32_t sequence, ConstTensorView rows,
     positions_[static_cast<std::size_t>(first) + j] = places[j][0];
   }
   const TensorView to = rows_of(rows_, first, count);
-  ops::store_rows(model_.backend(), rows.f32(), model_.width(),
+  ops::store_rows(model().backend(), rows.f32(), model().width(),
                   std::span(identity_).first(places.size()),
-                  {to.dtype, Shape{count, 1, model_.width()}, to.data, to.device});
+                  {to.dtype, Shape{count, 1, model().width()}, to.data, to.device});
 }
 
 void ModelPass::add_tokens(std::int32_t sequence, std::span<const std::int32_t> tokens) {
@@ -200,6 +253,9 @@ void ModelPass::add_line(std::int32_t sequence, const Line& line) {
   lines_branch_ = lines_branch_ || !line.seen.empty() || ahead > 0 || line.shared != cached;
   std::copy(line.tokens.begin(), line.tokens.end(),
             tokens_.begin() + static_cast<std::ptrdiff_t>(count_));
+  std::fill_n(row_spaces_.begin() + static_cast<std::ptrdiff_t>(count_), line.tokens.size(),
+              line.space);
+  one_space_ = one_space_ && line.space == 0;
   note(sequence, line.position, count);
   token_count_ = count_;
   const std::size_t first = seen_.size();
@@ -222,7 +278,8 @@ TokenRows ModelPass::noted_rows() const {
 
 void ModelPass::plan(const Taps& taps) {
   recorded_ = pads_ = false;
-  const bool plain = taps.hidden_states.empty() && taps.observer == nullptr &&
+  const bool plain = one_space_ && model().reading().block == 0 && taps.hidden_states.empty() &&
+                     taps.observer == nullptr &&
                      std::all_of(contexts_.begin(), contexts_.end(),
                                  [](const CrossContext* context) { return context == nullptr; });
   const TokenRows rows = noted_rows();
@@ -235,7 +292,7 @@ void ModelPass::plan(const Taps& taps) {
   const std::size_t of_layer = static_cast<std::size_t>(wide) * 3 * sizeof(std::int64_t) +
                                paths_.size() * sizeof(AttentionSegment) +
                                seen_.size() * sizeof(std::int32_t);
-  const auto layers = static_cast<std::size_t>(model_.transformer().config().layers);
+  const auto layers = static_cast<std::size_t>(model().sizes().layers);
   if (layers * of_layer > static_cast<std::size_t>(kMostArrayBytes)) return;
   pads_ = !lines_branch_;
   shape_ = key_of_shape();
@@ -265,27 +322,36 @@ bool ModelPass::ran_lately(std::uint64_t shape) {
   return false;
 }
 
+// Each token by the table of its space, neighbours together.
+void ModelPass::embed_rows(const TokenRows& rows, std::int64_t tokens) {
+  arena_.reset();
+  for (std::int64_t at = 0, end = tokens; at < tokens; at = end) {
+    const std::size_t space = one_space_ ? 0 : row_spaces_[static_cast<std::size_t>(at)];
+    for (end = one_space_ ? tokens : at + 1;
+         end < tokens && row_spaces_[static_cast<std::size_t>(end)] == space; ++end) {
+    }
+    spaces_[space]->embed_tokens(
+        rows.tokens.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(end - at)),
+        arena_, rows_of(rows_, at, end - at));
+  }
+}
+
 void ModelPass::run_ops(const Taps& taps) {
-  Backend& backend = model_.backend();
+  Backend& backend = model().backend();
   const std::int64_t wide = pads_ ? padded_.count() : count_;
   const bool gathers = pads_ && padded_.gathers();
   const TokenRows rows = pads_ ? padded_.rows() : noted_rows();
   const std::int64_t tokens = pads_ ? wide : token_count_;
-  if (tokens > 0) {
-    arena_.reset();
-    model_.embed_tokens(rows.tokens.first(static_cast<std::size_t>(tokens)), arena_,
-                        rows_of(rows_, 0, tokens));
-  }
+  if (tokens > 0) embed_rows(rows, tokens);
   const std::span<const RowPath> paths =
       lines_branch_ ? std::span<const RowPath>(paths_) : std::span<const RowPath>();
-  model_.transformer().forward({.rows = rows_of(rows_, 0, wide),
-                                .sequences = rows.sequences,
-                                .positions = rows.positions,
-                                .places = rows.places,
-                                .paths = paths,
-                                .contexts = contexts_},
-                               cache_, arena_, rows_of(gathers ? padded_hidden_ : hidden_, 0, wide),
-                               taps);
+  model().forward({.rows = rows_of(rows_, 0, wide),
+                   .sequences = rows.sequences,
+                   .positions = rows.positions,
+                   .places = rows.places,
+                   .paths = paths,
+                   .contexts = contexts_},
+                  cache_, arena_, rows_of(gathers ? padded_hidden_ : hidden_, 0, wide), taps);
   if (gathers) {
     ops::embedding(backend, rows_of(padded_hidden_, 0, wide), padded_.real(),
                    rows_of(hidden_, 0, wide));
@@ -293,57 +359,64 @@ void ModelPass::run_ops(const Taps& taps) {
   if (pads_) padded_.drop_added(cache_);
 }
 
-void ModelPass::run_layers(const Taps& taps) {
+void ModelPass::run_layers(const Taps& asked) {
+  const Taps taps = asked.hidden_states.empty() && asked.observer == nullptr ? kept_taps() : asked;
   plan(taps);
   std::optional<RecordedPass> recorded;
-  if (recorded_) recorded.emplace(model_.backend(), key_of(Part::kLayers, 0));
+  if (recorded_) recorded.emplace(model().backend(), key_of(Part::kLayers, 0));
   run_ops(taps);
 }
 
 // A recorded head is that of all rows, with those that were added.
-void ModelPass::run_head(std::int64_t first, std::int64_t rows, std::int64_t to) {
+void ModelPass::run_head(std::int64_t first, std::int64_t rows, std::int64_t to,
+                         std::size_t space) {
   const std::int64_t wide = pads_ ? padded_.count() : count_;
-  const bool all = recorded_ && first == 0 && rows == count_ && to + wide <= logits_.shape()[0];
+  const bool all = recorded_ && space == 0 && first == 0 && rows == count_ &&
+                   to + wide <= logits_[space].rows.shape()[0];
   std::optional<RecordedPass> recorded;
-  if (all) recorded.emplace(model_.backend(), key_of(Part::kHead, to));
-  head_ops(first, all ? wide : rows, to);
-  logit_end_ = std::max(logit_end_, to + rows);
+  if (all) recorded.emplace(model().backend(), key_of(Part::kHead, to));
+  head_ops(first, all ? wide : rows, to, space);
+  logits_[space].end = std::max(logits_[space].end, to + rows);
 }
 
-void ModelPass::head_ops(std::int64_t first, std::int64_t rows, std::int64_t to) {
-  model_.logits(rows_of(hidden_, first, rows), arena_, rows_of(logits_, to, rows));
+void ModelPass::head_ops(std::int64_t first, std::int64_t rows, std::int64_t to,
+                         std::size_t space) {
+  spaces_[space]->logits(rows_of(hidden_, first, rows), arena_,
+                         rows_of(logits_[space].rows, to, rows));
 }
 
 void ModelPass::run_head_of(ConstTensorView hidden, std::int64_t to) {
-  model_.logits(hidden, arena_, rows_of(logits_, to, 1));
-  logit_end_ = std::max(logit_end_, to + 1);
+  model().logits(hidden, arena_, rows_of(logits_[0].rows, to, 1));
+  logits_[0].end = std::max(logits_[0].end, to + 1);
 }
 
 void ModelPass::run() {
-  plan({});
+  const Taps taps = kept_taps();
+  plan(taps);
   const std::int64_t wide = pads_ ? padded_.count() : count_;
-  expects(wide <= logits_.shape()[0], "the rows of a pass have logits");
+  expects(one_space_ && wide <= logits_[0].rows.shape()[0], "the rows of a pass have logits");
   std::optional<RecordedPass> recorded;
-  if (recorded_) recorded.emplace(model_.backend(), key_of(Part::kBoth, 0));
-  run_ops({});
-  head_ops(0, wide, 0);
-  logit_end_ = std::max(logit_end_, count_);
+  if (recorded_) recorded.emplace(model().backend(), key_of(Part::kBoth, 0));
+  run_ops(taps);
+  head_ops(0, wide, 0, 0);
+  logits_[0].end = std::max(logits_[0].end, count_);
 }
 
-void ModelPass::fetch_logits() {
-  Backend& backend = model_.backend();
-  host_ = logits_.f32();
-  if (!host_logits_.empty()) {
-    backend.download(rows_of(logits_, 0, logit_end_), rows_of(host_logits_, 0, logit_end_));
-    host_ = host_logits_.f32();
+void ModelPass::fetch_logits(std::size_t space) {
+  Backend& backend = model().backend();
+  Logits& logits = logits_[space];
+  logits.read = logits.rows.f32();
+  if (!logits.host.empty()) {
+    backend.download(rows_of(logits.rows, 0, logits.end), rows_of(logits.host, 0, logits.end));
+    logits.read = logits.host.f32();
   }
   backend.synchronize();
-  logit_end_ = 0;
+  logits.end = 0;
 }
 
-std::span<const float> ModelPass::logits(std::int64_t row) const {
-  const auto ids = static_cast<std::size_t>(model_.logit_ids());
-  return {host_ + static_cast<std::size_t>(row) * ids, ids};
+std::span<const float> ModelPass::logits(std::int64_t row, std::size_t space) const {
+  const auto ids = static_cast<std::size_t>(spaces_[space]->logit_ids());
+  return {logits_[space].read + static_cast<std::size_t>(row) * ids, ids};
 }
 
 }  // namespace tessera

@@ -12,7 +12,7 @@
 
 #include "engine/cache/kv_cache.h"
 #include "engine/decoding/pass_padding.h"
-#include "engine/model/token_model.h"
+#include "engine/model/pass_model.h"
 
 namespace tessera {
 
@@ -33,7 +33,7 @@ class ModelPass {
 
   // Allocates everything; nothing is allocated after this. The model must outlive it. Error
   // kMemory.
-  ModelPass(const TokenModel& model, const Limits& limits);
+  ModelPass(const PassModel& model, const Limits& limits);
 
   // Bytes beside the cache, for a model of this shape; `scratch` is its scratch_bytes() of
   // most_rows().
@@ -47,13 +47,23 @@ class ModelPass {
   static std::size_t bytes(const ModelConfig& config, std::int64_t logit_ids,
                            const Backend& backend, const Limits& limits);
 
-  const TokenModel& model() const { return model_; }
+  const PassModel& model() const { return *spaces_[0]; }
+  // Another token space over the same body: its table and its head. Returns its number; the model's
+  // own is 0, and prompts are of that one. Error kMemory.
+  std::size_t add_space(const PassModel& space);
   KvCache& cache() { return cache_; }
 
   // What the rows of a sequence attend to beside themselves, from now on; borrowed.
   void set_context(std::int32_t sequence, const CrossContext* context) {
     contexts_[static_cast<std::size_t>(sequence)] = context;
   }
+
+  // From now on passes keep the hidden states of these layers, ascending: number i is the residual
+  // stream that enters layer i, the number of layers what the head reads. Passes that keep some are
+  // not recorded. Error kMemory.
+  void keep_hidden(std::span<const std::int64_t> layers);
+  // [rows, D] on the device, of the layer that is number `i` among those that are kept.
+  ConstTensorView kept_hidden(std::size_t i);
 
   // Forgets the rows of the last pass.
   void begin();
@@ -73,24 +83,33 @@ class ModelPass {
     std::int64_t position = 0, shared = 0;
     std::span<const std::int32_t> seen;
     std::span<const std::int32_t> tokens;
+    std::size_t space = 0;  // of the tokens
   };
   void add_line(std::int32_t sequence, const Line& line);
   std::int64_t rows() const { return count_; }
+  // Of a row of the pass.
+  std::int32_t sequence(std::int64_t row) const {
+    return sequences_[static_cast<std::size_t>(row)];
+  }
+  std::int64_t position(std::int64_t row) const {
+    return positions_[static_cast<std::size_t>(row)];
+  }
 
   // Runs the rows through the layers; they are cached then.
   void run_layers(const Taps& taps = {});
   // The head: rows [first, first + rows) of the pass give logit rows from `to` on.
-  void run_head(std::int64_t first, std::int64_t rows, std::int64_t to);
+  void run_head(std::int64_t first, std::int64_t rows, std::int64_t to, std::size_t space = 0);
   // The head for one hidden row [1, D] that came another way.
   void run_head_of(ConstTensorView hidden, std::int64_t to);
-  // Layers and head of all rows.
+  // Layers and head of all rows, which are of space 0.
   void run();
-  // Waits, and brings logits to where the host reads them.
-  void fetch_logits();
-  // [logit rows, logit_ids] where they were computed, for work that is enqueued behind the run.
-  ConstTensorView device_logits() const { return logits_.view(); }
-  // [logit_ids] of a logit row; after fetch_logits(), until the next run.
-  std::span<const float> logits(std::int64_t row) const;
+  // Waits, and brings logits of a space to where the host reads them.
+  void fetch_logits(std::size_t space = 0);
+  // [logit rows, logit_ids] of a space where they were computed, for work that is enqueued behind
+  // the run.
+  ConstTensorView device_logits(std::size_t space = 0) const { return logits_[space].rows.view(); }
+  // [logit_ids] of a logit row of a space; after fetch_logits(), until the next run.
+  std::span<const float> logits(std::int64_t row, std::size_t space = 0) const;
 
   Arena& arena() { return arena_; }
   TensorView hidden() { return rows_of(hidden_, 0, count_); }
@@ -102,12 +121,15 @@ class ModelPass {
 
   // Decides whether the rows are padded and recorded.
   void plan(const Taps& taps);
+  // What the layers show of this pass besides what a caller asks for.
+  Taps kept_taps();
   std::uint64_t key_of_shape() const;
   std::uint64_t key_of(Part part, std::int64_t to) const;
   // Whether a pass of this shape ran lately; notes it.
   bool ran_lately(std::uint64_t shape);
   void run_ops(const Taps& taps);
-  void head_ops(std::int64_t first, std::int64_t rows, std::int64_t to);
+  void head_ops(std::int64_t first, std::int64_t rows, std::int64_t to, std::size_t space);
+  void embed_rows(const TokenRows& rows, std::int64_t tokens);
   TokenRows noted_rows() const;
   // Notes `count` rows at positions from `position` on.
   void note(std::int32_t sequence, std::int64_t position, std::int64_t count);
@@ -115,11 +137,21 @@ class ModelPass {
   void note_prompt_path(std::int32_t sequence, std::int64_t count);
   std::int64_t noted(std::int32_t sequence) const;
 
-  const TokenModel& model_;
+  // Logits of one space.
+  struct Logits {
+    Tensor rows;                  // [logit rows, logit ids]
+    Tensor host;                  // empty where they already lie in host memory
+    const float* read = nullptr;  // after fetch_logits()
+    std::int64_t end = 0;         // rows that fetch_logits() has to bring
+  };
+  Logits make_logits(const PassModel& space) const;
+
+  std::vector<const PassModel*> spaces_;
+  std::int64_t logit_rows_, scratch_rows_ = 0;
   KvCache cache_;
   Arena arena_;
-  Tensor rows_, hidden_, logits_;         // [rows, D], [rows, D], [logit rows, logit ids]
-  Tensor host_logits_;                    // empty where logits already lie in host memory
+  Tensor rows_, hidden_;                  // [rows, D]
+  std::vector<Logits> logits_;            // by space
   bool records_ = false;                  // the device has memory of its own
   std::uint64_t number_ = 0;              // of this object, in keys
   bool recorded_ = false, pads_ = false;  // the pass at hand
@@ -128,10 +160,11 @@ class ModelPass {
   std::array<std::uint64_t, 24> lately_ = {};
   std::size_t next_lately_ = 0;
   PaddedRows padded_;
-  Tensor padded_hidden_;        // [rows, D] of padded passes, before real ones are gathered
-  std::int64_t logit_end_ = 0;  // logit rows that fetch_logits() has to bring
+  Tensor padded_hidden_;  // [rows, D] of padded passes, before real ones are gathered
   std::int64_t count_ = 0, token_count_ = 0;  // rows; tokens, which come first
   bool mixed_ = false, lines_branch_ = false;
+  bool one_space_ = true;                // all tokens of the pass are of space 0
+  std::vector<std::size_t> row_spaces_;  // of each token
   std::vector<std::int32_t> sequences_, tokens_;
   std::vector<std::int64_t> positions_;
   std::vector<std::array<std::int64_t, 3>> places_;
@@ -139,7 +172,9 @@ class ModelPass {
   std::vector<RowPath> paths_;
   std::vector<std::int32_t> seen_;             // of all paths
   std::vector<const CrossContext*> contexts_;  // by sequence
-  const float* host_ = nullptr;
+  std::vector<std::int64_t> kept_layers_;
+  std::vector<Tensor> kept_hidden_;     // [rows, D] each; of the last layer none
+  std::vector<TensorView> layer_taps_;  // [layers] of the pass at hand; none where nothing is kept
 };
 
 }  // namespace tessera

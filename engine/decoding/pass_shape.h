@@ -1,4 +1,4 @@
-// What the rows of one picture may be in a pass.
+// What the rows of one stream may be in a pass.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,10 @@
 namespace tessera {
 
 enum class PassShape : std::uint8_t {
-  kLine,  // each behind the one before
-  kTree,  // candidates that branch
-  kRows,  // one token of each row of codes
+  kLine,   // each behind the one before
+  kTree,   // candidates that branch
+  kRows,   // one token of each row of codes
+  kBlock,  // a block whose rows see one another; each gives a token of the next one
 };
 
 }  // namespace tessera

@@ -1,11 +1,13 @@
 #include "engine/decoding/prompt_feed.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace tessera {
 
-PromptFeed::PromptFeed(const Stream& stream, std::int32_t sequence, bool slid)
-    : sequence_(sequence) {
+PromptFeed::PromptFeed(const Stream& stream, std::int32_t sequence, bool slid,
+                       const BlockReading& reading)
+    : reading_(reading), sequence_(sequence), begun_(!reading.begins) {
   if (slid) given_fed_ = static_cast<std::int64_t>(stream.given.size()) - 1;
   prompts_done_ = slid || (stream.prompt.length() == 0 && stream.unconditional.length() == 0);
 }
@@ -18,7 +20,9 @@ std::int64_t PromptFeed::left(const Stream& stream, int branch) const {
 
 std::int64_t PromptFeed::add(const Stream& stream, ModelPass& pass, std::int64_t room,
                              bool may_cut) {
-  return prompts_done_ ? add_given(stream, pass, room) : add_prompts(stream, pass, room, may_cut);
+  if (last_token_) return add_last(stream, pass, room);
+  if (!prompts_done_) return add_prompts(stream, pass, room, may_cut);
+  return reading_.block > 0 ? add_blocks(stream, pass, room) : add_given(stream, pass, room);
 }
 
 std::int64_t PromptFeed::add_prompts(const Stream& stream, ModelPass& pass, std::int64_t room,
@@ -30,6 +34,7 @@ std::int64_t PromptFeed::add_prompts(const Stream& stream, ModelPass& pass, std:
     cut = cut || stream.branch(branch).cuts != nullptr;
   }
   const bool whole = all <= room && (!cut || may_cut);
+  if (!whole && reading_.block > 0) return 0;
   // Where logits are read behind the prompts, the last rows wait for one another.
   const std::int64_t held_back = !whole && stream.given.empty() ? 1 : 0;
   std::int64_t added = 0;
@@ -53,8 +58,22 @@ std::int64_t PromptFeed::add_prompts(const Stream& stream, ModelPass& pass, std:
     last_row_[b] = pass.rows() - 1;
   }
   prompts_done_ = whole;
-  done_ = whole && stream.given.empty();
+  done_ = whole && stream.given.empty() && begun_;
   return added;
+}
+
+// Of all branches, behind what the stream has in the cache; `first` rows of it are.
+std::int64_t PromptFeed::add_line(const Stream& stream, ModelPass& pass,
+                                  std::span<const std::int32_t> tokens, std::int64_t first) {
+  for (int branch = 0; branch < stream.branches(); ++branch) {
+    const std::int32_t sequence = sequence_ + branch;
+    pass.add_line(sequence, {stream.branch(branch).first_position() + first,
+                             pass.cache().length(sequence),
+                             {},
+                             tokens});
+    last_row_[static_cast<std::size_t>(branch)] = pass.rows() - 1;
+  }
+  return static_cast<std::int64_t>(tokens.size()) * stream.branches();
 }
 
 std::int64_t PromptFeed::add_given(const Stream& stream, ModelPass& pass, std::int64_t room) {
@@ -64,17 +83,52 @@ std::int64_t PromptFeed::add_given(const Stream& stream, ModelPass& pass, std::i
   const auto part =
       std::span(stream.given)
           .subspan(static_cast<std::size_t>(given_fed_), static_cast<std::size_t>(count));
-  for (int branch = 0; branch < stream.branches(); ++branch) {
-    const std::int32_t sequence = sequence_ + branch;
-    pass.add_line(sequence, {stream.branch(branch).first_position() + given_fed_,
-                             pass.cache().length(sequence),
-                             {},
-                             part});
-    last_row_[static_cast<std::size_t>(branch)] = pass.rows() - 1;
-  }
+  const std::int64_t added = add_line(stream, pass, part, given_fed_);
   given_fed_ += count;
   done_ = given_fed_ == all;
-  return count * stream.branches();
+  return added;
+}
+
+std::int64_t PromptFeed::add_last(const Stream& stream, ModelPass& pass, std::int64_t room) {
+  if (room < stream.branches()) return 0;
+  for (int branch = 0; branch < stream.branches(); ++branch) {
+    const auto b = static_cast<std::size_t>(branch);
+    const std::int32_t sequence = sequence_ + branch;
+    pass.add_line(sequence, {.position = last_token_->position[b],
+                             .shared = pass.cache().length(sequence),
+                             .seen = {},
+                             .tokens = {&last_token_->token, 1},
+                             .space = last_token_->space});
+    last_row_[b] = pass.rows() - 1;
+  }
+  done_ = true;
+  return stream.branches();
+}
+
+// Line by line, as many as fit: the begin token, then given tokens as the model reads them.
+std::int64_t PromptFeed::add_blocks(const Stream& stream, ModelPass& pass, std::int64_t room) {
+  const auto all = static_cast<std::int64_t>(stream.given.size());
+  std::int64_t added = 0;
+  if (!begun_) {
+    if (room < 1) return 0;
+    added += add_line(stream, pass, {&reading_.begin_id, 1}, 0);
+    begun_ = true;
+  }
+  std::vector<std::int32_t> line;
+  while (given_fed_ < all) {
+    const std::int64_t count = reading_.step(given_fed_);
+    const std::int64_t fillers = reading_.fillers(given_fed_ + count);
+    if (added + count + fillers > room) break;
+    const auto from = stream.given.begin() + static_cast<std::ptrdiff_t>(given_fed_);
+    line.assign(from, from + static_cast<std::ptrdiff_t>(count));
+    for (std::int64_t i = 1; i <= fillers; ++i) {
+      line.push_back(reading_.begin_id + static_cast<std::int32_t>(i));
+    }
+    added += add_line(stream, pass, line, reading_.rows_of(given_fed_));
+    given_fed_ += count;
+  }
+  done_ = given_fed_ == all;
+  return added;
 }
 
 }  // namespace tessera

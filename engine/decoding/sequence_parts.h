@@ -1,9 +1,10 @@
-// What a method brings to a picture, borrowed, and the sequence made of it: drafts in a line, in a
-// tree where there is a rule for siblings, or rows of codes side by side.
+// What a method brings to a stream, borrowed, and the sequence made of it: drafts in a line, in a
+// tree where there is a rule for siblings, rows of codes side by side, or blocks.
 #pragma once
 
 #include <memory>
 
+#include "engine/decoding/block_sequence.h"
 #include "engine/decoding/chain_sequence.h"
 #include "engine/decoding/pass_shape.h"
 #include "engine/decoding/row_sequence.h"
@@ -15,10 +16,12 @@ template <typename Real, typename Random>
 struct SequenceParts : ChainParts<Real, Random> {
   TreeParts<Real, Random> tree = {};
   std::size_t row_lead = 0;  // rows side by side: tokens by which one leads the next; 0 = off
+  BlockReading blocks = {};  // of a model of blocks; no other part is asked then
   // Asked in place of the backend's judges of rows, where that has some; for benchmarks.
   RowJudgeMaker* judges = nullptr;
 
   PassShape shape() const {
+    if (blocks.block > 0) return PassShape::kBlock;
     if (row_lead > 0) return PassShape::kRows;
     return tree.rule != nullptr ? PassShape::kTree : PassShape::kLine;
   }
@@ -40,6 +43,9 @@ std::unique_ptr<TokenSequence<Real, Random>> make_sequence(const LawSettings& la
     case PassShape::kRows:
       return std::make_unique<RowSequence<Real, Random>>(law, grammar, parts.row_lead, random,
                                                          item);
+    case PassShape::kBlock:
+      return std::make_unique<BlockSequence<Real, Random>>(law, grammar, parts.blocks, random,
+                                                           item);
     case PassShape::kTree:
       return std::make_unique<TreeSequence<Real, Random>>(law, grammar, rows, parts.tree,
                                                           parts.tail, parts.drafter, random, item);

@@ -2,6 +2,7 @@
 // and what came of it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "engine/model/cross_context.h"
 #include "engine/sampling/grammar.h"
 #include "engine/sampling/law.h"
+#include "engine/sampling/randomness.h"
 
 namespace tessera {
 
@@ -38,6 +40,26 @@ struct StreamPrompt {
 // How the errors of a stream name its tokens, and whether they name the layer that broke.
 enum class StreamKind : std::uint8_t { kImage, kText };
 
+// A grammar that a stream is under for a while: where it leads, and how its tokens are drawn.
+struct StreamGrammar {
+  std::size_t space = 0;  // of the loop: whose table its tokens are read by, whose head gives them
+  VocabularyGrammar grammar;  // of a line no more tokens are drawn than the stream has left
+  LawSettings law;
+  std::vector<std::int32_t> stops = {};  // ids that end the stream
+  struct Switch {
+    std::int32_t id = 0;
+    std::size_t to = 0;  // the grammar of the next token
+  };
+  std::vector<Switch> switches = {};
+  std::optional<std::size_t> then = {};  // the grammar behind a full one; empty = the stream ends
+};
+
+// From `begin` on tokens are of grammar `grammar`.
+struct StreamPart {
+  std::size_t grammar = 0, begin = 0;
+  bool operator==(const StreamPart&) const = default;
+};
+
 struct Stream {
   StreamPrompt prompt;         // may be empty where first tokens are given
   StreamPrompt unconditional;  // the second branch under guidance, else empty
@@ -50,21 +72,39 @@ struct Stream {
   std::int64_t max_tokens = 0;            // of a grammar of one line; 0 = the grammar's length
   std::vector<std::int32_t> stops = {};   // ids that end the stream; the stop is among its tokens
   std::vector<std::int32_t> before = {};  // ids of the prompt's text, which drafters may copy from
-  bool traced = false;                    // its result gets a trace
+  // A stream that switches its grammar begins under the first of these; then law, grammar and stops
+  // above are not read, max_tokens is that of the whole stream, nothing is given, nothing traced or
+  // held. Each part has its own noise (part_random), and its positions begin at 0.
+  std::vector<StreamGrammar> grammars = {};
+  bool traced = false;  // its result gets a trace
   // When it is done it keeps its slot and its cache, for StreamLoop::slide() or drop().
   bool held = false;
   // What both branches attend to besides themselves, where the model does so; borrowed.
   const CrossContext* context = nullptr;
 
-  int branches() const { return law.guided() ? 2 : 1; }
+  int branches() const { return guided() ? 2 : 1; }
+  bool guided() const {
+    if (grammars.empty()) return law.guided();
+    return std::any_of(grammars.begin(), grammars.end(),
+                       [](const StreamGrammar& part) { return part.law.guided(); });
+  }
   const StreamPrompt& branch(int number) const { return number == 0 ? prompt : unconditional; }
 };
+
+// The chance of part `part` of a stream; that of a stream with one grammar is that of part 0.
+inline KeyedRandom part_random(const Stream& stream, std::size_t part) {
+  const auto key = philox_key(stream.seed, stream.item);
+  if (part == 0) return KeyedRandom(key);
+  const PhiloxBlock mixed = philox4x32({static_cast<std::uint32_t>(part), 0, 0, 0x50617274u}, key);
+  return KeyedRandom(std::array<std::uint32_t, 2>{mixed[0], mixed[1]});
+}
 
 enum class StreamStatus : std::uint8_t { kRunning, kDone, kStopped, kFailed };
 
 struct StreamResult {
   StreamStatus status = StreamStatus::kRunning;
   std::vector<std::int32_t> tokens;  // in order, given ones included; all of them when kDone
+  std::vector<StreamPart> parts;     // of a stream that switches its grammar
   bool stopped = false;              // by one of its stops, which is the last token
   std::int64_t passes = 0;     // that verified tokens of it: the one behind its prompt, and further
   std::int64_t prefilled = 0;  // rows of all branches before that: prompts and given tokens

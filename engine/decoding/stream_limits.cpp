@@ -7,12 +7,25 @@
 
 namespace tessera {
 
-std::int64_t StreamLimits::least_prompt_rows() const { return std::max(branches(), budget / 4); }
+std::int64_t StreamLimits::stream_rows() const {
+  return shape == PassShape::kBlock ? blocks.rows_of(tokens() - blocks.block) : tokens() - 1;
+}
+
+// A stream of blocks begins with a token that nobody gives.
+std::int64_t StreamLimits::given_rows() const {
+  return shape == PassShape::kBlock ? blocks.rows_of(given_tokens) : given_tokens;
+}
+
+// Prompts of a model of blocks are read at once, and so are blocks.
+std::int64_t StreamLimits::least_prompt_rows() const {
+  const std::int64_t least = std::max(branches(), budget / 4);
+  return shape == PassShape::kBlock ? std::max({least, prompt_rows, blocks.block}) : least;
+}
 
 std::int64_t StreamLimits::pass_rows() const {
   const std::int64_t of_slot = branches() * window, decode = items * of_slot;
   // Prompts and given tokens of all slots together.
-  const std::int64_t waiting = items * branches() * std::max(prompt_rows, given_tokens);
+  const std::int64_t waiting = items * branches() * std::max(prompt_rows, given_rows());
   const std::int64_t least = std::min(least_prompt_rows(), waiting);
   return std::max(
       {decode, std::min(std::max(budget, branches()), waiting), (items - 1) * of_slot + least});
@@ -24,9 +37,9 @@ std::int64_t StreamLimits::spare_cache_rows() const {
 
 ModelPass::Limits StreamLimits::pass_limits() const {
   const std::int64_t rows = pass_rows(), decode = items * branches() * window;
-  const std::int64_t token_rows = given_tokens > 0 ? rows : decode;
+  const std::int64_t token_rows = given_rows() > 0 ? rows : decode;
   return {.sequences = items * branches(),
-          .capacity = prompt_rows + tokens() - 1,
+          .capacity = prompt_rows + stream_rows(),
           .logit_rows = decode,
           .token_rows = token_rows,
           .prompt_rows = std::max<std::int64_t>(1, rows - token_rows),
@@ -35,6 +48,16 @@ ModelPass::Limits StreamLimits::pass_limits() const {
           .branch_rows = spare_cache_rows(),
           .branch_seen = shape == PassShape::kRows ? tokens() : window,
           .kv = kv};
+}
+
+StreamLimits block_limits(const BlockModelConfig& model, const VocabularyGrammar& grammar,
+                          StreamLimits limits) {
+  limits.grammar = grammar;
+  limits.shape = PassShape::kBlock;
+  limits.blocks = model.reading();
+  limits.window = model.block;
+  limits.given_tokens = limits.tokens() - model.block;
+  return limits;
 }
 
 std::size_t stream_activation_bytes(const StreamModelShape& model, const Backend& backend,

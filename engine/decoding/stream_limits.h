@@ -8,6 +8,8 @@
 #include "engine/core/function_ref.h"
 #include "engine/decoding/model_pass.h"
 #include "engine/decoding/pass_shape.h"
+#include "engine/model/block_model.h"
+#include "engine/model/pass_model.h"
 #include "engine/sampling/grammar.h"
 
 namespace tessera {
@@ -25,9 +27,13 @@ struct StreamLimits {
   bool laws = false;  // room for the distributions of drafts, which all rules but equality need
   PassShape shape = PassShape::kLine;  // kRows takes no given tokens
   std::int64_t given_tokens = 0;       // most first tokens of a stream that are given
+  BlockReading blocks = {};            // kBlock: how the model reads; the window is a block
 
   std::int64_t tokens() const { return static_cast<std::int64_t>(grammar.length()); }
   std::int64_t branches() const { return guided ? 2 : 1; }
+  // Cache rows of a stream besides its prompt, and those that its given tokens take.
+  std::int64_t stream_rows() const;
+  std::int64_t given_rows() const;
   // Rows of a pass that prompts get at least.
   std::int64_t least_prompt_rows() const;
   // Rows of a pass at most.
@@ -36,6 +42,11 @@ struct StreamLimits {
   std::int64_t spare_cache_rows() const;
   ModelPass::Limits pass_limits() const;
 };
+
+// Limits of streams of a model of blocks: its shape, window and reading, and room for any whole
+// blocks that are given. From `limits` come items, prompt_rows, budget and kv.
+StreamLimits block_limits(const BlockModelConfig& model, const VocabularyGrammar& grammar,
+                          StreamLimits limits = {});
 
 // A model's shape, before there is one.
 struct StreamModelShape {

@@ -10,231 +10,49 @@
 
 #include "engine/core/io.h"
 #include "engine/decoding/broken_layer.h"
-#include "engine/decoding/model_pass.h"
-#include "engine/decoding/stream_slot.h"
+#include "engine/decoding/stream_loop_state.h"
 #include "engine/model/cache_slide.h"
 
 namespace tessera {
 
-namespace {
-
-// The grammar of a stream.
-VocabularyGrammar grammar_of(const Stream& stream, const StreamLimits& limits) {
-  VocabularyGrammar grammar = stream.grammar.value_or(limits.grammar);
-  if (stream.max_tokens > 0) {
-    expects(grammar.rows == 1 && grammar.controls() == 0 && grammar.grids == 1,
-            "a line may end before its grammar does");
-    grammar.columns = std::min(grammar.columns, static_cast<std::size_t>(stream.max_tokens));
-  }
-  expects(grammar.codes == limits.grammar.codes && grammar.length() <= limits.grammar.length(),
-          "the grammar fits the limits");
-  return grammar;
-}
-
-}  // namespace
-
-struct StreamLoop::State {
-  State(const TokenModel& token_model, const StreamLimits& stream_limits);
-
-  void use(const LoopParts& loop_parts, WindowController* window_controller);
-  void check(const Stream& stream) const;
-  void begin(std::size_t number, Stream stream, bool slid);
-  void fill(StreamSlot& slot, std::size_t number);
-  void free(std::size_t number);
-  void draft();
-  void grow_trees();
-  void add_rows(std::size_t number, int branch, std::size_t most);
-  void add_windows();
-  void add_prompts();
-  void add_part(std::size_t number, std::int64_t& room);
-  void run();
-  void read_cut_prompt(std::size_t number, int branch, std::int64_t logit_row);
-  void read_logits();
-  void verify();
-  void keep_rows(std::size_t number);
-  void settle_caches();
-  std::string broken_place(std::size_t number);
-  void name_layers();
-  void count_time(double seconds, double verifying);
-  void emit(const PassTimes& times, StreamListener& listener);
-
-  Backend& backend() const { return model.backend(); }
-  std::int32_t sequence_of(std::size_t number, int branch) const {
-    return static_cast<std::int32_t>(static_cast<std::int64_t>(number) * limits.branches()) +
-           branch;
-  }
-  // Tokens of all streams.
-  std::int64_t committed() const {
-    std::int64_t tokens = 0;
-    for (const StreamSlot& slot : slots) {
-      tokens += static_cast<std::int64_t>(slot.result.tokens.size());
-    }
-    return tokens;
-  }
-  bool prompts_in_pass() const { return prompt_rows > 0 || !ended.empty(); }
-
-  const TokenModel& model;
-  StreamLimits limits;
-  LoopParts parts;
-  WindowController* controller = nullptr;
-  ModelPass pass;
-  std::unique_ptr<Verifier> verifier;  // never null after use()
-  Tensor last_row;                     // [1, D] of a prompt with cuts; empty until there is one
-  std::vector<StreamSlot> slots;
-  std::vector<std::size_t> waiting;  // slots that still read what they begin with, oldest first
-  std::vector<DraftJob<float, KeyedRandom>> jobs;
-  std::vector<TreeJob<float>> tree_jobs;
-  std::vector<LoopSequence*> drafted;  // of the jobs
-  std::vector<std::size_t> ended;      // slots whose first token is drawn in this pass
-  std::vector<StreamView> views;
-  PassLine line;
-  std::vector<std::int64_t> kept;
-  std::int64_t passes = 0;
-  std::int64_t decode_rows = 0, prompt_rows = 0;  // of the pass at hand
-  std::int64_t written = 0;                       // tokens that it committed
-  bool cut_one = false;                           // a prompt with cuts goes through in it
-  StreamTimes times;
-};
-
-StreamLoop::State::State(const TokenModel& token_model, const StreamLimits& stream_limits)
-    : model(token_model), limits(stream_limits), pass(token_model, stream_limits.pass_limits()) {
+StreamLoop::State::State(const PassModel& pass_model, const StreamLimits& stream_limits)
+    : model(pass_model), limits(stream_limits), pass(pass_model, stream_limits.pass_limits()) {
   expects(limits.items >= 1 && limits.prompt_rows >= 1 && limits.window >= 1 && limits.budget >= 1,
           "limits of streams are positive");
   slots.resize(static_cast<std::size_t>(limits.items));
   for (auto* list : {&waiting, &ended}) list->reserve(slots.size());
-  jobs.reserve(slots.size());
-  tree_jobs.reserve(slots.size());
-  drafted.reserve(slots.size());
+  spaces.emplace_back(0, limits.grammar, limits);
   views.reserve(slots.size());
   line.tokens.reserve(static_cast<std::size_t>(limits.window));
   line.seen.reserve(limits.grammar.length());
   kept.reserve(static_cast<std::size_t>(limits.window));
 }
 
-void StreamLoop::State::use(const LoopParts& loop_parts, WindowController* window_controller) {
-  expects(limits.laws || limits.window == 1 || !loop_parts.needs_laws(), "laws fit the limits");
-  expects(limits.shape == loop_parts.shape(), "the shape of passes fits the limits");
+void StreamLoop::State::use(const LoopParts& parts, WindowController* window_controller) {
+  expects((limits.shape == PassShape::kBlock) == (model.reading().block > 0),
+          "a model of blocks writes blocks");
   expects(
       std::none_of(slots.begin(), slots.end(), [](const StreamSlot& slot) { return slot.taken(); }),
       "an empty loop takes another method");
-  parts = loop_parts;
   controller = window_controller;
-  verifier.reset();  // before the new one: both together may not fit
-  verifier = make_verifier(backend(), parts, limits.grammar, limits.items, limits.window);
-  if (parts.drafter != nullptr) parts.drafter->start(slots.size());
-  if (parts.tree.source != nullptr) parts.tree.source->start(slots.size());
-}
-
-void StreamLoop::State::check(const Stream& stream) const {
-  expects(stream.prompt.length() > 0 || !stream.given.empty(), "a stream begins with something");
-  expects(!stream.law.guided() || (limits.guided && stream.unconditional.length() > 0),
-          "guidance needs an unconditional prompt");
-  for (int branch = 0; branch < stream.branches(); ++branch) {
-    const StreamPrompt& prompt = stream.branch(branch);
-    expects(prompt.length() <= limits.prompt_rows, "prompts fit the limits");
-    expects(prompt.rows == nullptr ||
-                static_cast<std::int64_t>(prompt.positions.size()) == prompt.length(),
-            "a position a row");
-    expects(prompt.cuts == nullptr || (prompt.rows != nullptr && limits.shape == PassShape::kLine),
-            "prompts of rows are cut, and drafts behind them stand in a line");
-  }
-  expects(static_cast<std::int64_t>(stream.given.size()) <= limits.given_tokens &&
-              (stream.given.empty() || limits.shape != PassShape::kRows),
-          "given tokens fit the limits");
-  expects(stream.max_tokens >= 0 && stream.max_tokens <= limits.tokens(), "the tokens fit");
-}
-
-// Whatever goes wrong, the slot is free then.
-void StreamLoop::State::begin(std::size_t number, Stream stream, bool slid) {
-  try {
-    check(stream);
-    StreamSlot& slot = slots[number];
-    slot = {};
-    slot.stream = std::move(stream);
-    slot.slid = slid;
-    fill(slot, number);
-    if (parts.drafter != nullptr) parts.drafter->renew(number);
-    if (parts.tree.source != nullptr) parts.tree.source->renew(number);
-    waiting.push_back(number);
-  } catch (...) {
-    free(number);
-    throw;
-  }
-}
-
-// All that a slot has besides its stream.
-void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
-  const Stream& own = slot.stream;
-  const VocabularyGrammar grammar = grammar_of(own, limits);
-  slot.sequence =
-      verifier->make_sequence(own.law, grammar, KeyedRandom(own.seed, own.item), number);
-  slot.sequence->stop_behind(own.stops);
-  slot.sequence->stand_behind(own.before);
-  slot.sequence->begin_with(own.given);
-  slot.result.tokens.reserve(grammar.length());
-  slot.result.tokens = own.given;
-  slot.emitted = own.given.size();
-  if (own.traced) {
-    slot.result.trace.start(grammar.length());
-    slot.sequence->trace_to(&slot.result.trace);
-  }
-  for (int branch = 0; branch < own.branches(); ++branch) {
-    const auto b = static_cast<std::size_t>(branch);
-    slot.prompt_rows[b] = own.branch(branch).length();
-    slot.first_position[b] = own.branch(branch).first_position();
-  }
-  slot.feed = PromptFeed(own, sequence_of(number, 0), slot.slid);
-  for (int branch = 0; branch < static_cast<int>(limits.branches()); ++branch) {
-    const std::int32_t sequence = sequence_of(number, branch);
-    if (!slot.slid) pass.cache().truncate(sequence, 0);
-    pass.set_context(sequence, own.context);
-  }
-  for (int branch = 0; slot.slid && branch < own.branches(); ++branch) {
-    expects(pass.cache().length(sequence_of(number, branch)) + 1 ==
-                own.branch(branch).length() + static_cast<std::int64_t>(own.given.size()),
-            "slide() cached all given tokens but the last");
-  }
-}
-
-void StreamLoop::State::free(std::size_t number) {
-  std::erase(waiting, number);
-  for (int branch = 0; branch < static_cast<int>(limits.branches()); ++branch) {
-    pass.cache().truncate(sequence_of(number, branch), 0);
-    pass.set_context(sequence_of(number, branch), nullptr);
-  }
-  slots[number] = {};
+  spaces[0].use(backend(), parts, limits);
+  hidden.ask(parts.drafter, pass, limits.pass_rows());
 }
 
 // Fills the window of every stream that writes, or grows its tree.
 void StreamLoop::State::draft() {
-  const bool drafts = parts.drafter != nullptr || parts.tree.source != nullptr;
+  const bool drafts = std::any_of(spaces.begin(), spaces.end(),
+                                  [](const LoopSpace& space) { return space.drafts(); });
   std::int64_t most = drafts ? limits.window : 1, branches = 0;
-  for (const StreamSlot& slot : slots) branches += slot.writing() ? slot.stream.branches() : 0;
+  for (StreamSlot& slot : slots) {
+    slot.in_pass = false;
+    slot.decodes = slot.writing();
+    branches += slot.decodes ? slot.stream.branches() : 0;
+  }
   if (controller != nullptr && drafts && branches > 0) {
     most = std::min(most, controller->next(branches));
   }
-  jobs.clear();
-  for (StreamSlot& slot : slots) {
-    if (slot.writing()) jobs.push_back(slot.sequence->draft_job(static_cast<std::size_t>(most)));
-  }
-  if (jobs.empty()) return;
-  if (parts.drafter != nullptr) parts.drafter->extend(jobs);
-  grow_trees();
-}
-
-void StreamLoop::State::grow_trees() {
-  drafted.clear();
-  for (const auto& job : jobs) drafted.push_back(slots[job.item].sequence.get());
-  while (true) {
-    verifier->complete(drafted);
-    tree_jobs.clear();
-    for (LoopSequence* const sequence : drafted) {
-      const TreeJob<float> wanted = sequence->grow();
-      if (!wanted.wanted.empty()) tree_jobs.push_back(wanted);
-    }
-    if (tree_jobs.empty()) return;
-    parts.tree.source->answer(tree_jobs);
-  }
+  for (LoopSpace& space : spaces) space.draft(slots, static_cast<std::size_t>(most));
 }
 
 // The rows of one branch of a stream, line by line, the first `most` of them.
@@ -248,21 +66,24 @@ void StreamLoop::State::add_rows(std::size_t number, int branch, std::size_t mos
     pass.add_line(sequence_of(number, branch),
                   {position + static_cast<std::int64_t>(line.position),
                    rows + static_cast<std::int64_t>(line.shared), line.seen,
-                   std::span<const std::int32_t>(line.tokens).first(count)});
+                   std::span<const std::int32_t>(line.tokens).first(count), slot.space});
     row += count;
   }
 }
 
 void StreamLoop::State::add_windows() {
-  for (const auto& job : jobs) {
-    StreamSlot& slot = slots[job.item];
+  for (LoopSpace& space : spaces) space.begin();
+  for (std::size_t number = 0; number < slots.size(); ++number) {
+    StreamSlot& slot = slots[number];
+    if (!slot.decodes) continue;
     slot.in_pass = true;
     slot.window_rows = slot.sequence->rows();
-    slot.first_row = pass.rows();
-    slot.cached = pass.cache().length(sequence_of(job.item, 0)) - slot.prompt_rows[0];
+    slot.pass_row = pass.rows();
+    slot.cached = pass.cache().length(sequence_of(number, 0)) - slot.prompt_rows[0];
     for (int branch = 0; branch < slot.stream.branches(); ++branch) {
-      add_rows(job.item, branch, slot.window_rows);
+      add_rows(number, branch, slot.window_rows);
     }
+    slot.first_row = spaces[slot.space].take_rows(pass.rows() - slot.pass_row);
   }
   decode_rows = pass.rows();
 }
@@ -274,7 +95,7 @@ void StreamLoop::State::add_part(std::size_t number, std::int64_t& room) {
   const bool prompts = !slot.feed.gives();
   const std::int64_t added = slot.feed.add(stream, pass, room, !cut_one);
   room -= added;
-  slot.result.prefilled += added;
+  if (slot.grammar_parts() <= 1) slot.result.prefilled += added;
   const bool through = prompts && (slot.feed.done() || slot.feed.gives());
   for (int branch = 0; through && branch < stream.branches(); ++branch) {
     if (stream.branch(branch).cuts == nullptr) continue;
@@ -304,43 +125,53 @@ void StreamLoop::State::add_prompts() {
 void StreamLoop::State::read_cut_prompt(std::size_t number, int branch, std::int64_t logit_row) {
   if (last_row.empty()) last_row = backend().allocate(DType::kF32, Shape{1, model.width()});
   const StreamPrompt& prompt = slots[number].stream.branch(branch);
-  run_prompt_in_parts(model.transformer(), sequence_of(number, branch), prompt.rows->view(),
+  run_prompt_in_parts(*model.transformer_body(), sequence_of(number, branch), prompt.rows->view(),
                       prompt.positions, *prompt.cuts, pass.cache(), pass.arena(), last_row.view());
   pass.run_head_of(last_row.view(), logit_row);
 }
 
-void StreamLoop::State::run() {
-  if (!prompts_in_pass()) return pass.run();
-  if (pass.rows() > 0) pass.run_layers();
-  if (decode_rows > 0) pass.run_head(0, decode_rows, 0);
-  std::int64_t logit_row = decode_rows;
-  for (const std::size_t number : ended) {
-    StreamSlot& slot = slots[number];
-    slot.in_pass = true;
-    slot.window_rows = 1;
-    slot.first_row = logit_row;
-    slot.cached = static_cast<std::int64_t>(slot.stream.given.size());
-    for (int branch = 0; branch < slot.stream.branches(); ++branch) {
-      const std::int64_t row = slot.feed.last_row(branch);
-      if (slot.stream.branch(branch).cuts != nullptr) {
-        read_cut_prompt(number, branch, logit_row++);
-      } else {
-        pass.run_head(row, 1, logit_row++);
-      }
+// Of streams in a row that are of one space.
+void StreamLoop::State::run_window_heads() {
+  for (std::size_t at = 0; at < slots.size();) {
+    if (!slots[at].decodes) {
+      ++at;
+      continue;
     }
+    const StreamSlot& first = slots[at];
+    std::int64_t rows = 0;
+    for (; at < slots.size() && (!slots[at].decodes || slots[at].space == first.space); ++at) {
+      if (!slots[at].decodes) continue;
+      rows += static_cast<std::int64_t>(slots[at].window_rows) * slots[at].stream.branches();
+    }
+    pass.run_head(first.pass_row, rows, first.first_row, first.space);
   }
 }
 
-// Those of the streams that have some in the pass.
-void StreamLoop::State::read_logits() {
-  verifier->begin();
-  std::size_t count = 0;
-  for (StreamSlot& slot : slots) {
-    if (!slot.in_pass) continue;
-    slot.verified = count++;
-    verifier->add({slot.sequence.get(), slot.first_row, slot.window_rows});
+void StreamLoop::State::run() {
+  const bool one_space = std::none_of(slots.begin(), slots.end(), [](const StreamSlot& slot) {
+    return slot.decodes && slot.space != 0;
+  });
+  if (!prompts_in_pass() && one_space) return pass.run();
+  if (pass.rows() > 0) pass.run_layers();
+  run_window_heads();
+  for (const std::size_t number : ended) {
+    StreamSlot& slot = slots[number];
+    slot.in_pass = true;
+    slot.window_rows = slot.sequence->rows();
+    const auto wanted = static_cast<std::int64_t>(slot.window_rows);
+    slot.first_row = spaces[slot.space].take_rows(wanted * slot.stream.branches());
+    slot.cached = slot.feed.given_rows();
+    std::int64_t logit_row = slot.first_row;
+    for (int branch = 0; branch < slot.stream.branches(); ++branch) {
+      const std::int64_t row = slot.feed.last_row(branch);
+      if (slot.stream.branch(branch).cuts != nullptr && slot.grammar_parts() <= 1) {
+        read_cut_prompt(number, branch, logit_row++);
+      } else {
+        pass.run_head(row - wanted + 1, wanted, logit_row, slot.space);
+        logit_row += wanted;
+      }
+    }
   }
-  verifier->read(pass);
 }
 
 void StreamLoop::State::verify() {
@@ -349,7 +180,8 @@ void StreamLoop::State::verify() {
       static_cast<std::int64_t>(slots.size()), 1, [&](std::int64_t begin, std::int64_t end, int) {
         for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
           StreamSlot& slot = slots[i];
-          if (slot.in_pass) take_verdict(slot, verifier->settle(slot.verified));
+          if (!slot.in_pass) continue;
+          take_verdict(slot, spaces[slot.space].verifier().settle(slot.verified));
         }
       });
   written += committed();
@@ -377,6 +209,29 @@ void StreamLoop::State::settle_caches() {
   }
 }
 
+// What the pass leaves in the cache, to the drafter that asked for it.
+void StreamLoop::State::show_hidden() {
+  if (!hidden.wanted()) return;
+  hidden.begin(pass);
+  for (std::size_t number = 0; number < slots.size(); ++number) {
+    const StreamSlot& slot = slots[number];
+    if (!slot.decodes || slot.result.status == StreamStatus::kFailed) continue;
+    const auto rows = static_cast<std::int64_t>(slot.window_rows);
+    for (int branch = 0; branch < slot.stream.branches(); ++branch) {
+      hidden.show(pass, number, branch, slot.pass_row + branch * rows, slot.sequence->kept_rows());
+    }
+  }
+  // Prompts and given tokens, all of whose rows stay.
+  const auto branches = static_cast<std::int32_t>(limits.branches());
+  for (std::int64_t row = decode_rows, first = row; row < pass.rows(); first = row) {
+    const std::int32_t sequence = pass.sequence(row);
+    while (row < pass.rows() && pass.sequence(row) == sequence) ++row;
+    const auto number = static_cast<std::size_t>(sequence / branches);
+    if (slots[number].result.status == StreamStatus::kFailed) continue;
+    hidden.show(pass, number, sequence % branches, first, row - first);
+  }
+}
+
 // Runs the first row of a failed stream once more and looks where its first broken number comes
 // from.
 std::string StreamLoop::State::broken_place(std::size_t number) {
@@ -384,16 +239,20 @@ std::string StreamLoop::State::broken_place(std::size_t number) {
   const bool first_pass = slot.first_pass();
   for (int branch = 0; branch < slot.stream.branches(); ++branch) {
     const std::int64_t rows = slot.prompt_rows[static_cast<std::size_t>(branch)] + slot.cached;
-    const std::int64_t began = slot.slid ? rows - 1 : 0;
+    const std::int64_t began = slot.slid || slot.grammar_parts() > 1 ? rows - 1 : 0;
     pass.cache().truncate(sequence_of(number, branch), first_pass ? began : rows);
   }
-  PromptFeed feed(slot.stream, sequence_of(number, 0), slot.slid);
+  PromptFeed feed(slot.stream, sequence_of(number, 0), slot.slid, model.reading());
+  if (slot.grammar_parts() > 1) feed = slot.feed.again();
   bool more = true;
   return broken_layer(pass, [&] {
     if (first_pass) {
       if (!feed.done()) feed.add(slot.stream, pass, limits.pass_rows(), false);
     } else if (std::exchange(more, false)) {
-      for (int branch = 0; branch < slot.stream.branches(); ++branch) add_rows(number, branch, 1);
+      const std::size_t rows = slot.sequence->bears_broken_rows() ? 1 : slot.window_rows;
+      for (int branch = 0; branch < slot.stream.branches(); ++branch) {
+        add_rows(number, branch, rows);
+      }
     }
   });
 }
@@ -418,9 +277,8 @@ void StreamLoop::State::count_time(double seconds, double verifying) {
   if (!prompts) times.tokens_written += written;
   if (controller == nullptr || prompts) return;
   controller->observe_time(decode_rows, seconds);
-  for (const auto& job : jobs) {
-    const StreamSlot& slot = slots[job.item];
-    if (slot.result.status == StreamStatus::kFailed) continue;
+  for (const StreamSlot& slot : slots) {
+    if (!slot.decodes || slot.result.status == StreamStatus::kFailed) continue;
     controller->observe_tests(slot.sequence->last_tested(), slot.sequence->last_accepted());
   }
 }
@@ -441,7 +299,7 @@ void StreamLoop::State::emit(const PassTimes& pass_times, StreamListener& listen
     }
     if (!slot.taken() || slot.running()) continue;  // dropped by the listener, or goes on
     StreamResult result = std::move(slot.result);
-    result.meters = slot.sequence->take_meters();
+    result.meters = slot.take_meters();
     if (slot.stream.held && result.status == StreamStatus::kDone) {
       slot.result.status = StreamStatus::kDone;
     } else {
@@ -451,7 +309,7 @@ void StreamLoop::State::emit(const PassTimes& pass_times, StreamListener& listen
   }
 }
 
-StreamLoop::StreamLoop(const TokenModel& model, const StreamLimits& limits, const LoopParts& parts,
+StreamLoop::StreamLoop(const PassModel& model, const StreamLimits& limits, const LoopParts& parts,
                        WindowController* controller)
     : state_(std::make_unique<State>(model, limits)) {
   use(parts, controller);
@@ -461,6 +319,19 @@ StreamLoop::StreamLoop(StreamLoop&&) noexcept = default;
 
 void StreamLoop::use(const LoopParts& parts, WindowController* controller) {
   state_->use(parts, controller);
+}
+
+std::size_t StreamLoop::add_space(const PassModel& model, const VocabularyGrammar& grammar,
+                                  const LoopParts& parts) {
+  State& state = *state_;
+  expects(std::none_of(state.slots.begin(), state.slots.end(),
+                       [](const StreamSlot& slot) { return slot.taken(); }),
+          "an empty loop takes another space");
+  const std::size_t number = state.pass.add_space(model);
+  LoopSpace space(number, grammar, state.limits);
+  space.use(state.backend(), parts, state.limits);
+  state.spaces.push_back(std::move(space));
+  return number;
 }
 
 const StreamLimits& StreamLoop::limits() const { return state_->limits; }
@@ -491,7 +362,7 @@ StreamResult StreamLoop::drop(std::size_t number) {
   expects(number < state.slots.size() && state.slots[number].taken(), "a slot with a stream");
   StreamSlot& slot = state.slots[number];
   StreamResult result = std::move(slot.result);
-  result.meters = slot.sequence->take_meters();
+  result.meters = slot.take_meters();
   if (result.status == StreamStatus::kRunning) result.status = StreamStatus::kStopped;
   state.free(number);
   return result;
@@ -509,7 +380,7 @@ void StreamLoop::slide(std::size_t number, std::size_t first, std::size_t end, S
       const std::int64_t prompt = slot.prompt_rows[static_cast<std::size_t>(branch)];
       const std::int32_t sequence = state.sequence_of(number, branch);
       state.pass.cache().truncate(sequence, prompt + static_cast<std::int64_t>(end) - 1);
-      slide_cache(state.model.transformer(), state.pass.cache(), sequence, prompt,
+      slide_cache(*state.model.transformer_body(), state.pass.cache(), sequence, prompt,
                   static_cast<std::int64_t>(first));
     }
   } catch (...) {
@@ -530,12 +401,14 @@ void StreamLoop::step(StreamListener& listener) {
   if (state.decode_rows == 0 && !state.prompts_in_pass()) return;
   ++state.passes;
   state.run();
-  state.read_logits();
+  for (LoopSpace& space : state.spaces) space.read_logits(state.slots, state.pass);
   const double scored = monotonic_seconds();
   state.verify();
   state.settle_caches();
+  state.show_hidden();
   const double verified = monotonic_seconds();
   state.name_layers();
+  state.switch_parts();
   state.count_time(verified - began, verified - scored);
   state.emit({drafted - began, scored - drafted, verified - scored}, listener);
 }

@@ -1,8 +1,9 @@
 // The one loop that writes streams of tokens: images, videos and texts, many at once, each at its
-// own pace. A pass drafts, runs the drafts of all running streams, verifies them and emits what
-// came to be committed. A slot that becomes free takes the next stream between two passes; its
-// prompts enter in parts together with the rows of the others (Agrawal et al. 2023, SARATHI). A
-// prompt with cuts inside the model runs as a whole, one a pass: selections look at all rows.
+// own pace, token by token or block by block. A pass drafts, runs the drafts of all running
+// streams, verifies them and emits what came to be committed. A slot that becomes free takes the
+// next stream between two passes; its prompts enter in parts together with the rows of the others
+// (Agrawal et al. 2023, SARATHI). A prompt with cuts inside the model runs as a whole, one a pass:
+// selections look at all rows.
 //
 // What a stream writes depends on its own prompt, settings and key alone: not on its neighbours, on
 // parts, slots, drafts or threads.
@@ -17,7 +18,7 @@
 #include "engine/decoding/stream_limits.h"
 #include "engine/decoding/verifier.h"
 #include "engine/decoding/window_controller.h"
-#include "engine/model/token_model.h"
+#include "engine/model/pass_model.h"
 #include "engine/sampling/randomness.h"
 
 namespace tessera {
@@ -62,7 +63,7 @@ class StreamLoop {
   // Allocates cache, activations and sampling buffers; between two passes nothing more. Model,
   // parts and controller are borrowed; parts.drafter may be null. A controller chooses the width of
   // each pass within limits.window, else it is that one. Error kMemory.
-  StreamLoop(const TokenModel& model, const StreamLimits& limits, const LoopParts& parts,
+  StreamLoop(const PassModel& model, const StreamLimits& limits, const LoopParts& parts,
              WindowController* controller = nullptr);
   ~StreamLoop();
   StreamLoop(StreamLoop&&) noexcept;
@@ -71,13 +72,21 @@ class StreamLoop {
   // Another method, of the same limits, from here on; no slot is taken.
   void use(const LoopParts& parts, WindowController* controller = nullptr);
 
+  // Another token space over the model's body, which streams switch to (Stream::grammars): its
+  // number. Parts of streams are as long as `grammar` at most; `parts` have the shape of the
+  // limits. Limits count whole streams. No slot is taken. Error kMemory.
+  std::size_t add_space(const PassModel& model, const VocabularyGrammar& grammar,
+                        const LoopParts& parts);
+
   const StreamLimits& limits() const;
   bool full() const;                   // no slot is free
   bool idle() const;                   // no stream runs
   bool taken(std::size_t slot) const;  // by a stream that runs, or is done and held
 
   // Takes a stream into a free slot, which it returns: the item that drafters are asked for. The
-  // stream must fit the limits. A draft model is told of it next. An error leaves the slot free.
+  // stream must fit the limits; what is given of one that a model of blocks writes is whole blocks,
+  // at least one where the model does not begin by itself. A draft model is told of it next. An
+  // error leaves the slot free.
   std::size_t add(Stream stream);
   // Frees a slot; returns what its stream had, kStopped if it was running. No call of the listener.
   StreamResult drop(std::size_t slot);
@@ -88,7 +97,7 @@ class StreamLoop {
   // which is done and held, the tokens [first, end) stay cached behind its prompts, which are the
   // sinks; tokens between them go, and the keys of those that stay are turned to their new
   // positions. `next` goes on in the same slot: the same prompts, those tokens for `given`. An
-  // error leaves the slot free.
+  // error leaves the slot free. The model's body is a transformer.
   void slide(std::size_t slot, std::size_t first, std::size_t end, Stream next);
 
   const StreamTimes& times() const;

@@ -19,22 +19,45 @@ void fail(StreamSlot& slot, const BrokenLogit& broken) {
                                     broken.value);
 }
 
+bool among(const std::vector<std::int32_t>& ids, std::int32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+// The grammar behind the part that is over; empty = the stream is.
+std::optional<std::size_t> grammar_after(const StreamSlot& slot, std::size_t most) {
+  if (slot.stream.grammars.empty() || slot.result.tokens.size() >= most) return std::nullopt;
+  const StreamGrammar& own = slot.stream.grammars[slot.grammar];
+  const std::int32_t last = slot.result.tokens.back();
+  if (among(own.stops, last)) return std::nullopt;
+  for (const StreamGrammar::Switch& other : own.switches) {
+    if (other.id == last) return other.to;
+  }
+  return own.then;
+}
+
 // What was committed in a pass.
 void take_tokens(StreamSlot& slot) {
   StreamResult& result = slot.result;
   const std::vector<std::int32_t>& tokens = slot.sequence->tokens();
-  result.tokens.insert(result.tokens.end(),
-                       tokens.begin() + static_cast<std::ptrdiff_t>(result.tokens.size()),
-                       tokens.end());
-  result.passes = slot.sequence->meters().passes;
+  const auto known = static_cast<std::ptrdiff_t>(result.tokens.size() - slot.part_begin);
+  result.tokens.insert(result.tokens.end(), tokens.begin() + known, tokens.end());
+  result.passes = slot.earlier_passes + slot.sequence->meters().passes;
   if (!slot.sequence->done()) return;
-  const std::vector<std::int32_t>& stops = slot.stream.stops;
+  slot.next = grammar_after(slot, static_cast<std::size_t>(slot.stream.max_tokens));
+  if (slot.next) return;
+  const std::vector<std::int32_t>& stops =
+      slot.stream.grammars.empty() ? slot.stream.stops : slot.stream.grammars[slot.grammar].stops;
   result.status = StreamStatus::kDone;
-  result.stopped =
-      !tokens.empty() && std::find(stops.begin(), stops.end(), tokens.back()) != stops.end();
+  result.stopped = !tokens.empty() && among(stops, tokens.back());
 }
 
 }  // namespace
+
+DecodeMeters StreamSlot::take_meters() {
+  if (grammar_parts() <= 1) return sequence->take_meters();
+  earlier.add(sequence->meters());
+  return std::move(earlier);
+}
 
 void take_verdict(StreamSlot& slot, const std::optional<BrokenLogit>& broken) {
   broken ? fail(slot, *broken) : take_tokens(slot);

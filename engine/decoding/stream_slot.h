@@ -20,18 +20,37 @@ struct StreamSlot {
   StreamResult result;
   PromptFeed feed;
   std::size_t emitted = 0;  // tokens that the listener knows of
-  bool slid = false;        // what it began with was cached but for the last given token
+  // The part that is written: its grammar, the space of that, and the tokens and figures of those
+  // before it. `next` is the grammar that follows the part, which is over.
+  std::size_t grammar = 0, space = 0, part_begin = 0;
+  std::int64_t earlier_passes = 0;
+  DecodeMeters earlier;
+  std::optional<std::size_t> next;
+  std::vector<std::int32_t> ends;  // ids that end the part
+  bool slid = false;               // what it began with was cached but for the last given token
   // Of the pass at hand.
   bool in_pass = false;         // it has logits in it
+  bool decodes = false;         // they are of its window
   std::size_t verified = 0;     // its number among the streams that are verified
   std::size_t window_rows = 0;  // logits rows of a branch
-  std::int64_t first_row = 0;   // of the logits
+  std::int64_t first_row = 0;   // of its space's logits
+  std::int64_t pass_row = 0;    // of the pass, where it decodes
   std::int64_t cached = 0;      // rows of the stream in the cache before it
 
   bool taken() const { return sequence != nullptr; }
   bool running() const { return taken() && result.status == StreamStatus::kRunning; }
   bool writing() const { return running() && feed.done(); }
-  bool first_pass() const { return result.tokens.size() == stream.given.size(); }
+  // No token was drawn yet of the part that is written.
+  bool first_pass() const {
+    return grammar_parts() > 1 ? result.tokens.size() == part_begin
+                               : result.tokens.size() == stream.given.size();
+  }
+  std::size_t grammar_parts() const { return result.parts.size(); }
+  const LawSettings& law() const {
+    return stream.grammars.empty() ? stream.law : stream.grammars[grammar].law;
+  }
+  // Of all parts. The sequence gives up its own.
+  DecodeMeters take_meters();
 };
 
 // What the verdict on a pass made of its stream, which has settled it; or fails it by what is

@@ -49,8 +49,8 @@ class Verifier {
   virtual void begin() = 0;
   // The next stream of the pass; numbers go from 0.
   virtual void add(const StreamRows& rows) = 0;
-  // Reads the logits of the pass, which ran; waits.
-  virtual void read(ModelPass& pass) = 0;
+  // Reads the logits of one token space of the pass, which ran; waits.
+  virtual void read(ModelPass& pass, std::size_t space) = 0;
   // Hands the verdict on the pass to stream `number` of it; or, if it fails by it, what is broken.
   // Different streams at once, from any threads.
   virtual std::optional<BrokenLogit> settle(std::size_t number) = 0;

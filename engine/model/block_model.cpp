@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <vector>
 
 #include "engine/ops/ops.h"
 
@@ -30,12 +31,14 @@ struct BlockModel::Pass {
   std::int64_t rows = 0;
   std::span<const std::int64_t> slots, identity;  // cache rows of the tokens; 0, 1, ...
   std::span<AttentionSegment> segments;           // one a span
+  std::span<const std::int32_t> sequences;        // of each span
+  std::span<const std::int32_t> places;           // rows of the position table
   KvCache* cache = nullptr;
   Arena* arena = nullptr;
 };
 
 BlockModel::BlockModel(Backend& backend, const BlockModelConfig& config, BlockModelWeights weights)
-    : backend_(&backend), config_(config), weights_(std::move(weights)) {
+    : backend_(&backend), config_(config), sizes_(config.sizes()), weights_(std::move(weights)) {
   expects(config.heads > 0 && config.width % config.heads == 0, "heads share the width");
   expects(static_cast<std::int64_t>(weights_.layers.size()) == config.layers,
           "weights for every layer");
@@ -44,20 +47,11 @@ BlockModel::BlockModel(Backend& backend, const BlockModelConfig& config, BlockMo
           "the position table has all positions");
 }
 
-KvCacheShape BlockModel::cache_shape(std::int64_t capacity, DType dtype) const {
-  return {.layers = config_.layers,
-          .kv_heads = config_.heads,
-          .head_dim = config_.head_dim(),
-          .capacity = capacity,
-          .sequences = 1,
-          .dtype = dtype};
-}
-
 std::size_t BlockModel::scratch_bytes(const BlockModelConfig& config, std::int64_t most_rows) {
   const std::int64_t m = most_rows, d = config.width;
   const auto segment = static_cast<std::int64_t>(sizeof(AttentionSegment));
   const std::size_t shared = 3 * matrix_bytes(m, d) + 2 * matrix_bytes(m, 1, 8) +
-                             matrix_bytes(m, 1) + matrix_bytes(m, segment, 1);
+                             2 * matrix_bytes(m, 1) + matrix_bytes(m, segment, 1);
   return shared +
          std::max(matrix_bytes(m, 3 * d) + 2 * matrix_bytes(m, d), matrix_bytes(m, kGrowth * d));
 }
@@ -77,53 +71,102 @@ std::size_t BlockModel::weight_bytes(const BlockModelConfig& config, const Backe
          backend.packed_linear_bytes(config.codes, d, storage);
 }
 
-void BlockModel::forward(std::span<const std::int32_t> ids, std::span<const std::int64_t> spans,
-                         KvCache& cache, Arena& arena, TensorView out) const {
+void BlockModel::embed_prompt(std::span<const std::int32_t> ids, TensorView out) const {
+  std::vector<std::int32_t> rows(ids.begin(), ids.end());
+  for (std::int32_t& id : rows) {
+    expects(id >= 0 && id < config_.conditions, "the prompt is of the model's ids");
+    id += static_cast<std::int32_t>(config_.first_condition);
+  }
+  ops::embedding(*backend_, weights_.token_table.view(), rows, out);
+}
+
+void BlockModel::embed_tokens(std::span<const std::int32_t> ids, Arena& arena,
+                              TensorView out) const {
   const std::size_t mark = arena.used();
-  const auto rows = static_cast<std::int64_t>(ids.size());
-  const std::int64_t cached = cache.length(0);
-  expects(cached + rows <= config_.positions, "the position table has these positions");
-  expects(out.shape == Shape({rows, config_.width}), "hidden rows are [M, D]");
+  auto* rows = arena.take_host<std::int32_t>(static_cast<std::int64_t>(ids.size())).data();
+  const auto codes = static_cast<std::int32_t>(config_.codes);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const bool code = ids[i] < codes;
+    rows[i] = code ? static_cast<std::int32_t>(config_.first_code) + ids[i] : ids[i] - codes;
+  }
+  ops::embedding(*backend_, weights_.token_table.view(), {rows, ids.size()}, out);
+  arena.rewind(mark);
+}
+
+// Opens cache rows and finds the spans.
+BlockModel::Pass BlockModel::open_pass(const ForwardBatch& batch, KvCache& cache,
+                                       Arena& arena) const {
+  const auto count = batch.sequences.size();
+  const auto rows = static_cast<std::int64_t>(count);
   auto* slots = arena.take_host<std::int64_t>(rows).data();
   auto* identity = arena.take_host<std::int64_t>(rows).data();
   auto* places = arena.take_host<std::int32_t>(rows).data();
+  auto* owners = arena.take_host<std::int32_t>(rows).data();
   auto* segments = arena.take_host<AttentionSegment>(rows).data();
-  const auto count = static_cast<std::size_t>(rows);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    identity[i] = i;
-    slots[i] = cached + i;
-    places[i] = static_cast<std::int32_t>(cached + i);
+  for (std::size_t i = 0; i < count; ++i) {
+    identity[i] = static_cast<std::int64_t>(i);
+    places[i] = static_cast<std::int32_t>(batch.positions[i]);
+    expects(places[i] >= 0 && places[i] < config_.positions,
+            "the position table has these positions");
   }
-  expects(cache.append(0, {slots, count}) == cached, "rows follow the cached ones");
-  std::int64_t end = 0;
-  for (std::size_t span = 0; span < spans.size(); ++span) {
-    expects(spans[span] > 0, "a span has tokens");
-    AttentionSegment* segment = std::construct_at(segments + span);
-    segment->row_begin = end;
-    segment->rows = spans[span];
-    end += spans[span];
-    segment->first_visible = cached + end;
-    segment->causal = false;
+  std::size_t spans = 0, path = 0, path_end = 0;
+  for (std::size_t at = 0; at < count;) {
+    const std::int32_t sequence = batch.sequences[at];
+    std::size_t end = at;
+    while (end < count && batch.sequences[end] == sequence) ++end;
+    const std::int64_t cached = cache.append(sequence, batch.positions.subspan(at, end - at));
+    for (std::size_t i = at; i < end; ++i) {
+      slots[i] = cache.slot(sequence, cached + static_cast<std::int64_t>(i - at));
+    }
+    for (std::size_t from = at; from < end;) {
+      path_end =
+          batch.paths.empty() ? end : from + static_cast<std::size_t>(batch.paths[path++].rows);
+      expects(path_end > from && path_end <= end, "paths are of one sequence");
+      AttentionSegment* segment = std::construct_at(segments + spans);
+      segment->row_begin = static_cast<std::int64_t>(from);
+      segment->rows = static_cast<std::int64_t>(path_end - from);
+      segment->first_visible = cached + static_cast<std::int64_t>(path_end - at);
+      segment->causal = false;
+      owners[spans++] = sequence;
+      from = path_end;
+    }
+    at = end;
   }
-  expects(end == rows, "spans cover the tokens");
-  const Pass pass{rows,   {slots, count}, {identity, count}, {segments, spans.size()},
-                  &cache, &arena};
+  return {rows,
+          {slots, count},
+          {identity, count},
+          {segments, spans},
+          {owners, spans},
+          {places, count},
+          &cache,
+          &arena};
+}
 
+void BlockModel::forward(const ForwardBatch& batch, KvCache& cache, Arena& arena, TensorView hidden,
+                         const Taps& taps) const {
+  const std::size_t mark = arena.used();
+  const std::int64_t rows = batch.rows.shape[0];
+  expects(hidden.shape == Shape({rows, config_.width}), "hidden rows are [M, D]");
+  const Pass pass = open_pass(batch, cache, arena);
   const TensorView x = arena.take(DType::kF32, Shape{rows, config_.width});
   const TensorView place_rows = arena.take(DType::kF32, Shape{rows, config_.width});
   const ConstTensorView table = weights_.position_table.view();
-  ops::embedding(*backend_, weights_.token_table.view(), ids, x);
   ops::embedding(*backend_,
                  {table.dtype, Shape{config_.positions, config_.width}, table.data, table.device},
-                 {places, count}, place_rows);
-  ops::add(*backend_, x, place_rows, x);
+                 pass.places, place_rows);
+  ops::add(*backend_, batch.rows, place_rows, x);
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-    const BlockLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+    const auto number = static_cast<std::size_t>(layer);
+    const TensorView tap = taps.hidden_states.empty() ? TensorView{} : taps.hidden_states[number];
+    if (tap.data != nullptr) {
+      ops::store_rows(*backend_, x.f32(), config_.width, pass.identity, heads_of(tap, 1));
+    }
+    const BlockLayerWeights& weights = weights_.layers[number];
     attention_block(weights, layer, pass, x);
     ffn_block(weights, pass, x);
   }
   ops::layer_norm(*backend_, x, weights_.final_norm.view(), weights_.final_norm_bias.view(),
-                  config_.norm_eps, out);
+                  config_.norm_eps, hidden);
   arena.rewind(mark);
 }
 
@@ -143,9 +186,9 @@ void BlockModel::attention_block(const BlockLayerWeights& weights, std::int64_t 
   ops::store_rows(*backend_, qkv.f32() + width, stride, pass.slots, pass.cache->key_slots(layer));
   ops::store_rows(*backend_, qkv.f32() + 2 * width, stride, pass.slots,
                   pass.cache->value_slots(layer));
-  for (AttentionSegment& segment : pass.segments) {
-    segment.keys = pass.cache->keys(layer, 0);
-    segment.values = pass.cache->values(layer, 0);
+  for (std::size_t span = 0; span < pass.segments.size(); ++span) {
+    pass.segments[span].keys = pass.cache->keys(layer, pass.sequences[span]);
+    pass.segments[span].values = pass.cache->values(layer, pass.sequences[span]);
   }
   ops::attention(*backend_, {.q = heads_of(q, config_.heads),
                              .out = heads_of(mixed, config_.heads),
@@ -168,7 +211,7 @@ void BlockModel::ffn_block(const BlockLayerWeights& weights, const Pass& pass, T
   arena.rewind(mark);
 }
 
-void BlockModel::logits(ConstTensorView hidden, TensorView out) const {
+void BlockModel::logits(ConstTensorView hidden, Arena&, TensorView out) const {
   apply(*backend_, weights_.head, hidden, out);
 }
 

@@ -1,8 +1,8 @@
 // A decoder-only transformer that reads and predicts a block of tokens at a time (next-block
 // prediction, Ren et al. 2025): learned positions, pre-norm blocks of LayerNorm, attention with as
 // many key as query heads, and an exact GELU, all with biases. Tokens come in spans: those of one
-// span see one another and all that stood before. The row of a token gives the law of the token at
-// its place in the next block.
+// span see one another and all that stood before. The row of a token gives the distribution of the
+// token at its place in the next block. Rows of several streams run in one pass.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "engine/backend/backend.h"
-#include "engine/cache/kv_cache.h"
 #include "engine/core/tensor.h"
+#include "engine/model/pass_model.h"
 #include "engine/nn/linear.h"
 
 namespace tessera {
@@ -37,9 +37,23 @@ struct BlockModelConfig {
   float norm_eps = 1e-5f;
 
   std::int64_t head_dim() const { return width / heads; }
+  ModelConfig sizes() const {
+    return {.layers = layers,
+            .width = width,
+            .heads = heads,
+            .kv_heads = heads,
+            .head_dim = head_dim(),
+            .ffn_width = 4 * width};
+  }
+  // Ids of a stream: codes, then the begin token and the fillers.
+  BlockReading reading() const {
+    return {.block = block,
+            .begins = start == BlockStart::kHybrid,
+            .begin_id = static_cast<std::int32_t>(codes)};
+  }
   // Cached rows of a clip: its prompt, and all tokens that something is predicted from.
   std::int64_t cache_rows(std::int64_t prompt_tokens, std::int64_t stream) const {
-    return prompt_tokens + stream - (start == BlockStart::kGiven ? block : 0);
+    return prompt_tokens + reading().rows_of(stream - block);
   }
 };
 
@@ -59,35 +73,45 @@ struct BlockModelWeights {
   Linear head;                         // [codes, D]: rows of the picture codes alone
 };
 
-class BlockModel {
+class BlockModel final : public PassModel {
  public:
   BlockModel(Backend& backend, const BlockModelConfig& config, BlockModelWeights weights);
 
   const BlockModelConfig& config() const { return config_; }
-  Backend& backend() const { return *backend_; }
+  Backend& backend() const override { return *backend_; }
+  const ModelConfig& sizes() const override { return sizes_; }
+  BlockReading reading() const override { return config_.reading(); }
+  std::int64_t logit_ids() const override { return config_.codes; }
 
-  // Runs the spans of tokens `ids`, at most `most_rows` of scratch_bytes() together, behind what
-  // sequence 0 of the cache holds, and writes the hidden rows after the final norm to out [M, D].
-  // `spans` are lengths, their sum M. Positions go on from the cached ones. Takes its activations
-  // from the arena and gives them back.
-  void forward(std::span<const std::int32_t> ids, std::span<const std::int64_t> spans,
-               KvCache& cache, Arena& arena, TensorView out) const;
-  // hidden [M, D] -> out [M, codes] f32.
-  void logits(ConstTensorView hidden, TensorView out) const;
+  // Ids of config().conditions, from 0.
+  void embed_prompt(std::span<const std::int32_t> ids, TensorView out) const override;
+  // Ids of reading().
+  void embed_tokens(std::span<const std::int32_t> ids, Arena& arena, TensorView out) const override;
+  // Each path of the batch is a span of rows that see one another and all that their sequence has
+  // cached; what else a path says is not read. Without paths a sequence's rows are one. A row's
+  // position is its row of the position table. Takes scratch_bytes() from the arena and gives it
+  // back.
+  void forward(const ForwardBatch& batch, KvCache& cache, Arena& arena, TensorView hidden,
+               const Taps& taps) const override;
+  void logits(ConstTensorView hidden, Arena& arena, TensorView out) const override;
+  std::size_t scratch_bytes(std::int64_t rows) const override {
+    return scratch_bytes(config_, rows);
+  }
 
-  KvCacheShape cache_shape(std::int64_t capacity, DType dtype) const;
   static std::size_t scratch_bytes(const BlockModelConfig& config, std::int64_t most_rows);
   static std::size_t weight_bytes(const BlockModelConfig& config, const Backend& backend,
                                   DType storage);
 
  private:
   struct Pass;
+  Pass open_pass(const ForwardBatch& batch, KvCache& cache, Arena& arena) const;
   void attention_block(const BlockLayerWeights& weights, std::int64_t layer, const Pass& pass,
                        TensorView x) const;
   void ffn_block(const BlockLayerWeights& weights, const Pass& pass, TensorView x) const;
 
   Backend* backend_;
   BlockModelConfig config_;
+  ModelConfig sizes_;
   BlockModelWeights weights_;
 };
 

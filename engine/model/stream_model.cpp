@@ -191,8 +191,8 @@ std::size_t StreamModel::scratch_bytes(const StreamModelConfig& config, std::int
 
 std::size_t StreamModel::weight_bytes() const {
   const SpaceWeights &text = state_->text_weights, &image = state_->image_weights;
-  return transformer().weight_bytes() + held(text.table) + head_bytes(text) +
-         held(image.table) + head_bytes(image);
+  return transformer().weight_bytes() + held(text.table) + head_bytes(text) + held(image.table) +
+         head_bytes(image);
 }
 
 std::size_t StreamModel::step_weight_bytes() const {

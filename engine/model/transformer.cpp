@@ -265,8 +265,10 @@ void Transformer::run_layers(const Chunk& chunk, LayerRange range, KvCache& cach
                              const Taps& taps) const {
   for (std::int64_t layer = range.first; layer < range.last; ++layer) {
     if (!chunk.places.empty()) ops::add(*backend_, x, chunk.places, x);
-    if (!taps.hidden_states.empty()) {
-      const TensorView tap = taps.hidden_states[static_cast<std::size_t>(layer)];
+    const auto tap = taps.hidden_states.empty()
+                         ? TensorView{}
+                         : taps.hidden_states[static_cast<std::size_t>(layer)];
+    if (tap.data != nullptr) {
       ops::store_rows(*backend_, x.f32(), config_.width, chunk.identity,
                       heads_of(rows_of(tap, chunk.first, chunk.rows), 1));
     }

@@ -3,9 +3,9 @@
 // well. No row comes to the host while the loop runs.
 #include <gtest/gtest.h>
 
-#include "engine/decoding/block_loop.h"
 #include "engine/families/open_model.h"
 #include "engine/sampling/randomness.h"
+#include "tests/support/block_run.h"
 #include "tests/support/devices.h"
 #include "tests/support/model_runner.h"
 
@@ -39,12 +39,12 @@ class JudgedBlocks : public OnDevice {
     }
     const auto rows = static_cast<std::int64_t>(ids.size());
     Backend& device = model.backend();
-    KvCache cache(device, model.cache_shape(rows, DType::kF32));
+    KvCache cache(device, block_cache_shape(config, rows));
     Arena arena = make_arena(device, BlockModel::scratch_bytes(config, rows));
     Tensor hidden = device.allocate(DType::kF32, Shape{rows, config.width});
     Tensor out = device.allocate(DType::kF32, Shape{rows, config.codes});
-    model.forward(ids, spans, cache, arena, hidden.view());
-    model.logits(hidden.view(), out.view());
+    run_spans(model, ids, spans, cache, arena, hidden.view());
+    model.logits(hidden.view(), arena, out.view());
     const std::vector<float> all = from_device(device, out.view());
     return {all.begin() + static_cast<std::ptrdiff_t>(first) * config.codes, all.end()};
   }
@@ -59,11 +59,12 @@ TEST_P(JudgedBlocks, AreTheHostsDraws) {
                     .law = {.temperature = 0.9, .top_k = 40, .top_p = 0.95},
                     .seed = 4,
                     .traced = true};
-  BlockLoop loop(model, grammar, {.prompt_tokens = 4});
+  StreamLoop loop(model, block_limits(model.config(), grammar, {.prompt_rows = 4}),
+                  block_parts(model));
 #ifdef TESSERA_SIMULATED_DEVICE
   const std::size_t before = simt::counts().bytes_down;
 #endif
-  const StreamResult made = loop.run(item, [](const BlockPass&) { return Flow::kContinue; });
+  const StreamResult made = std::move(run_streams(loop, {&item, 1})[0]);
   ASSERT_EQ(made.status, StreamStatus::kDone);
 #ifdef TESSERA_SIMULATED_DEVICE
   if (GetParam().name == "simt") {
@@ -109,9 +110,9 @@ TEST_P(JudgedBlocks, FailByTheirPlace) {
       std::make_shared<const Checkpoint>(Checkpoint::from_tensors("broken", std::move(tensors)));
   opened.source = source_of(opened.weights);
   const BlockModel model = load_block_model(opened, *backend, DType::kF32);
-  BlockLoop loop(model, opened.spec.model.grammar(), {.prompt_tokens = 1});
-  const StreamResult failed = loop.run({.prompt = {{70}}, .law = {.temperature = 0.0}},
-                                       [](const BlockPass&) { return Flow::kContinue; });
+  const StreamResult failed = run_blocks(model, opened.spec.model.grammar(),
+                                         {.prompt = {{70}}, .law = {.temperature = 0.0}},
+                                         [](const RunPass&) { return Flow::kContinue; });
   EXPECT_EQ(failed.status, StreamStatus::kFailed);
   EXPECT_NE(failed.error.where.find("image token 0, code 0"), std::string::npos)
       << failed.error.where;

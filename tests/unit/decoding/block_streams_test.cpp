@@ -1,13 +1,16 @@
-// The loop that writes blocks, against a plain reference (assets/recipes/fixtures_nbp.py): logits
+// Streams of a model of blocks, against a plain reference (assets/recipes/fixtures_nbp.py): logits
 // of a whole sequence and of its spans one by one, greedy clips of both ways to begin; and its own
-// laws on the seeded model: passes, seeds, given blocks, stops and failures.
-#include "engine/decoding/block_loop.h"
+// rules on the seeded model: passes, seeds, given blocks, stops and failures, several at once.
+#include "engine/decoding/block_sequence.h"
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
+#include <random>
 
 #include "engine/families/open_model.h"
+#include "tests/support/block_run.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"
 
@@ -26,10 +29,12 @@ struct Blocks {
         grammar(opened.spec.model.grammar()) {}
 
   StreamResult run(const Stream& item, std::int64_t stop_at = 0) const {
-    BlockLoop loop(model, grammar, {.prompt_tokens = item.prompt.length()});
-    return loop.run(item, [&](const BlockPass& event) {
-      EXPECT_EQ(event.result.passes, event.pass);
-      return event.pass == stop_at ? Flow::kStop : Flow::kContinue;
+    std::int64_t passes = 0;
+    return run_blocks(model, grammar, item, [&](const RunPass& event) {
+      // Passes that read the prompt bring nothing.
+      if (event.items[0].passes == 0) return Flow::kContinue;
+      EXPECT_EQ(event.items[0].passes, ++passes);
+      return passes == stop_at ? Flow::kStop : Flow::kContinue;
     });
   }
 
@@ -65,7 +70,7 @@ std::vector<float> logits_of(const BlockModel& model, const Tokens& ids,
                              const std::vector<std::int64_t>& spans, std::size_t parts) {
   const BlockModelConfig& config = model.config();
   const auto rows = static_cast<std::int64_t>(ids.size());
-  KvCache cache(model.backend(), model.cache_shape(rows, DType::kF32));
+  KvCache cache(model.backend(), block_cache_shape(config, rows));
   Backend& backend = model.backend();
   Arena arena = make_arena(backend, BlockModel::scratch_bytes(config, rows));
   Tensor hidden = backend.allocate(DType::kF32, Shape{rows, config.width});
@@ -74,14 +79,15 @@ std::vector<float> logits_of(const BlockModel& model, const Tokens& ids,
   for (std::size_t at = 0; at < spans.size(); at += parts) {
     const auto part = std::span(spans).subspan(at, std::min(parts, spans.size() - at));
     const std::int64_t count = std::accumulate(part.begin(), part.end(), std::int64_t{0});
-    model.forward(
+    run_spans(
+        model,
         std::span(ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
         part, cache, arena,
         {DType::kF32, Shape{count, config.width}, hidden.f32() + begin * config.width,
          backend.device()});
     begin += count;
   }
-  model.logits(hidden.view(), out.view());
+  model.logits(hidden.view(), arena, out.view());
   return from_device(backend, out.view());
 }
 
@@ -162,7 +168,7 @@ Stream item_of(std::uint64_t seed) {
   return {.prompt = {{70, 71, 90, 261}}, .law = {.top_k = 40, .top_p = 0.95}, .seed = seed};
 }
 
-TEST(BlockLoop, ABlockAPassAndOneSeedOneClip) {
+TEST(BlockStreams, ABlockAPassAndOneSeedOneClip) {
   const Blocks one(open_model("test:nbp"), 1), two(open_model("test:nbp"), 2);
   const StreamResult made = one.run(item_of(4));
   EXPECT_EQ(made.status, StreamStatus::kDone);
@@ -180,7 +186,7 @@ TEST(BlockLoop, ABlockAPassAndOneSeedOneClip) {
 }
 
 // Blocks that are given go on as if they had been drawn, wherever they end.
-TEST(BlockLoop, GivenBlocksGoOnAsIfTheyHadBeenDrawn) {
+TEST(BlockStreams, GivenBlocksGoOnAsIfTheyHadBeenDrawn) {
   const Blocks blocks(open_model("test:nbp"));
   const StreamResult whole = blocks.run(item_of(9));
   for (const std::size_t count : {6u, 12u, 24u, 72u, 90u}) {
@@ -195,7 +201,7 @@ TEST(BlockLoop, GivenBlocksGoOnAsIfTheyHadBeenDrawn) {
   }
 }
 
-TEST(BlockLoop, StopsBehindAPassAndTraces) {
+TEST(BlockStreams, StopsBehindAPassAndTraces) {
   const Blocks blocks(open_model("test:nbp"));
   Stream item = item_of(2);
   item.traced = true;
@@ -210,7 +216,7 @@ TEST(BlockLoop, StopsBehindAPassAndTraces) {
   }
 }
 
-TEST(BlockLoop, BrokenLogitsFailTheClipByTheirPlace) {
+TEST(BlockStreams, BrokenLogitsFailTheClipByTheirPlace) {
   OpenedModel opened = golden_model("hybrid.json", [](auto& tensors) {
     // A code's embedding that carries the head beyond what is sound.
     for (const char* name : {"transformer.ln_f.weight", "transformer.head.weight"}) {
@@ -224,6 +230,80 @@ TEST(BlockLoop, BrokenLogitsFailTheClipByTheirPlace) {
   EXPECT_EQ(failed.status, StreamStatus::kFailed);
   EXPECT_EQ(failed.error.code, "E_LOGITS");
   EXPECT_NE(failed.error.where.find("image token 0"), std::string::npos);
+}
+
+// Streams with prompts of different lengths, some with blocks that are given.
+std::vector<Stream> pool_of(const Blocks& blocks, int streams) {
+  std::vector<Stream> out;
+  for (int number = 0; number < streams; ++number) {
+    Stream item = item_of(static_cast<std::uint64_t>(number / 2));
+    item.item = static_cast<std::uint64_t>(number);
+    for (int i = 0; i < number % 5; ++i) item.prompt.ids.push_back(80 + 3 * i + number);
+    if (number % 3 == 1) item.prompt.ids.resize(1);
+    if (number % 4 == 3) {
+      const Tokens whole = blocks.run(item).tokens;
+      item.given.assign(whole.begin(), whole.begin() + 6 * (1 + number % 5));
+      item.given[1] = (item.given[1] + 7) % 64;
+    }
+    out.push_back(std::move(item));
+  }
+  return out;
+}
+
+struct DoneBlocks final : StreamListener {
+  void on_done(std::size_t slot, StreamResult&& result) override {
+    done[stream_of.at(slot)] = std::move(result);
+    stream_of.erase(slot);
+  }
+  std::map<std::size_t, std::size_t> stream_of;  // by slot
+  std::map<std::size_t, StreamResult> done;      // by stream
+};
+
+// Streams arrive, are dropped and end while others go on: each writes what it writes alone.
+TEST(BlockStreams, WriteInOneLoopWhatTheyWriteAlone) {
+  const Blocks blocks(open_model("test:nbp"));
+  const std::vector<Stream> pool = pool_of(blocks, 14);
+  std::vector<StreamResult> alone;
+  for (const Stream& item : pool) alone.push_back(blocks.run(item));
+  std::size_t most_at_once = 0, dropped = 0;
+  for (std::uint32_t seed = 0; seed < 12; ++seed) {
+    std::mt19937 chance(seed);
+    const auto items = static_cast<std::int64_t>(1 + chance() % 5);
+    StreamLoop loop(blocks.model,
+                    block_limits(blocks.model.config(), blocks.grammar,
+                                 {.items = items,
+                                  .prompt_rows = 9,
+                                  .budget = static_cast<std::int64_t>(1 + chance() % 64)}),
+                    block_parts(blocks.model));
+    DoneBlocks listener;
+    std::size_t added = 0;
+    while (added < pool.size() || !loop.idle()) {
+      while (added < pool.size() && !loop.full() && chance() % 3 != 0) {
+        const std::size_t number = added++;
+        listener.stream_of[loop.add(pool[number])] = number;
+      }
+      most_at_once = std::max(most_at_once, listener.stream_of.size());
+      loop.step(listener);
+      if (chance() % 40 == 0 && !listener.stream_of.empty()) {
+        const auto [slot, number] = *listener.stream_of.begin();
+        const StreamResult part = loop.drop(slot);
+        EXPECT_TRUE(
+            std::equal(part.tokens.begin(), part.tokens.end(), alone[number].tokens.begin()));
+        listener.stream_of.erase(slot);
+        ++dropped;
+      }
+    }
+    for (const auto& [number, result] : listener.done) {
+      EXPECT_EQ(result.status, StreamStatus::kDone);
+      EXPECT_EQ(result.tokens, alone[number].tokens) << seed << ", stream " << number;
+      EXPECT_EQ(result.passes, alone[number].passes);
+      EXPECT_EQ(result.prefilled, alone[number].prefilled);
+      EXPECT_EQ(result.meters.surprise, alone[number].meters.surprise);
+      EXPECT_EQ(result.meters.transforms, alone[number].meters.transforms);
+    }
+  }
+  EXPECT_GE(most_at_once, 4u);
+  EXPECT_GE(dropped, 3u);
 }
 
 }  // namespace

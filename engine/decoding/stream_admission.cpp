@@ -1,0 +1,198 @@
+// Streams on their way into slots and out of them, and from one part to the next.
+#include <algorithm>
+#include <utility>
+
+#include "engine/decoding/stream_loop_state.h"
+
+namespace tessera {
+
+namespace {
+
+bool is_line(const VocabularyGrammar& grammar) {
+  return grammar.rows == 1 && grammar.controls() == 0 && grammar.grids == 1;
+}
+
+// The grammar of a stream that has one.
+VocabularyGrammar grammar_of(const Stream& stream, const StreamLimits& limits) {
+  VocabularyGrammar grammar = stream.grammar.value_or(limits.grammar);
+  if (stream.max_tokens > 0) {
+    expects(is_line(grammar), "a line may end before its grammar does");
+    grammar.columns = std::min(grammar.columns, static_cast<std::size_t>(stream.max_tokens));
+  }
+  expects(grammar.codes == limits.grammar.codes && grammar.length() <= limits.grammar.length(),
+          "the grammar fits the limits");
+  return grammar;
+}
+
+}  // namespace
+
+void StreamLoop::State::check(const Stream& stream) const {
+  expects(stream.prompt.length() > 0 || !stream.given.empty() || limits.blocks.begins,
+          "a stream begins with something");
+  expects(!stream.guided() || (limits.guided && stream.unconditional.length() > 0),
+          "guidance needs an unconditional prompt");
+  for (int branch = 0; branch < stream.branches(); ++branch) {
+    const StreamPrompt& prompt = stream.branch(branch);
+    expects(prompt.length() <= limits.prompt_rows, "prompts fit the limits");
+    expects(prompt.rows == nullptr ||
+                static_cast<std::int64_t>(prompt.positions.size()) == prompt.length(),
+            "a position a row");
+    expects(prompt.cuts == nullptr || (prompt.rows != nullptr && limits.shape == PassShape::kLine),
+            "prompts of rows are cut, and drafts behind them stand in a line");
+  }
+  expects(static_cast<std::int64_t>(stream.given.size()) <= limits.given_tokens &&
+              (stream.given.empty() || limits.shape != PassShape::kRows),
+          "given tokens fit the limits");
+  if (limits.shape == PassShape::kBlock) check_blocks(stream);
+  if (!stream.grammars.empty()) check_grammars(stream);
+  expects(stream.max_tokens >= 0 && stream.max_tokens <= limits.tokens(), "the tokens fit");
+}
+
+void StreamLoop::State::check_blocks(const Stream& stream) const {
+  const VocabularyGrammar grammar = grammar_of(stream, limits);
+  const auto block = static_cast<std::size_t>(limits.blocks.block);
+  expects(limits.window == limits.blocks.block && !stream.law.guided(), "a window is a block");
+  expects(grammar.controls() == 0 && grammar.cells() % block == 0, "blocks divide a grid");
+  expects(stream.given.size() % block == 0 && stream.given.size() < grammar.length() &&
+              (limits.blocks.begins || !stream.given.empty()),
+          "whole blocks are given, and some are left");
+}
+
+void StreamLoop::State::check_grammars(const Stream& stream) const {
+  expects(stream.given.empty() && !stream.traced && !stream.held,
+          "a stream that switches its grammar is whole and its own");
+  expects(limits.shape == PassShape::kLine || limits.shape == PassShape::kTree,
+          "grammars are switched where tokens are committed in order");
+  for (const StreamGrammar& part : stream.grammars) {
+    expects(part.space < spaces.size() &&
+                part.grammar.codes == spaces[part.space].grammar().codes &&
+                part.grammar.length() <= spaces[part.space].grammar().length(),
+            "a grammar fits its space");
+    expects(!part.then || *part.then < stream.grammars.size(), "a grammar of the stream follows");
+    for (const StreamGrammar::Switch& other : part.switches) {
+      expects(other.to < stream.grammars.size(), "a grammar of the stream follows");
+    }
+  }
+}
+
+// Whatever goes wrong, the slot is free then.
+void StreamLoop::State::begin(std::size_t number, Stream stream, bool slid) {
+  try {
+    check(stream);
+    StreamSlot& slot = slots[number];
+    slot = {};
+    slot.stream = std::move(stream);
+    slot.slid = slid;
+    if (!slot.stream.grammars.empty() && slot.stream.max_tokens == 0) {
+      slot.stream.max_tokens = limits.tokens();
+    }
+    fill(slot, number);
+    waiting.push_back(number);
+  } catch (...) {
+    free(number);
+    throw;
+  }
+}
+
+// All that a slot has besides its stream.
+void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
+  const Stream& own = slot.stream;
+  expects(begin_part(slot, number), "the first part has room");
+  slot.sequence->stand_behind(own.before);
+  slot.sequence->begin_with(own.given);
+  const std::size_t most = own.grammars.empty() ? slot.sequence->grammar().length()
+                                                : static_cast<std::size_t>(own.max_tokens);
+  slot.result.tokens.reserve(most);
+  slot.result.tokens = own.given;
+  slot.emitted = own.given.size();
+  if (own.traced) {
+    slot.result.trace.start(most);
+    slot.sequence->trace_to(&slot.result.trace);
+  }
+  for (int branch = 0; branch < own.branches(); ++branch) {
+    const auto b = static_cast<std::size_t>(branch);
+    slot.prompt_rows[b] = own.branch(branch).length();
+    slot.first_position[b] = own.branch(branch).first_position();
+  }
+  slot.feed = PromptFeed(own, sequence_of(number, 0), slot.slid, model.reading());
+  for (int branch = 0; branch < static_cast<int>(limits.branches()); ++branch) {
+    const std::int32_t sequence = sequence_of(number, branch);
+    if (!slot.slid) pass.cache().truncate(sequence, 0);
+    pass.set_context(sequence, own.context);
+  }
+  for (int branch = 0; slot.slid && branch < own.branches(); ++branch) {
+    expects(pass.cache().length(sequence_of(number, branch)) + 1 ==
+                own.branch(branch).length() + static_cast<std::int64_t>(own.given.size()),
+            "slide() cached all given tokens but the last");
+  }
+}
+
+// The sequence of the part that comes; false if the stream has no room for it.
+bool StreamLoop::State::begin_part(StreamSlot& slot, std::size_t number) {
+  const Stream& own = slot.stream;
+  const std::size_t part = slot.grammar_parts();
+  VocabularyGrammar grammar;
+  if (own.grammars.empty()) {
+    grammar = grammar_of(own, limits);
+    slot.ends = own.stops;
+  } else {
+    const StreamGrammar& next = own.grammars[slot.grammar];
+    const std::size_t left = static_cast<std::size_t>(own.max_tokens) - slot.result.tokens.size();
+    grammar = next.grammar;
+    if (is_line(grammar)) grammar.columns = std::min(grammar.columns, left);
+    if (grammar.length() > left) return false;
+    slot.space = next.space;
+    slot.ends = next.stops;
+    for (const StreamGrammar::Switch& other : next.switches) slot.ends.push_back(other.id);
+    slot.result.parts.push_back({slot.grammar, slot.result.tokens.size()});
+  }
+  LoopSpace& space = spaces[slot.space];
+  slot.sequence =
+      space.verifier().make_sequence(slot.law(), grammar, part_random(own, part), number);
+  slot.sequence->stop_behind(slot.ends);
+  space.renew(number);
+  return true;
+}
+
+// All that is written becomes the prompt of the next part. Its last token is fed again, if it was a
+// draft that was right: what follows is read by another head.
+void StreamLoop::State::switch_part(std::size_t number) {
+  StreamSlot& slot = slots[number];
+  const std::size_t space = slot.space;
+  const auto written_tokens = static_cast<std::int64_t>(slot.sequence->tokens().size());
+  slot.grammar = *std::exchange(slot.next, std::nullopt);
+  slot.earlier.add(slot.sequence->meters());
+  slot.earlier_passes = slot.result.passes;
+  slot.part_begin = slot.result.tokens.size();
+  if (!begin_part(slot, number)) {
+    slot.result.status = StreamStatus::kDone;
+    return;
+  }
+  PromptFeed::LastToken last{slot.result.tokens.back(), space, {}};
+  for (int branch = 0; branch < slot.stream.branches(); ++branch) {
+    const auto b = static_cast<std::size_t>(branch);
+    slot.prompt_rows[b] += written_tokens;
+    slot.first_position[b] += written_tokens;
+    last.position[b] = slot.first_position[b] - 1;
+    pass.cache().truncate(sequence_of(number, branch), slot.prompt_rows[b] - 1);
+  }
+  slot.feed = PromptFeed(sequence_of(number, 0), last);
+  waiting.push_back(number);
+}
+
+void StreamLoop::State::switch_parts() {
+  for (std::size_t number = 0; number < slots.size(); ++number) {
+    if (slots[number].next) switch_part(number);
+  }
+}
+
+void StreamLoop::State::free(std::size_t number) {
+  std::erase(waiting, number);
+  for (int branch = 0; branch < static_cast<int>(limits.branches()); ++branch) {
+    pass.cache().truncate(sequence_of(number, branch), 0);
+    pass.set_context(sequence_of(number, branch), nullptr);
+  }
+  slots[number] = {};
+}
+
+}  // namespace tessera
