@@ -249,7 +249,7 @@ void VideoTask::show(const PreparedVideo& video, std::span<const std::int32_t> c
   expects(windows.done(), "the codes of a whole video");
 }
 
-void VideoTask::release() { state_->lane().release(); }
+void VideoTask::release() { state_->lane.release(); }
 
 namespace {
 
