@@ -42,7 +42,7 @@ constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::string_view kDefaultPrompt = "Describe the picture.";
 
 struct CaptionFlags {
-  std::optional<std::string> model, prompt, output, shard;
+  std::optional<std::string> model, prompt, negative_prompt, output, shard;
   std::vector<std::string> inputs, images;
   ClipFlags clips;
   bool recursive = false, retry_failed = false, anew = false, raw_csv = false;
@@ -162,6 +162,7 @@ class AnswerPrinter final : public DescribeListener {
 int answer(const Session& session, const CaptionFlags& flags) {
   DescribeRequest request;
   request.prompt = question_of(flags);
+  request.negative_prompt = flags.negative_prompt;
   const std::uint64_t seed = settle_seed(flags);
   const std::optional<std::uint64_t> drawn = draws(flags) ? std::optional(seed) : std::nullopt;
   Runtime runtime;
@@ -202,19 +203,21 @@ Json job_of(const CaptionFlags& flags, const DescribeTask& task, const CaptionIn
       sampling[word] = setting_json(*row, *value);
     }
   }
-  return {{"inputs", inputs.description()},
-          {"model", task.model_name()},
-          {"model_files", model_digest(task.model())},
-          {"dtype", std::string(dtype_name(task.storage()))},
-          {"prompt", flags.prompt.value_or(std::string(kDefaultPrompt))},
-          {"max_tokens", flags.most_tokens},
-          {"sampling", sampling},
-          {"seed", flags.seed < 0 ? Json("random") : Json(flags.seed)},
-          {"prune", prune_of(flags)},
-          {"output", flags.output ? fs::path(*flags.output).filename().string() : "sidecars"},
-          {"existing", flags.existing},
-          {"caption_ext", flags.extension.value_or("txt")},
-          {"csv_raw", flags.raw_csv}};
+  Json out = {{"inputs", inputs.description()},
+              {"model", task.model_name()},
+              {"model_files", model_digest(task.model())},
+              {"dtype", std::string(dtype_name(task.storage()))},
+              {"prompt", flags.prompt.value_or(std::string(kDefaultPrompt))},
+              {"max_tokens", flags.most_tokens},
+              {"sampling", sampling},
+              {"seed", flags.seed < 0 ? Json("random") : Json(flags.seed)},
+              {"prune", prune_of(flags)},
+              {"output", flags.output ? fs::path(*flags.output).filename().string() : "sidecars"},
+              {"existing", flags.existing},
+              {"caption_ext", flags.extension.value_or("txt")},
+              {"csv_raw", flags.raw_csv}};
+  if (flags.negative_prompt) out["negative_prompt"] = *flags.negative_prompt;
+  return out;
 }
 
 bool writes_subtitles(const CaptionFlags& flags) {
@@ -345,6 +348,7 @@ int run_job(const Session& session, const CaptionFlags& flags) {
                                 .shard = shard},
                       .prune = flags.prune.method.value_or(""),
                       .prompt = flags.prompt.value_or(std::string(kDefaultPrompt)),
+                      .negative_prompt = flags.negative_prompt,
                       .seed = draws(flags) ? std::optional(seed) : std::nullopt,
                       .clips = clip_settings(flags.clips, task.model().spec(), flags.most_tokens)},
                      reporter);
@@ -383,6 +387,12 @@ int report_job(const Session& session, const CaptionFlags& flags, const std::str
   return caption_merge(session, places, flags.output.value_or(""));
 }
 
+void check_negative_prompt(const CaptionFlags& flags) {
+  const SettingValue* guidance = flags.sampling.find(setting::kGuidance);
+  if (!flags.negative_prompt || (guidance != nullptr && guidance->number != 1)) return;
+  refuse("E_FLAG_CONFLICT", "--negative-prompt", "guidance: a --cfg-scale other than 1", "none");
+}
+
 int run_caption(const Session& session, const CaptionFlags& flags) {
   const std::string word = flags.inputs.empty() ? "" : flags.inputs.front();
   if (word == "status" || word == "merge") return report_job(session, flags, word);
@@ -392,6 +402,7 @@ int run_caption(const Session& session, const CaptionFlags& flags) {
            flags.images.empty() ? "none" : "both");
   }
   check_helper();
+  check_negative_prompt(flags);
   if (flags.images.empty()) return run_job(session, flags);
   check_question_flags(flags);
   return answer(session, flags);
@@ -435,6 +446,8 @@ void add_caption(CLI::App& root, Session& session) {
             "bundled name, folder or org/name; default " + std::string(kDefaultCaptioner));
   text_flag(*app, "-p,--prompt", flags->prompt,
             "what is asked; {name} and {directory} stand for the picture's");
+  text_flag(*app, "-n,--negative-prompt", flags->negative_prompt,
+            "what guidance leads away from, asked without the picture; default the prompt itself");
   setting_flag(*app, setting::kMaxTokens, flags->most_tokens);
   integer_flag(*app, "-s,--seed", flags->seed, -1, kMaxSeed,
                "of texts that are drawn; -1 = random, and recorded");

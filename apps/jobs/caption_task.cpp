@@ -83,6 +83,7 @@ class CaptionTask final : public Task, public DescribeListener {
     DescribeRequest request;
     request.id = item.id;
     request.number = id_number(shown_id(item.id));
+    request.negative_prompt = options_.negative_prompt;
     request.prompt = item.prompt ? *item.prompt : prompt_.fill(item.name, item.directory);
     ImageSource& source = request.images.emplace_back();
     source.name = item.path;

@@ -23,6 +23,7 @@ struct CaptionJobOptions {
   CaptionItemOptions items;
   std::string prune;  // method, empty for none
   std::string prompt;
+  std::optional<std::string> negative_prompt;  // under guidance, see DescribeRequest
   std::optional<std::uint64_t> seed;  // of what is sampled
   ClipSettings clips;
 };

@@ -62,6 +62,7 @@ void ClipCaptions::begin(const std::string& id, std::vector<ClipScene> scenes,
     // No path holds a line break of this kind: paths are shown without control characters.
     request.id = id + '\n' + std::to_string(i);
     request.prompt = of_clip.prompt;
+    request.negative_prompt = of_clip.negative_prompt;
     if (of_clip.number) request.number = *of_clip.number + i;
     ImageSource& source = request.images.emplace_back();
     source.scene = scenes[i];

@@ -9,13 +9,13 @@ namespace tessera {
 
 namespace {
 
-DraftLimits draft_limits(const StreamLimits& limits, std::int64_t prompt_rows) {
+DraftLimits draft_limits(const StreamLimits& limits, const DraftRoom& room) {
   return {.items = limits.items,
-          .prompt_rows = prompt_rows,
+          .prompt_rows = room.prompt_rows,
           .tokens = limits.tokens(),
           .window = limits.window,
           .chunk = limits.budget,
-          .guided = false};
+          .guided = room.guided};
 }
 
 // Ids mean the same to both, or a draft would be another word than it was meant to be.
@@ -98,7 +98,7 @@ void CaptionDraft::load(Backend& backend, std::optional<DType> storage) {
   model_->load(backend, storage_);
 }
 
-std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question,
+std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const DescribeQuestion& question,
                                                      std::span<const PreprocessedPicture> pictures,
                                                      const Stream& text,
                                                      VerifierWatch* watch) const {
@@ -108,20 +108,25 @@ std::unique_ptr<PreparedDraft> CaptionDraft::prepare(const std::string& question
   const bool later = verified() && watch != nullptr && !pictures.empty();
   PromptPruning pruning{pruner_.get(), choice_.prune.budget, text.seed, text.item};
   if (later) pruning.pruner = nullptr;
-  out->prompt = make_picture_prompt(*model_, question, pictures, pruning, text.max_tokens, {},
-                                    later ? &out->visual : nullptr);
+  out->prompt = make_picture_prompt(*model_, question.prompt, pictures, pruning, text.max_tokens,
+                                    {}, later ? &out->visual : nullptr);
   PromptRows& rows = out->prompt.rows;
   if (later) {
     check_same_tokens(*watch, rows);
     std::vector<PreprocessPlan> plans;
     for (const PreprocessedPicture& picture : pictures) plans.push_back(picture.plan);
-    out->ids = model_->prompt_ids(question, plans);
+    out->ids = model_->prompt_ids(question.prompt, plans);
   }
   DraftStreamItem& stream = out->stream;
   stream.branches.push_back({.rows = std::make_shared<const Tensor>(std::move(rows.rows)),
                              .positions = std::move(rows.places),
                              .next_position = rows.next_place,
                              .cuts = rows.cuts.get()});
+  if (text.law.guided()) {
+    expects(question.without_images.has_value(), "the second branch is asked something");
+    stream.branches.push_back(
+        prompt_without_images(*model_, *question.without_images, text.max_tokens));
+  }
   stream.grammar = VocabularyGrammar::line(static_cast<std::size_t>(logit_ids()),
                                            static_cast<std::size_t>(text.max_tokens));
   stream.law = text.law;
@@ -170,16 +175,16 @@ void CaptionDraft::choose_by(VerifierWatch& watch, PreparedDraft& prepared, std:
 }
 
 std::unique_ptr<ModelDrafter> CaptionDraft::make_drafter(const StreamLimits& limits,
-                                                         std::int64_t prompt_rows) {
+                                                         const DraftRoom& room) {
   drafter_ = nullptr;
-  auto made = DraftModel::make_drafter(draft_limits(limits, prompt_rows));
+  auto made = DraftModel::make_drafter(draft_limits(limits, room));
   drafter_ = made.get();
   return made;
 }
 
 std::size_t CaptionDraft::bytes(const Backend& backend, const StreamLimits& limits,
-                                std::int64_t prompt_rows) const {
-  return drafter_bytes(backend, draft_limits(limits, prompt_rows));
+                                const DraftRoom& room) const {
+  return drafter_bytes(backend, draft_limits(limits, room));
 }
 
 void CaptionDraft::set_stream(std::size_t slot, PreparedDraft& prepared) {

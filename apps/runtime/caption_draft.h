@@ -16,6 +16,18 @@
 
 namespace tessera {
 
+// What is asked about the images of a text.
+struct DescribeQuestion {
+  std::string prompt;
+  std::optional<std::string> without_images;  // of the second branch, under guidance
+};
+
+// What a drafter has room for.
+struct DraftRoom {
+  std::int64_t prompt_rows = 1;
+  bool guided = false;
+};
+
 // The draft's side of one text. Lives until the text is done.
 struct PreparedDraft {
   PicturePrompt prompt;  // its rows are in the stream
@@ -24,7 +36,12 @@ struct PreparedDraft {
   // For a draft whose visual tokens are chosen once the target has read its prompt.
   std::vector<VisualRows> visual;
   std::vector<std::int32_t> ids;
-  std::int64_t rows() const { return stream.branches[0].length(); }
+  // Of the longest branch.
+  std::int64_t rows() const {
+    std::int64_t most = 1;
+    for (const StreamPrompt& branch : stream.branches) most = std::max(most, branch.length());
+    return most;
+  }
   std::int64_t kept_tokens() const { return count_tokens(prompt.kept()); }
 };
 
@@ -47,19 +64,18 @@ class CaptionDraft final : public DraftModel {
   // The same question for the draft, to be written as `text` is: its law, stops, length, seed and
   // number. Error as make_picture_prompt(); kGeneral E_PRUNE_PICTURE where target and draft have
   // other numbers of visual tokens. The watch must outlive the text.
-  std::unique_ptr<PreparedDraft> prepare(const std::string& question,
+  std::unique_ptr<PreparedDraft> prepare(const DescribeQuestion& question,
                                          std::span<const PreprocessedPicture> pictures,
                                          const Stream& text, VerifierWatch* watch = nullptr) const;
   // Whether its visual tokens are chosen by what the target looks at: prepare() needs a watch over
   // the target's prompt then, of pictures of as many tokens.
   bool verified() const;
 
-  // A drafter for a loop of these limits, with room for draft prompts of so many rows. Error
-  // kMemory.
-  std::unique_ptr<ModelDrafter> make_drafter(const StreamLimits& limits, std::int64_t prompt_rows);
+  // A drafter for a loop of these limits. Error kMemory.
+  std::unique_ptr<ModelDrafter> make_drafter(const StreamLimits& limits, const DraftRoom& room);
   // Cache and buffers of such a drafter.
   std::size_t bytes(const Backend& backend, const StreamLimits& limits,
-                    std::int64_t prompt_rows) const;
+                    const DraftRoom& room) const;
   // Tells the drafter made last of a text in a slot of the loop.
   void set_stream(std::size_t slot, PreparedDraft& prepared);
 

@@ -18,6 +18,10 @@ namespace {
                .found = std::move(found)});
 }
 
+DraftRoom draft_room(const LoopNeeds& needs) {
+  return {needs.draft_prompt_rows, needs.draft_guided};
+}
+
 ModelReference reference_of(const DescribeOptions& options) {
   return resolve_model(options.model.empty() ? std::string(kDefaultCaptioner) : options.model);
 }
@@ -49,10 +53,6 @@ DescribeModel::DescribeModel(const DescribeOptions& given) : options_(given) {
   }
   pruning(options_.prune);
   law_ = settle_law({.guidance = 1, .temperature = 0}, options_.sampling);
-  if (law_.guided()) {
-    refuse("E_FLAG_CONFLICT", "--cfg-scale", "1: texts are written without guidance",
-           std::to_string(law_.guidance));
-  }
   parts_ = std::make_unique<OwnedParts<float, KeyedRandom>>(options_.method, aids_);
 }
 
@@ -68,7 +68,8 @@ std::shared_ptr<const DescribePruning> DescribeModel::pruning(const PruneChoice&
 
 void DescribeModel::load() {
   if (loaded_) return;
-  StreamLimits limits = this->limits({.prompt_rows = options_.prompt_rows});
+  StreamLimits limits =
+      this->limits({.prompt_rows = options_.prompt_rows, .guided = law_.guided()});
   check_caption_memory(model_->spec(), *backend_, storage_, std::move(limits), name_);
   model_->load(*backend_, storage_);
   if (draft_) draft_->load(*backend_, options_.storage);
@@ -89,7 +90,7 @@ StreamLimits DescribeModel::limits(const LoopNeeds& needs) const {
 void DescribeModel::make_drafter(const StreamLimits& limits, const LoopNeeds& needs) {
   if (!draft_) return;
   drop_drafter();  // before the new one: both together may not fit
-  parts_->set_drafter(draft_->make_drafter(limits, needs.draft_prompt_rows));
+  parts_->set_drafter(draft_->make_drafter(limits, draft_room(needs)));
 }
 
 void DescribeModel::drop_drafter() {
@@ -98,7 +99,7 @@ void DescribeModel::drop_drafter() {
 
 std::size_t DescribeModel::loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const {
   return text_loop_bytes(model_->spec().model, *backend_, limits) +
-         (draft_ ? draft_->bytes(*backend_, limits, needs.draft_prompt_rows) : 0);
+         (draft_ ? draft_->bytes(*backend_, limits, draft_room(needs)) : 0);
 }
 
 ErrorInfo DescribeModel::no_room(const LoopNeeds& needs) const {

@@ -45,7 +45,7 @@ struct DescribeOptions {
   DecodeMethod method;           // texts keep their distribution: rules that bend it are refused
   PruneChoice prune;
   DraftChoice draft;       // for methods of the drafter "model"
-  SettingValues sampling;  // greedy unless a temperature is given
+  SettingValues sampling;  // greedy without guidance unless given
   std::uint64_t seed = 0;
   std::filesystem::path helper;  // the process that reads images; empty = beside the program
 };
@@ -65,6 +65,9 @@ struct DescribeRequest {
   std::string id;
   std::vector<ImageSource> images;
   std::string prompt;
+  // Under guidance the second branch of the text is asked this, without the images; none = the same
+  // prompt. So guidance leads towards what the images say.
+  std::optional<std::string> negative_prompt;
   // Half of the key of what is sampled, so that neither neighbours nor an interrupted run change a
   // text; none = its place in the submission.
   std::optional<std::uint64_t> number;

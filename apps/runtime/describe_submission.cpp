@@ -44,6 +44,11 @@ Caption caption_of(const PreparedPictures& prepared) {
   return caption;
 }
 
+// What the second branch of a guided text is asked.
+const std::string& without_images(const DescribeRequest& request) {
+  return request.negative_prompt ? *request.negative_prompt : request.prompt;
+}
+
 }  // namespace
 
 void DescribeListener::on_fewer(std::int64_t had, std::int64_t have) {
@@ -204,14 +209,15 @@ std::unique_ptr<DescribeSubmission::Work> DescribeSubmission::prepare(Arrival& a
   caption.prompt_tokens = rows.rows.shape()[0];
   caption.kept = rows.kept;
   caption.kept_tokens = count_tokens(caption.kept);
-  make_stream(arrival.number, *work);
+  make_stream(prepared.request, arrival.number, *work);
   work->text.emplace(model_.model().tokenizer());
   if (model_.draft() != nullptr) prepare_draft(prepared, *work);
   caption.seconds.encode = since(work->start);
   return work;
 }
 
-void DescribeSubmission::make_stream(std::uint64_t number, Work& work) const {
+void DescribeSubmission::make_stream(const DescribeRequest& request, std::uint64_t number,
+                                     Work& work) const {
   PromptRows& rows = work.prompt.rows;
   Stream& stream = work.stream;
   stream.kind = StreamKind::kText;
@@ -224,6 +230,10 @@ void DescribeSubmission::make_stream(std::uint64_t number, Work& work) const {
   stream.stops = model_.model().describe().stops;
   stream.max_tokens = model_.options().max_tokens;
   stream.law = model_.law();
+  if (stream.law.guided()) {
+    stream.unconditional =
+        prompt_without_images(model_.model(), without_images(request), stream.max_tokens);
+  }
   stream.seed = model_.options().seed;
   stream.item = number;
   const CaptionDraft* draft = model_.draft();
@@ -250,9 +260,9 @@ void DescribeSubmission::prepare_draft(const PreparedPictures& prepared, Work& w
   const bool own = !prepared.draft_pictures.empty();
   try {
     if (prepared.draft_error) throw Error(*prepared.draft_error);
-    work.draft = model_.draft()->prepare(prepared.request.prompt,
-                                         own ? prepared.draft_pictures : prepared.pictures,
-                                         work.stream, work.watch.get());
+    const DescribeQuestion question{prepared.request.prompt, without_images(prepared.request)};
+    work.draft = model_.draft()->prepare(
+        question, own ? prepared.draft_pictures : prepared.pictures, work.stream, work.watch.get());
     caption.draft = model_.draft()->name();
     caption.seconds.draft = work.draft->seconds;
   } catch (const Error& error) {
@@ -276,9 +286,12 @@ std::optional<NextStream> DescribeSubmission::admit() {
     std::unique_ptr<Work> work = prepare(arrival);
     NextStream next{
         .number = arrival.place, .stream = std::move(work->stream), .needs = {}, .on_slot = {}};
-    next.needs.prompt_rows = next.stream.prompt.length();
+    next.needs.guided = next.stream.branches() == 2;
+    next.needs.prompt_rows =
+        std::max(next.stream.prompt.length(), next.stream.unconditional.length());
     if (work->draft) {
       next.needs.draft_prompt_rows = work->draft->rows();
+      next.needs.draft_guided = next.needs.guided;
       next.on_slot = [this, draft = work->draft.get()](std::size_t slot) {
         model_.draft()->set_stream(slot, *draft);
       };

@@ -47,7 +47,7 @@ class DescribeSubmission final : public Submission {
   bool goes_together(const Arrival& arrival) const;
   std::optional<NextStream> admit();
   std::unique_ptr<Work> prepare(Arrival& arrival) const;
-  void make_stream(std::uint64_t number, Work& work) const;
+  void make_stream(const DescribeRequest& request, std::uint64_t number, Work& work) const;
   void prepare_draft(const PreparedPictures& prepared, Work& work) const;
   void fail(Caption caption, const ErrorInfo& error);
 

@@ -104,4 +104,13 @@ PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& 
   return out;
 }
 
+StreamPrompt prompt_without_images(const CaptionModel& model, const std::string& question,
+                                   std::int64_t most_tokens) {
+  PromptRows rows = make_picture_prompt(model, question, {}, {}, most_tokens).rows;
+  return {.ids = {},
+          .rows = std::make_shared<const Tensor>(std::move(rows.rows)),
+          .positions = std::move(rows.places),
+          .next_position = rows.next_place};
+}
+
 }  // namespace tessera

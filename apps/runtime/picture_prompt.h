@@ -11,6 +11,7 @@
 
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/caption_prompt.h"
+#include "engine/decoding/stream.h"
 
 namespace tessera {
 
@@ -53,5 +54,10 @@ PicturePrompt make_picture_prompt(const CaptionModel& model, const std::string& 
                                   const PromptPruning& pruning, std::int64_t most_tokens,
                                   std::span<EncodedPicture> seen = {},
                                   std::vector<VisualRows>* whole_rows = nullptr);
+
+// The question alone as a branch of a stream: nothing is pruned, and it borrows nothing. Errors as
+// make_picture_prompt().
+StreamPrompt prompt_without_images(const CaptionModel& model, const std::string& question,
+                                   std::int64_t most_tokens);
 
 }  // namespace tessera

@@ -186,6 +186,26 @@ TEST_F(CaptionCli, ListsHavePromptsOfTheirOwn) {
   EXPECT_EQ(found[two], (std::multiset<std::string>{asked(two, "Name p2 in in.")}));
 }
 
+// A scale of 1 is none; a question and a job are guided alike; the negative prompt is part of both.
+TEST_F(CaptionCli, TextsAreGuided) {
+  put_pictures("in", 2);
+  const auto asked = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--image", "in/p1.png", "--json"});
+    return std::string(caption(more).json_lines().at(0).at("caption"));
+  };
+  EXPECT_EQ(asked({"--cfg-scale", "1"}), asked({}));
+  const std::string guided = asked({"--cfg-scale", "40"});
+  const std::string away = asked({"--cfg-scale", "40", "-n", "a red cube on a table"});
+  EXPECT_NE(guided, asked({}));
+  EXPECT_NE(away, guided);
+  caption({"in", "-o", "x.jsonl", "--cfg-scale", "40"});
+  EXPECT_EQ(texts(content("x.jsonl")).at("in/p1.png"), guided);
+  caption({"in", "-o", "y.jsonl", "--cfg-scale", "40", "-n", "a red cube on a table"});
+  EXPECT_EQ(texts(content("y.jsonl")).at("in/p1.png"), away);
+  const ProgramResult refused = caption({"in", "-o", "z.jsonl", "-n", "a red cube"}, 2);
+  EXPECT_NE(refused.err.find("--cfg-scale"), std::string::npos) << refused.err;
+}
+
 TEST_F(CaptionCli, OneQuestionAboutSeveralPictures) {
   put_pictures("in", 2);
   const auto lines =

@@ -94,7 +94,7 @@ constexpr Use kMore[] = {
     {"cfg-scale", "apps/cli/bench.cpp", "a list of them"},
     {"cfg-scale", "apps/cli/inspect.cpp", "asks for the memory of one"},
     {"cfg-scale", "apps/jobs/job_check.cpp", "a model's preset in a job's identity"},
-    {"cfg-scale", "apps/runtime/describe_model.cpp", "refused for texts"},
+    {"cfg-scale", "apps/cli/caption.cpp", "asked for by a negative prompt"},
     {"cfg-scale", "apps/runtime/prompt_encoder.cpp", "refused where a model has one branch"},
     {"cfg-scale", "apps/runtime/video_pipeline.cpp", "refused for blocks"},
     {"temp", "apps/jobs/job_check.cpp", "a model's preset in a job's identity"},
