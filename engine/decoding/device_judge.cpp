@@ -52,7 +52,9 @@ std::unique_ptr<DeviceJudge> DeviceJudge::make(Backend& backend, const Parts& pa
                            .items = items,
                            .width = tree ? parts.tree.settings.width : 0,
                            .remembered = items * kept};
-  std::unique_ptr<DeviceJudge> out(new DeviceJudge(maker->make(method, limits), limits));
+  std::unique_ptr<RowJudge> judge = maker->make(method, limits);
+  if (judge == nullptr) return nullptr;
+  std::unique_ptr<DeviceJudge> out(new DeviceJudge(std::move(judge), limits));
   out->guest_ = guest;
   out->memory_ = out->judge_->memory();
   if (kept > 0 && out->memory_ == nullptr) return nullptr;
