@@ -297,8 +297,8 @@ class Micro {
       JudgeMethod method;
     };
     const Kind kinds[] = {
-        {"gumbel", {.rule = JudgeRule::kGumbel, .tail = JudgeTail::kGumbel}},
-        {"coupled", {.rule = JudgeRule::kExact, .tail = JudgeTail::kMaximal, .laws = true}}};
+        {"gumbel", {.rule = {.name = "gumbel"}, .tail = JudgeTail::kGumbel}},
+        {"coupled", {.tail = JudgeTail::kMaximal, .laws = true}}};
     const Tensor logits = bench_.random({2 * rows, codes}, 9, 3.0f);
     std::vector<JudgedRow> judged(static_cast<std::size_t>(rows));
     for (std::int32_t row = 0; row < rows; ++row) {

@@ -201,7 +201,9 @@ std::unique_ptr<RowJudge> WatchedJudges::make(const JudgeMethod& method,
                                               const JudgeLimits& limits) {
   RowJudgeMaker* judges = backend_.row_judges();
   expects(judges != nullptr, "a backend with judges of rows");
-  return std::make_unique<Judge>(*this, judges->make(method, limits));
+  std::unique_ptr<RowJudge> inner = judges->make(method, limits);
+  if (inner == nullptr) return nullptr;
+  return std::make_unique<Judge>(*this, std::move(inner));
 }
 
 }  // namespace tessera

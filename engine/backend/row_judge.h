@@ -16,39 +16,36 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "engine/core/tensor.h"
 
 namespace tessera {
 
-enum class JudgeRule : std::int32_t { kExact, kGumbel, kGrouped, kPartition, kRelaxed, kCool };
 enum class JudgeTail : std::int32_t { kDrop, kResample, kMaximal, kGumbel };
 // How the candidates of a position are judged, and thereby how they are drawn: kRecursive from the
 // law each, and so kKSeq; kDistinct without replacement, kPoints the likeliest, kEquality by the
 // position's race.
 enum class JudgeSiblings : std::int32_t { kNone, kRecursive, kDistinct, kKSeq, kPoints, kEquality };
 
-// A method's rule and tail with their numbers. Tables are the host's and read while a judge is
-// made.
+// A rule as a device takes it: the name of its device function, and what that reads, in an order
+// that the two agree on. Tables are the host's and read while a judge is made.
+struct DeviceRule {
+  std::string_view name = "exact";
+  std::array<double, 4> numbers = {};
+  std::span<const float> reals = {};
+  std::array<std::span<const std::int32_t>, 3> ids = {};
+};
+
+// A method's rule and tail.
 struct JudgeMethod {
-  JudgeRule rule = JudgeRule::kExact;
+  DeviceRule rule;
   JudgeTail tail = JudgeTail::kDrop;
   JudgeSiblings siblings =
       JudgeSiblings::kNone;  // kNone: drafts stand in a line, else the rule rests
   bool budget = false;       // whether items have budgets
   bool likeliest = false;    // whether records tell the likeliest id
   bool laws = false;         // whether drafts of a pass need the laws of the pass before
-
-  std::int64_t group_size = 1;  // kGrouped
-  double max_gap = 0, max_distance = 0;
-  std::span<const float> vectors;  // [codes, width] of unit length
-  std::int64_t width = 0;
-  std::span<const std::int32_t> group_of, members,
-      first;                                // kPartition: [codes], [codes], [groups + 1]
-  std::span<const std::int32_t> nearest;    // kRelaxed: [codes, listed]
-  std::int64_t listed = 0, neighbours = 0;  // of a code: in the table, read
-  double delta = 0, lambda = 0;
-  double peak = 1, decay = 0;  // kCool
 };
 
 // The stages of an item's law, as LawSettings has them.
@@ -211,7 +208,7 @@ struct JudgeLimits {
 class RowJudgeMaker {
  public:
   virtual ~RowJudgeMaker() = default;
-  // Error kMemory.
+  // Null where the device has no function for the rule. Error kMemory.
   virtual std::unique_ptr<RowJudge> make(const JudgeMethod& method, const JudgeLimits& limits) = 0;
 };
 

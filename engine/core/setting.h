@@ -78,7 +78,10 @@ struct Setting {
   bool refused_unused = false;   // given beside a method that does not read it
   std::string_view word = {};    // what people call it, for labels and reports; empty = name
   double start = 0, step = 0;    // of the viewer's control: the value when switched on
-  std::string_view alias = {};   // another spelling of the flag, not shown
+  // Of a part that changes the distribution: the value at which it does not, whatever the others
+  // say.
+  std::optional<double> lossless = {};
+  std::string_view alias = {};  // another spelling of the flag, not shown
 
   constexpr std::string_view shown_word() const { return word.empty() ? name : word; }
   constexpr bool is_text() const { return kind >= SettingKind::kChoice; }
@@ -159,10 +162,11 @@ std::pair<std::string_view, std::string_view> record_place(const Setting& row);
 template <typename Struct>
 struct BoundSetting {
   using Numbers = std::variant<double Struct::*, std::int64_t Struct::*, bool Struct::*>;
-  using All = std::variant<double Struct::*, std::int64_t Struct::*, bool Struct::*,
-                           std::string Struct::*>;
+  using All =
+      std::variant<double Struct::*, std::int64_t Struct::*, bool Struct::*, std::string Struct::*>;
   const Setting* row;
-  std::conditional_t<requires { Struct::kTextSettings; }, All, Numbers> member;
+  std::conditional_t < requires { Struct::kTextSettings; }
+  , All, Numbers > member;
 };
 
 template <typename Struct>

@@ -113,8 +113,9 @@ std::unique_ptr<DeviceVerifier> DeviceVerifier::make(Backend& backend, const Loo
                            .items = items,
                            .width = tree ? parts.tree.settings.width : 0,
                            .remembered = items * kept};
-  std::unique_ptr<DeviceVerifier> out(
-      new DeviceVerifier(parts, maker->make(method, limits), limits, window));
+  std::unique_ptr<RowJudge> judge = maker->make(method, limits);
+  if (judge == nullptr) return nullptr;
+  std::unique_ptr<DeviceVerifier> out(new DeviceVerifier(parts, std::move(judge), limits, window));
   out->guest_ = guest;
   out->memory_ = out->judge_->memory();
   if (kept > 0 && out->memory_ == nullptr) return nullptr;

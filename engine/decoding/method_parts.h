@@ -56,23 +56,23 @@ struct MethodParts {
     return {part.name, &part, nullptr};
   }
 
-  static constexpr std::array<Row<Rule>, 6> kRules{{
+  static constexpr auto kRules = std::to_array<Row<Rule>>({
       row<Rule, ExactRule>(kExactPart),
       row<Rule, GumbelRule>(kGumbelPart),
       row<Rule, GroupedRule>(kGroupedPart),
       row<Rule, RelaxedRule>(kRelaxedPart),
       row<Rule, CoolRule>(kCoolPart),
       row<Rule, LenientRule>(kLenientPart),
-  }};
+  });
 
-  static constexpr std::array<Row<Tail>, 4> kTails{{
+  static constexpr auto kTails = std::to_array<Row<Tail>>({
       row<Tail, DropTail>(kDropPart),
       row<Tail, ResampleTail>(kResamplePart),
       row<Tail, MaximalTail>(kMaximalPart),
       row<Tail, GumbelTail>(kGumbelTailPart),
-  }};
+  });
 
-  static constexpr std::array<Row<Guesser>, 11> kDrafters{{
+  static constexpr auto kDrafters = std::to_array<Row<Guesser>>({
       row<Guesser, NoDrafter>(kNoDrafterPart),
       row<Guesser, UniformDrafter>(kUniformPart),
       row<Guesser, LeftDrafter>(kLeftPart),
@@ -84,7 +84,7 @@ struct MethodParts {
       row<Guesser, PreviousFrameDrafter>(kPreviousFramePart),
       made_elsewhere<Guesser>(kModelPart),
       made_elsewhere<Guesser>(kBestPart),
-  }};
+  });
 
   // Trees: whose rule accepts siblings, and how the tree grows.
   struct TreeRow {
@@ -102,7 +102,7 @@ struct MethodParts {
   static std::unique_ptr<SiblingRule<Real, Random>> recursive() {
     return std::make_unique<RecursiveRule<Real, Random>>(kDistinct);
   }
-  static constexpr std::array<TreeRow, 7> kTrees{{
+  static constexpr auto kTrees = std::to_array<TreeRow>({
       {kRrsPart.name, &kRrsPart, false, TreeLaws::kEither, recursive<false>},
       {kRsdPart.name, &kRsdPart, false, TreeLaws::kEither, recursive<true>},
       {kKSeqPart.name, &kKSeqPart, false, TreeLaws::kEither, siblings<KSeqRule>},
@@ -110,7 +110,7 @@ struct MethodParts {
       {kDySpecPart.name, &kDySpecPart, true, TreeLaws::kModel, recursive<true>},
       {kPacPart.name, &kPacPart, false, TreeLaws::kWindow, recursive<true>},
       {kGumbelTreePart.name, &kGumbelTreePart, true, TreeLaws::kEither, siblings<EqualityRule>},
-  }};
+  });
   static const TreeRow* find_tree(std::string_view name) {
     for (const TreeRow& row : kTrees) {
       if (row.name == name) return &row;

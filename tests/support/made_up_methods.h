@@ -46,12 +46,14 @@ inline DecodeAids aids_for(std::size_t vocabulary, std::size_t columns = 2) {
   return aids_for(VocabularyGrammar{.codes = vocabulary, .columns = columns});
 }
 
-// Rules that bend a distribution, at the point where they do not.
+// Rules that bend a distribution, at the point where they do not: every part's, as its rows say.
 inline void set_lossless(DecodeMethod& method, double decay = 0.7) {
-  method.set(setting::kGroupSize, 1);
-  method.set(setting::kDelta, 0);
-  method.put(CoolSettings{1.0, decay});
-  method.set(setting::kLenience, 1);
+  for (const SettingGroup& group : part_groups()) {
+    for (const Setting* row : group.rows) {
+      if (row->lossless) method.set(*row, *row->lossless);
+    }
+  }
+  method.set(setting::kCoolDecay, decay);
 }
 
 inline DecodeMethod combine(std::string_view drafter, std::string_view tail, std::string_view rule,

@@ -1,10 +1,12 @@
 // The rules of acceptance and the tails by one block: engine/decoding/rules and tails with the same
-// decisions. Device code only.
+// decisions. A rule is a struct with a name and a function, and a row of DeviceRules. Device code,
+// but for the search by name.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <string_view>
 
 #include "engine/backend/cuda/judge_chance.cuh"
 
@@ -12,15 +14,16 @@ namespace tessera::cuda {
 
 // A method's rule and tail; tables on the device.
 struct JudgeNumbers {
-  JudgeRule rule;
+  int rule;  // its place in DeviceRules
   JudgeTail tail;
   JudgeSiblings siblings;
   bool likeliest;
-  int group_size, width, listed, neighbours;
-  double max_gap, max_distance, delta, lambda, peak, decay;
-  const float* vectors;
-  const std::int32_t *group_of, *members, *first, *nearest;
+  double numbers[4];  // as DeviceRule has them
+  const float* reals;
+  const std::int32_t* ids[3];
   const std::uint32_t* fewest;  // fewest_gumbel_bits()
+
+  __device__ int whole(int at) const { return static_cast<int>(numbers[at]); }
 };
 
 // One draft under test.
@@ -38,98 +41,6 @@ struct BlockTest {
   }
 };
 
-// P(C) and Q(C) of a group while it is summed.
-struct GroupSums {
-  float target = 0, draft = 0;
-};
-
-__device__ inline void add_neighbour(const JudgeNumbers& n, const BlockTest& test, int id,
-                                     GroupSums& sums) {
-  const float p = test.row.probs[id];
-  const double gap = static_cast<double>(p - test.row.probs[test.token]);
-  if ((gap < 0 ? -gap : gap) >= n.max_gap) return;
-  const float *a = n.vectors + static_cast<std::int64_t>(test.token) * n.width,
-              *b = n.vectors + static_cast<std::int64_t>(id) * n.width;
-  double distance = 0;
-  for (int d = 0; d < n.width; ++d) distance += distance_term(a[d], b[d]);
-  if (distance >= n.max_distance) return;
-  sums.target += p;
-  sums.draft += test.draft.prob(id);
-}
-
-// The `count` ids whose probability comes next above (or below) the draft's, nearest first, equal
-// ones by id.
-__device__ inline void add_side(const JudgeNumbers& n, const BlockTest& test, int count, bool above,
-                                GroupSums& sums, JudgeScratch& s) {
-  const float p = test.row.probs[test.token];
-  Word last = 0;  // ranks fall from one id to the next
-  for (int taken = 0; taken < count; ++taken) {
-    Word best = 0;
-    for (int id = judge_thread(); id < test.row.codes; id += judge_threads()) {
-      if (id == test.token || !test.row.has(id)) continue;
-      const float value = test.row.probs[id];
-      const bool mine = above ? value > p || (value == p && id < test.token)
-                              : value < p || (value == p && id > test.token);
-      if (!mine) continue;
-      const float gap = above ? value - p : p - value;
-      const Word rank = ranked(~__float_as_uint(gap), id);
-      if ((taken == 0 || rank < last) && rank > best) best = rank;
-    }
-    best = largest_word(best, s);
-    if (best == 0) return;
-    add_neighbour(n, test, id_of(best), sums);
-    last = best;
-  }
-}
-
-__device__ inline float grouped_mass(const JudgeNumbers& n, const BlockTest& test,
-                                     JudgeScratch& s) {
-  const float p = test.p(), q = test.q();
-  if (test.token >= test.row.codes) return p;
-  GroupSums sums{p, q};
-  if (n.rule == JudgeRule::kPartition) {
-    const int group = n.group_of[test.token];
-    for (int i = n.first[group]; i < n.first[group + 1]; ++i) {
-      const int id = n.members[i];
-      if (id == test.token) continue;
-      sums.target += test.row.probs[id];
-      sums.draft += test.draft.prob(id);
-    }
-  } else {
-    const int upper = (n.group_size - 1) / 2;
-    add_side(n, test, upper, /*above=*/true, sums, s);
-    add_side(n, test, n.group_size - 1 - upper, /*above=*/false, sums, s);
-  }
-  return group_mass(sums.target, sums.draft, p, q);
-}
-
-// p and what may be borrowed of the nearest codes. Their probabilities are fetched by all threads;
-// every thread adds them up in order.
-__device__ inline float relaxed_mass(const JudgeNumbers& n, const BlockTest& test,
-                                     JudgeScratch& s) {
-  const float p = test.p();
-  if (test.token >= test.row.codes) return p;
-  const float bound = borrowed_bound(n.delta, n.lambda, p);
-  const std::int32_t* nearest = n.nearest + static_cast<std::int64_t>(test.token) * n.listed;
-  float borrowed = 0;
-  bool open = true;
-  for (int begin = 0; open && begin < n.neighbours; begin += judge_threads()) {
-    const int some =
-        n.neighbours - begin < judge_threads() ? n.neighbours - begin : judge_threads();
-    if (judge_thread() < some) {
-      s.lanes[0][judge_thread()] = test.row.probs[nearest[begin + judge_thread()]];
-    }
-    __syncthreads();
-    for (int i = 0; open && i < some; ++i) {
-      const float more = borrowed + static_cast<float>(s.lanes[0][i]);
-      open = !(more > bound);
-      if (open) borrowed = more;
-    }
-    __syncthreads();
-  }
-  return p + borrowed;
-}
-
 struct BlockVerdict {
   bool accepted = false;
   int token = -1;
@@ -137,21 +48,6 @@ struct BlockVerdict {
   bool bounded = false;  // a budget may take from the mass
   float mass = 0;
 };
-
-__device__ inline BlockVerdict judge_cool(const BlockTest& test, float factor,
-                                          const JudgedItem& item, JudgeScratch& s) {
-  const float p = test.p(), q = test.q();
-  BlockVerdict out;
-  out.strict = chance_of(p, q);
-  out.chance = chance_of(factor * p, q);
-  const double uniform = chance_at(item, test.position, Purpose::kAccept).uniform();
-  out.accepted = passes(uniform, factor * p, q);
-  out.token = test.token;
-  if (out.accepted) return out;
-  out.token = draw_residual(test.row, test.draft, factor,
-                            chance_at(item, test.position, Purpose::kResidual), s);
-  return out;
-}
 
 __device__ inline BlockVerdict judge_by_mass(const BlockTest& test, float mass,
                                              const JudgedItem& item, JudgeScratch& s) {
@@ -172,31 +68,197 @@ __device__ inline BlockVerdict judge_by_mass(const BlockTest& test, float mass,
   return out;
 }
 
-__device__ inline BlockVerdict judge_draft(const JudgeNumbers& n, const BlockTest& test,
-                                           const JudgedItem& item, JudgeScratch& s) {
-  switch (n.rule) {
-    case JudgeRule::kGumbel: {
-      BlockVerdict out;
-      out.token = race(test.row, noise_at(item, test.position), n.fewest, s);
-      out.accepted = out.token == test.token;
-      out.strict = out.chance = out.accepted ? 1.0f : 0.0f;
-      return out;
-    }
-    case JudgeRule::kGrouped:
-    case JudgeRule::kPartition:
-      return judge_by_mass(test, grouped_mass(n, test, s), item, s);
-    case JudgeRule::kRelaxed:
-      return judge_by_mass(test, relaxed_mass(n, test, s), item, s);
-    case JudgeRule::kCool: {
-      const float factor = cool_factor<float>(n.peak, n.decay, test.depth);
-      if (factor >= 1) return judge_by_mass(test, factor * test.p(), item, s);
-      return judge_cool(test, factor, item, s);
-    }
-    case JudgeRule::kExact:
-      break;
+// --- rules, as engine/decoding/rules has them
+// -----------------------------------------------------
+
+struct Exact {
+  static constexpr std::string_view kName = "exact";
+  static __device__ BlockVerdict verify(const JudgeNumbers&, const BlockTest& test,
+                                        const JudgedItem& item, JudgeScratch& s) {
+    return judge_by_mass(test, test.p(), item, s);
   }
-  return judge_by_mass(test, test.p(), item, s);
-}
+};
+
+struct Gumbel {
+  static constexpr std::string_view kName = "gumbel";
+  static __device__ BlockVerdict verify(const JudgeNumbers& n, const BlockTest& test,
+                                        const JudgedItem& item, JudgeScratch& s) {
+    BlockVerdict out;
+    out.token = race(test.row, noise_at(item, test.position), n.fewest, s);
+    out.accepted = out.token == test.token;
+    out.strict = out.chance = out.accepted ? 1.0f : 0.0f;
+    return out;
+  }
+};
+
+// P(C) and Q(C) of a group while it is summed.
+struct GroupSums {
+  float target = 0, draft = 0;
+};
+
+// Numbers: size, max gap, max distance, width of a vector. Reals: vectors of unit length
+// [codes, width].
+struct Grouped {
+  static constexpr std::string_view kName = "grouped";
+  static __device__ BlockVerdict verify(const JudgeNumbers& n, const BlockTest& test,
+                                        const JudgedItem& item, JudgeScratch& s) {
+    const float p = test.p(), q = test.q();
+    if (test.token >= test.row.codes) return judge_by_mass(test, p, item, s);
+    GroupSums sums{p, q};
+    const int size = n.whole(0), upper = (size - 1) / 2;
+    add_side(n, test, upper, /*above=*/true, sums, s);
+    add_side(n, test, size - 1 - upper, /*above=*/false, sums, s);
+    return judge_by_mass(test, group_mass(sums.target, sums.draft, p, q), item, s);
+  }
+
+ private:
+  static __device__ void add_neighbour(const JudgeNumbers& n, const BlockTest& test, int id,
+                                       GroupSums& sums) {
+    const float p = test.row.probs[id];
+    const double gap = static_cast<double>(p - test.row.probs[test.token]);
+    if ((gap < 0 ? -gap : gap) >= n.numbers[1]) return;
+    const int width = n.whole(3);
+    const float *a = n.reals + static_cast<std::int64_t>(test.token) * width,
+                *b = n.reals + static_cast<std::int64_t>(id) * width;
+    double distance = 0;
+    for (int d = 0; d < width; ++d) distance += distance_term(a[d], b[d]);
+    if (distance >= n.numbers[2]) return;
+    sums.target += p;
+    sums.draft += test.draft.prob(id);
+  }
+
+  // The `count` ids whose probability comes next above (or below) the draft's, nearest first, equal
+  // ones by id.
+  static __device__ void add_side(const JudgeNumbers& n, const BlockTest& test, int count,
+                                  bool above, GroupSums& sums, JudgeScratch& s) {
+    const float p = test.row.probs[test.token];
+    Word last = 0;  // ranks fall from one id to the next
+    for (int taken = 0; taken < count; ++taken) {
+      Word best = 0;
+      for (int id = judge_thread(); id < test.row.codes; id += judge_threads()) {
+        if (id == test.token || !test.row.has(id)) continue;
+        const float value = test.row.probs[id];
+        const bool mine = above ? value > p || (value == p && id < test.token)
+                                : value < p || (value == p && id > test.token);
+        if (!mine) continue;
+        const float gap = above ? value - p : p - value;
+        const Word rank = ranked(~__float_as_uint(gap), id);
+        if ((taken == 0 || rank < last) && rank > best) best = rank;
+      }
+      best = largest_word(best, s);
+      if (best == 0) return;
+      add_neighbour(n, test, id_of(best), sums);
+      last = best;
+    }
+  }
+};
+
+// Grouped with fixed groups. Ids: group of a code [codes], members [codes], first member of a group
+// [groups + 1].
+struct Partition {
+  static constexpr std::string_view kName = "partition";
+  static __device__ BlockVerdict verify(const JudgeNumbers& n, const BlockTest& test,
+                                        const JudgedItem& item, JudgeScratch& s) {
+    const float p = test.p(), q = test.q();
+    if (test.token >= test.row.codes) return judge_by_mass(test, p, item, s);
+    GroupSums sums{p, q};
+    const std::int32_t *members = n.ids[1], *first = n.ids[2];
+    const int group = n.ids[0][test.token];
+    for (int i = first[group]; i < first[group + 1]; ++i) {
+      const int id = members[i];
+      if (id == test.token) continue;
+      sums.target += test.row.probs[id];
+      sums.draft += test.draft.prob(id);
+    }
+    return judge_by_mass(test, group_mass(sums.target, sums.draft, p, q), item, s);
+  }
+};
+
+// Numbers: neighbours that are read, neighbours in the table, delta, lambda. Ids: nearest codes
+// [codes, in the table].
+struct Relaxed {
+  static constexpr std::string_view kName = "relaxed";
+  static __device__ BlockVerdict verify(const JudgeNumbers& n, const BlockTest& test,
+                                        const JudgedItem& item, JudgeScratch& s) {
+    return judge_by_mass(test, mass(n, test, s), item, s);
+  }
+
+ private:
+  // p and what may be borrowed of the nearest codes. Their probabilities are fetched by all
+  // threads; every thread adds them up in order.
+  static __device__ float mass(const JudgeNumbers& n, const BlockTest& test, JudgeScratch& s) {
+    const float p = test.p();
+    if (test.token >= test.row.codes) return p;
+    const int neighbours = n.whole(0);
+    const float bound = borrowed_bound(n.numbers[2], n.numbers[3], p);
+    const std::int32_t* nearest = n.ids[0] + static_cast<std::int64_t>(test.token) * n.whole(1);
+    float borrowed = 0;
+    bool open = true;
+    for (int begin = 0; open && begin < neighbours; begin += judge_threads()) {
+      const int some = neighbours - begin < judge_threads() ? neighbours - begin : judge_threads();
+      if (judge_thread() < some) {
+        s.lanes[0][judge_thread()] = test.row.probs[nearest[begin + judge_thread()]];
+      }
+      __syncthreads();
+      for (int i = 0; open && i < some; ++i) {
+        const float more = borrowed + static_cast<float>(s.lanes[0][i]);
+        open = !(more > bound);
+        if (open) borrowed = more;
+      }
+      __syncthreads();
+    }
+    return p + borrowed;
+  }
+};
+
+// Numbers: peak, decay.
+struct Cool {
+  static constexpr std::string_view kName = "cool";
+  static __device__ BlockVerdict verify(const JudgeNumbers& n, const BlockTest& test,
+                                        const JudgedItem& item, JudgeScratch& s) {
+    const float factor = cool_factor<float>(n.numbers[0], n.numbers[1], test.depth);
+    const float p = test.p(), q = test.q();
+    if (factor >= 1) return judge_by_mass(test, factor * p, item, s);
+    BlockVerdict out;
+    out.strict = chance_of(p, q);
+    out.chance = chance_of(factor * p, q);
+    const double uniform = chance_at(item, test.position, Purpose::kAccept).uniform();
+    out.accepted = passes(uniform, factor * p, q);
+    out.token = test.token;
+    if (out.accepted) return out;
+    out.token = draw_residual(test.row, test.draft, factor,
+                              chance_at(item, test.position, Purpose::kResidual), s);
+    return out;
+  }
+};
+
+template <typename... Rules>
+struct RuleList {
+  // -1 where there is none of that name.
+  static constexpr int place_of(std::string_view name) {
+    int at = 0, out = -1;
+    ((Rules::kName == name ? void(out = at) : void(), ++at), ...);
+    return out;
+  }
+  // Inlined, so that the numbers stay where a kernel's arguments are.
+  static __device__ __forceinline__ BlockVerdict verify(const JudgeNumbers& n,
+                                                        const BlockTest& test,
+                                                        const JudgedItem& item, JudgeScratch& s) {
+    BlockVerdict out;
+    int at = 0;
+    static_cast<void>(
+        ((n.rule == at++ ? (out = Rules::verify(n, test, item, s), true) : false) || ...));
+    return out;
+  }
+};
+
+// What a device can verify by.
+using DeviceRules = RuleList<Exact,      //
+                             Gumbel,     //
+                             Grouped,    //
+                             Partition,  //
+                             Relaxed,    //
+                             Cool>;
 
 // The next draft of a row's position. `draft` none where nothing stood there.
 __device__ inline int redraft(const JudgeNumbers& n, const BlockTest& old, const JudgedItem& item,

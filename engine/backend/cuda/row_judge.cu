@@ -38,7 +38,7 @@ __global__ __launch_bounds__(kJudgeLanes, 1) void judge_rows(PassArrays pass,
     make_law(item.law, cond, uncond, row_of(pass, number), s);
     if (row.draft >= 0 && pass.nodes == nullptr) {
       const BlockTest test = test_of(pass, number);
-      const BlockVerdict verdict = judge_draft(numbers, test, item, s);
+      const BlockVerdict verdict = DeviceRules::verify(numbers, test, item, s);
       record.accepted = verdict.accepted ? 1 : 0;
       record.strict = verdict.strict;
       record.chance = verdict.chance;
@@ -226,26 +226,16 @@ class CudaRowJudge final : public RowJudge, public LawMemory {
     expects(limits.codes >= 1 && limits.codes <= kMostJudgedCodes && limits.rows >= 1 &&
                 limits.items >= 1,
             "rows that a device judges");
-    numbers_ = {.rule = method.rule,
+    numbers_ = {.rule = DeviceRules::place_of(method.rule.name),
                 .tail = method.tail,
                 .siblings = method.siblings,
-                .likeliest = method.likeliest,
-                .group_size = static_cast<int>(std::min(method.group_size, 2 * limits.codes + 1)),
-                .width = static_cast<int>(method.width),
-                .listed = static_cast<int>(method.listed),
-                .neighbours = static_cast<int>(method.neighbours),
-                .max_gap = method.max_gap,
-                .max_distance = method.max_distance,
-                .delta = method.delta,
-                .lambda = method.lambda,
-                .peak = method.peak,
-                .decay = method.decay};
+                .likeliest = method.likeliest};
     const auto fewest = fewest_gumbel_bits();
-    numbers_.vectors = keep_table(method.vectors);
-    numbers_.group_of = keep_table(method.group_of);
-    numbers_.members = keep_table(method.members);
-    numbers_.first = keep_table(method.first);
-    numbers_.nearest = keep_table(method.nearest);
+    std::ranges::copy(method.rule.numbers, numbers_.numbers);
+    numbers_.reals = keep_table(method.rule.reals);
+    for (std::size_t i = 0; i < method.rule.ids.size(); ++i) {
+      numbers_.ids[i] = keep_table(method.rule.ids[i]);
+    }
     numbers_.fewest = keep_table(std::span<const std::uint32_t>(fewest));
     // The tables are the caller's, and the one above goes with this call.
     check(cudaStreamSynchronize(stream_), "sending tables of a rule to the device");
@@ -396,6 +386,7 @@ class CudaRowJudgeMaker final : public RowJudgeMaker {
  public:
   explicit CudaRowJudgeMaker(CudaBackend& backend) : backend_(backend) {}
   std::unique_ptr<RowJudge> make(const JudgeMethod& method, const JudgeLimits& limits) override {
+    if (DeviceRules::place_of(method.rule.name) < 0) return nullptr;
     return std::make_unique<CudaRowJudge>(backend_, method, limits);
   }
 

@@ -28,7 +28,8 @@ inline constexpr Setting kCoolPeak{.name = "cool-peak",
                                    .doors = kWhereDecoded,
                                    .record = "cool.peak",
                                    .word = "peak",
-                                   .step = 0.1};
+                                   .step = 0.1,
+                                   .lossless = 1};
 inline constexpr Setting kCoolDecay{.name = "cool-decay",
                                     .help = "decay of it by depth",
                                     .low = 0,
@@ -62,9 +63,7 @@ class CoolRule final : public AcceptanceRule<Real, Random> {
     return settings_.peak > 1 ? Promise::kNone : Promise::kSameLaw;
   }
   bool describe(JudgeMethod& out) const override {
-    out.rule = JudgeRule::kCool;
-    out.peak = settings_.peak;
-    out.decay = settings_.decay;
+    out.rule = {.name = kCoolPart.name, .numbers = {settings_.peak, settings_.decay}};
     return true;
   }
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,

@@ -15,7 +15,7 @@ class ExactRule final : public AcceptanceRule<Real, Random> {
   std::string_view name() const override { return kExactPart.name; }
   Promise promise() const override { return Promise::kSameLaw; }
   bool describe(JudgeMethod& out) const override {
-    out.rule = JudgeRule::kExact;
+    out.rule = {.name = kExactPart.name};
     return true;
   }
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,

@@ -37,7 +37,8 @@ inline constexpr Setting kGroupSize{.name = "group-size",
                                     .doors = kWhereDecoded,
                                     .record = "grouped.size",
                                     .word = "group size",
-                                    .step = 1};
+                                    .step = 1,
+                                    .lossless = 1};
 inline constexpr Setting kGroupGap{.name = "group-gap",
                                    .help = "difference in probability within a group, below",
                                    .low = 0,
@@ -103,17 +104,17 @@ class GroupedRule final : public AcceptanceRule<Real, Random> {
   }
 
   bool describe(JudgeMethod& out) const override {
-    out.rule = settings_.fixed_groups ? JudgeRule::kPartition : JudgeRule::kGrouped;
-    out.group_size = settings_.size;
-    out.max_gap = settings_.max_gap;
-    out.max_distance = settings_.max_distance;
     if (settings_.fixed_groups) {
-      out.group_of = groups_->of_codes();
-      out.members = groups_->all_members();
-      out.first = groups_->first_members();
-    } else if (settings_.size > 1) {
-      out.vectors = neighbours_->vectors();
-      out.width = neighbours_->width();
+      out.rule = {.name = "partition",
+                  .ids = {groups_->of_codes(), groups_->all_members(), groups_->first_members()}};
+      return true;
+    }
+    out.rule = {.name = kGroupedPart.name,
+                .numbers = {static_cast<double>(settings_.size), settings_.max_gap,
+                            settings_.max_distance}};
+    if (settings_.size > 1) {
+      out.rule.reals = neighbours_->vectors();
+      out.rule.numbers[3] = static_cast<double>(neighbours_->width());
     }
     return true;
   }

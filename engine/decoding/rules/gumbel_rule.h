@@ -17,7 +17,7 @@ class GumbelRule final : public AcceptanceRule<Real, Random> {
   Promise promise() const override { return Promise::kSameTokens; }
   bool needs_laws() const override { return false; }
   bool describe(JudgeMethod& out) const override {
-    out.rule = JudgeRule::kGumbel;
+    out.rule = {.name = kGumbelPart.name};
     return true;
   }
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,

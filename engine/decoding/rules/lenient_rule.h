@@ -15,7 +15,8 @@ inline constexpr Setting kLenience{.name = "lenience",
                                    .fallback = 0.5,
                                    .doors = kWhereDecoded,
                                    .record = "lenience",
-                                   .step = 0.05};
+                                   .step = 0.05,
+                                   .lossless = 1};
 
 }  // namespace setting
 

@@ -41,7 +41,8 @@ inline constexpr Setting kDelta{.name = "delta",
                                 .fallback = RelaxedSettings{}.delta,
                                 .doors = kWhereDecoded,
                                 .record = "relaxed.delta",
-                                .step = 0.01};
+                                .step = 0.01,
+                                .lossless = 0};
 inline constexpr Setting kLambda{.name = "lambda",
                                  .help = "most factor of the draft's own mass; 0 = no bound",
                                  .low = 1,
@@ -89,12 +90,12 @@ class RelaxedRule final : public AcceptanceRule<Real, Random> {
   }
 
   bool describe(JudgeMethod& out) const override {
-    out.rule = JudgeRule::kRelaxed;
-    out.nearest = neighbours_->table();
-    out.listed = neighbours_->most();
-    out.neighbours = std::min(settings_.neighbours, neighbours_->most());
-    out.delta = settings_.delta;
-    out.lambda = settings_.lambda;
+    const std::int64_t listed = neighbours_->most();
+    const std::int64_t read = std::min(settings_.neighbours, listed);
+    out.rule = {.name = kRelaxedPart.name,
+                .numbers = {static_cast<double>(read), static_cast<double>(listed), settings_.delta,
+                            settings_.lambda},
+                .ids = {neighbours_->table()}};
     return true;
   }
   Judgement<Real> judge(const DraftTest<Real>& test, Random& random,

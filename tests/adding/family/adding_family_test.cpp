@@ -2,42 +2,31 @@
 // that writes image codes and text.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <string>
 
 #include "engine/families/describe.h"
 #include "engine/families/open_model.h"
 #include "engine/families/random_weights.h"
+#include "tests/adding/page.h"
 #include "tests/support/model_runner.h"
 #include "tests/support/temp_folder.h"
 
 namespace tessera {
 namespace {
 
+using testing::files_of;
+using testing::lines_of;
+
 TEST(AddingAFamily, TakesThreeFiles) {
-  std::ifstream list(TESSERA_ADDED_TREE "/added.txt");
-  std::set<std::string> files;
-  for (std::string file; std::getline(list, file);) EXPECT_TRUE(files.insert(file).second) << file;
-  EXPECT_EQ(files,
+  EXPECT_EQ(files_of("adding-a-model"),
             (std::set<std::string>{"engine/families/sketch.cpp", "engine/families/registry.cpp",
                                    "tests/unit/families/sketch_config_test.cpp"}));
 }
 
 TEST(AddingAFamily, OnlyAddsLines) {
-  std::ifstream diff(TESSERA_ADDED_TREE "/page.diff");
-  std::string file;
-  int row = 0;
-  for (std::string line; std::getline(diff, line);) {
-    if (line.starts_with("+++ ")) {
-      file = line;
-    } else if (!line.starts_with("---")) {
-      EXPECT_FALSE(line.starts_with('-')) << line;
-      row += line.starts_with('+') && file.ends_with("registry.cpp") ? 1 : 0;
-    }
-  }
-  EXPECT_EQ(row, 2) << "a declaration and a place in the table";
+  EXPECT_TRUE(lines_of("adding-a-model", '-').empty());
+  EXPECT_EQ(lines_of("adding-a-model", '+', "registry.cpp").size(), 2u)
+      << "a declaration and a place in the table";
 }
 
 TEST(AddingAFamily, TheTableHasIt) {

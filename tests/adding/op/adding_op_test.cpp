@@ -2,12 +2,8 @@
 // in four files.
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <set>
-#include <sstream>
-#include <string>
-
 #include "engine/ops/ops.h"
+#include "tests/adding/page.h"
 #include "tests/support/guarded_backend.h"
 #include "tests/unit/ops/ops_testing.h"
 
@@ -15,23 +11,17 @@ namespace tessera::testing {
 namespace {
 
 TEST(AddingAnOp, TakesFourFiles) {
-  std::ifstream list(TESSERA_ADDED_TREE "/added.txt");
-  std::set<std::string> files;
-  for (std::string file; std::getline(list, file);) EXPECT_TRUE(files.insert(file).second) << file;
-  EXPECT_EQ(files, (std::set<std::string>{
-                       "engine/ops/elementwise.h", "engine/backend/cpu/elementwise.cpp",
-                       "engine/backend/cuda/elementwise.cu", "tests/unit/ops/elementwise_test.cpp"}));
+  EXPECT_EQ(files_of("adding-an-op"),
+            (std::set<std::string>{"engine/ops/elementwise.h", "engine/backend/cpu/elementwise.cpp",
+                                   "engine/backend/cuda/elementwise.cu",
+                                   "tests/unit/ops/elementwise_test.cpp"}));
 }
 
 TEST(AddingAnOp, OnlyAddsLines) {
-  std::ifstream diff(TESSERA_ADDED_TREE "/page.diff");
-  int added = 0;
-  for (std::string line; std::getline(diff, line);) {
-    EXPECT_TRUE(line.rfind("---", 0) == 0 || line.rfind('-', 0) != 0) << line;
-    added += line.rfind('+', 0) == 0 && line.rfind("+++", 0) != 0 ? 1 : 0;
-  }
-  EXPECT_GT(added, 20);
-  EXPECT_LT(added, 60);
+  EXPECT_TRUE(lines_of("adding-an-op", '-').empty());
+  const std::size_t added = lines_of("adding-an-op", '+').size();
+  EXPECT_GT(added, 20u);
+  EXPECT_LT(added, 60u);
 }
 
 TEST(AddingAnOp, TheCpuTableHasItAndItShowsItsFields) {

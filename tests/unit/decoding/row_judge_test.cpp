@@ -43,8 +43,7 @@ class RowJudges : public OnDevice {
   std::int64_t judged_ = 0;
 };
 
-const std::vector<std::string> kRules = {"exact",   "gumbel", "grouped",
-                                         "relaxed", "cool",   "lenient"};
+const std::vector<std::string> kRules(rule_names().begin(), rule_names().end());
 const std::vector<std::string> kTails = {"drop", "resample", "maximal", "gumbel"};
 
 // Every rule with every tail, settings by lot.

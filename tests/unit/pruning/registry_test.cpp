@@ -22,14 +22,15 @@ std::string code_of(const std::function<void()>& call, std::string* message = nu
   return "";
 }
 
-TEST(Registry, FourteenMethodsUnderTheirOwnNames) {
+TEST(Registry, EveryMethodUnderItsOwnName) {
   std::set<std::string_view> names;
   for (const PrunerRow& row : pruner_table()) {
     EXPECT_EQ(make_pruner(row.name)->name(), row.name);
     EXPECT_FALSE(row.does.empty());
     names.insert(row.name);
   }
-  EXPECT_EQ(names.size(), 14u);
+  EXPECT_EQ(names.size(), pruner_table().size()) << "no name twice";
+  EXPECT_GE(names.size(), 14u);
 }
 
 TEST(Registry, RowsSayWhatTheMethodsDo) {
