@@ -1,4 +1,4 @@
-// The border of the library: what happens inside is told in its own words outside.
+// The border of the library: errors of the project leave as public ones.
 #pragma once
 
 #include <new>

@@ -38,7 +38,7 @@ Installation find_installation(const fs::path& named) {
                  .expected = "a folder with share/tessera, where Tessera is installed",
                  .found = "none"});
   }
-  // With the program beside this code, models are found in the same way.
+  // With the helper installed where it is looked for, models are found in the same way.
   if (file_exists(companion_file(kHelper))) return {};
   const fs::path configured = TESSERA_CONFIGURED_PREFIX;
   return {is_folder(configured / "share" / "tessera") ? configured : fs::path()};

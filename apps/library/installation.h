@@ -1,5 +1,5 @@
-// Helper programs and bundled models where they do not stand beside this code: a static library in
-// a program of its own, or a prefix that was named.
+// Helper programs and bundled models where they are not installed with this code: a static library
+// in a program of its own, or a prefix that was named.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 namespace tessera {
 
 struct Installation {
-  std::filesystem::path prefix;  // empty: beside this code
+  std::filesystem::path prefix;  // empty: with this code
 
   // The program that reads images; empty: where the project looks by itself.
   std::filesystem::path helper() const;

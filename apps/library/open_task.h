@@ -1,4 +1,4 @@
-// A model that is open for one of the tasks, behind the public words.
+// A model that is open for one of the tasks, as the public headers see it.
 #pragma once
 
 #include <memory>

@@ -12,9 +12,9 @@ namespace tessera {
 // does not say.
 std::filesystem::path code_file();
 
-// A program or module that is installed with this one: beside the program; where this code is in a
-// shared library, in bin/ of the prefix that the library's folder is in (lib/ or lib/ARCH/). The
-// file need not exist.
+// A program or module that is installed with this one: in the folder of the program; where this
+// code is in a shared library, in bin/ of the prefix that the library's folder is in (lib/ or
+// lib/ARCH/). The file need not exist.
 std::filesystem::path companion_file(std::string_view name);
 
 // share/tessera of each prefix that the code may be installed in, nearest first. They need not

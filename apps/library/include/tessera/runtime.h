@@ -101,7 +101,7 @@ class [[gnu::visibility("default")]] Runtime {
   void close(Model model);
   ModelInfo info(Model model) const;
 
-  // What the request would hold beside nothing else. Error kUsage as of submit().
+  // What the request would hold alone. Error kUsage as of submit().
   MemoryPlan plan(Model model, const ImageRequest& request) const;
   MemoryPlan plan(Model model, const VideoRequest& request) const;
   MemoryPlan plan(Model model, const DescribeRequest& request) const;
@@ -122,7 +122,7 @@ class [[gnu::visibility("default")]] Runtime {
   void cancel(Ticket ticket);
   RuntimeStats stats() const;
 
-  // One request from beginning to end; others go on beside it.
+  // One request from beginning to end; others go on with it.
   GeneratedImage generate(Model model, const ImageRequest& request);
   std::vector<Image> generate_video(Model model, const VideoRequest& request);
   std::string describe(Model model, const DescribeRequest& request);
