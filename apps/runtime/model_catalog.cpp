@@ -8,6 +8,7 @@
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_model.h"
 #include "apps/runtime/memory.h"
+#include "engine/core/installed.h"
 #include "engine/core/io.h"
 #include "engine/families/describe.h"
 #include "engine/families/open_model.h"
@@ -158,9 +159,7 @@ std::vector<fs::path> asset_folders() {
   if (const std::string given = environment("TESSERA_ASSETS"); !given.empty()) {
     candidates.emplace_back(given);
   }
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) candidates.push_back(program.parent_path().parent_path() / "share" / "tessera");
+  for (fs::path& folder : installed_data_folders()) candidates.push_back(std::move(folder));
   candidates.emplace_back(TESSERA_SOURCE_ASSETS);
   std::vector<fs::path> found;
   for (const fs::path& folder : candidates) {

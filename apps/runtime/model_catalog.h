@@ -55,8 +55,9 @@ struct FoundModel {
 std::vector<FoundModel> find_models();
 FoundModel describe_model(const ModelReference& reference);
 
-// Folders with models/, prompts/ and so on, best first: TESSERA_ASSETS, share/tessera beside the
-// program, the source tree it was built from. Only folders that exist.
+// Folders with models/, prompts/ and so on, best first: TESSERA_ASSETS, share/tessera of the prefix
+// that the program or the library is installed in, the source tree it was built from. Only folders
+// that exist.
 std::vector<std::filesystem::path> asset_folders();
 // HF_HUB_CACHE, else $HF_HOME/hub, else ~/.cache/huggingface/hub.
 std::filesystem::path hub_cache_folder();

@@ -48,6 +48,9 @@ const std::map<std::string, std::vector<std::string>> kArrows = {
     {"apps/runtime",
      {"apps/captions", "video", "video/cuts", "vision/image", "vision/pruning", "vision/encoder", "tokenizers/text", "tokenizers/visual",
       "engine/families", "engine/decoding"}},
+    {"apps/library", {"apps/runtime"}},
+    {"apps/library/include", {}},
+    {"apps/library/examples", {}},
     {"apps/jobs", {"apps/runtime"}},
     {"apps/lab", {"apps/runtime", "vision/judge", "vision/scene"}},
     {"apps/bench", {"apps/lab"}},
@@ -63,6 +66,7 @@ struct OutsideRule {
   std::set<std::string> folders;
 };
 const std::vector<OutsideRule> kOutside = {
+    {"tessera/", {"apps/library", "apps/library/include", "apps/library/examples"}},
     {"opencv2/", {"video/cuts"}},
     {"libav", {"video/codec"}},
     {"libsws", {"video/codec"}},
@@ -128,6 +132,11 @@ std::vector<std::string> violations_of(const std::string& path, const std::strin
     if (target == "nlohmann/json.hpp" && path.ends_with(".h")) {
       found.push_back(path + ": headers include <nlohmann/json_fwd.hpp>");
     }
+    // Headers of others would be needed wherever the public ones are.
+    if (folder == "apps/library/include" && target.find('.') != std::string::npos &&
+        !target.starts_with("tessera/") && line[open] == '<') {
+      found.push_back(path + " may not include " + target);
+    }
     if (target == "regex") found.push_back(path + " may not include <regex>");
   }
   const bool knows_cuda = path.ends_with("backend/registry.cpp") || path.ends_with(".cu");
@@ -178,6 +187,10 @@ TEST(Layering, ForbiddenIncludesAreCaught) {
   EXPECT_EQ(count("vision/image/a.cpp", "#include \"vision/codec/decode.h\"\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include <jpeglib.h>\n"), 1u);
   EXPECT_EQ(count("vision/image/a.cpp", "#include <webp/decode.h>\n"), 1u);
+  EXPECT_EQ(count("apps/library/a.cpp", "#include <tessera/image.h>\n"), 0u);
+  EXPECT_EQ(count("apps/cli/a.cpp", "#include <tessera/image.h>\n"), 1u);
+  EXPECT_EQ(count("apps/library/include/tessera/a.h", "#include \"engine/core/error.h\"\n"), 1u);
+  EXPECT_EQ(count("apps/library/include/tessera/a.h", "#include <nlohmann/json_fwd.hpp>\n"), 1u);
   EXPECT_EQ(count("apps/captions/a.cpp", "#include \"vision/image/image.h\"\n"), 1u);
   EXPECT_EQ(count("engine/model/a.h", "#include <nlohmann/json.hpp>\n"), 1u);
   EXPECT_EQ(count("tokenizers/text/a.cpp", "#include <regex>\n"), 1u);

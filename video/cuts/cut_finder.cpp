@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "engine/core/error.h"
+#include "engine/core/installed.h"
 #include "video/cuts/histogram.h"
 
 namespace tessera {
@@ -25,9 +26,7 @@ namespace {
 // Loaded once, for the rest of the program.
 HistogramFunction histogram_function() {
   static const HistogramFunction kLoaded = [] {
-    std::error_code unknown;
-    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
-    const std::string file = (program.parent_path() / kHistogramModule).string();
+    const std::string file = companion_file(kHistogramModule).string();
     void* module = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr) fail(file, ::dlerror());
     void* function = ::dlsym(module, kHistogramFunction);

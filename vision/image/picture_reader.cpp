@@ -2,11 +2,10 @@
 // over writes what it likes.
 #include "vision/image/picture_reader.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <optional>
 
+#include "engine/core/installed.h"
 #include "engine/core/io.h"
 #include "vision/image/picture_wire.h"
 #include "vision/image/reader_process.h"
@@ -192,11 +191,7 @@ std::string PictureReader::confinement() const {
 }
 
 std::filesystem::path helper_beside_program() {
-  std::string target(4096, '\0');
-  const ssize_t length = ::readlink("/proc/self/exe", target.data(), target.size());
-  expects(length > 0 && static_cast<std::size_t>(length) < target.size(), "the program has a path");
-  target.resize(static_cast<std::size_t>(length));
-  return std::filesystem::path(target).parent_path() / "tessera-helper";
+  return companion_file("tessera-helper");
 }
 
 }  // namespace tessera

@@ -63,7 +63,7 @@ class PictureReader {
   std::unique_ptr<State> state_;
 };
 
-// tessera-helper in the folder of the running program.
+// tessera-helper as it is installed with this code: companion_file().
 std::filesystem::path helper_beside_program();
 
 }  // namespace tessera

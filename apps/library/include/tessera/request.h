@@ -1,0 +1,117 @@
+// Requests, what becomes of them, and who hears of it. Callbacks run on the thread that calls
+// Runtime::step() or finish(); those that are not given are not called. What a callback throws ends
+// its own request and is thrown by step(). A callback may submit and cancel, not step, close a
+// model or end the runtime.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/error.h>
+#include <tessera/image.h>
+#include <tessera/settings.h>
+
+namespace tessera_v0 {
+
+// Of one request so far.
+struct Progress {
+  std::int64_t tokens_done = 0, tokens = 0;  // of an image; of a video, of the window at work
+  std::int64_t frames_done = 0, frames = 0;  // of a video; 0 frames = endless
+  std::int64_t passes = 0;
+  double seconds = 0;
+};
+
+// Error of this request alone. Where it is not given, step() throws the error.
+using OnError = std::function<void(const Error&)>;
+// After each pass. False stops the request.
+using OnProgress = std::function<bool(const Progress&)>;
+
+// --- images -------------------------------------------------------------------------------------
+
+// The image depends on the model, its settings and this, and on nothing else.
+struct ImageRequest {
+  std::string prompt = {};  // UTF-8; a class number for class-conditional models
+  std::optional<std::string> negative_prompt = {};
+  std::uint64_t seed = 0;  // below 2^63
+  Settings settings = {};  // SettingPlace::kRequest of Task::kImage
+};
+
+struct [[gnu::visibility("default")]] GeneratedImage {
+  Image image = {};
+  std::int64_t tokens = 0, passes = 0;
+  double seconds = 0;
+  std::string record = {};  // JSON: all that is needed to generate the image again
+
+  // A PNG file with the record, byte for byte that of `tessera generate`. Error kStorage.
+  void save_png(const std::filesystem::path& path) const;
+};
+
+struct ImageCallbacks {
+  OnProgress on_progress = {};
+  std::function<void(GeneratedImage&&)> on_image = {};  // whole; not of a request that was stopped
+  OnError on_error = {};
+};
+
+// --- videos -------------------------------------------------------------------------------------
+
+struct VideoRequest {
+  std::string prompt = {};
+  std::optional<std::string> negative_prompt = {};
+  std::uint64_t seed = 0;
+  std::vector<Image> first_frames =
+      {};  // of the model's size, oldest first; the video begins with them
+  std::filesystem::path text_features = {};  // for models that read a text encoder's rows
+  bool endless = false;                      // until on_progress returns false
+  Settings settings = {};                    // SettingPlace::kRequest of Task::kVideo
+};
+
+struct GeneratedVideo {
+  bool stopped = false;
+  std::int64_t frames = 0, first_frames = 0;  // of the whole; how many of them were given
+  std::int64_t rate = 0;                      // frames a second
+  std::int64_t tokens = 0, passes = 0;
+  double seconds = 0;
+  std::string record = {};  // as of an image
+};
+
+struct VideoCallbacks {
+  OnProgress on_progress = {};
+  // Frames in order, from index 0, as soon as they are there.
+  std::function<void(std::int64_t index, const Image& frame)> on_frame = {};
+  std::function<void(const GeneratedVideo&)> on_video = {};  // also of one that was stopped
+  OnError on_error = {};
+};
+
+// --- texts about images -------------------------------------------------------------------------
+
+struct DescribeRequest {
+  std::string question = "Describe the picture.";
+  std::vector<Image> images = {};                 // shown first
+  std::vector<std::filesystem::path> files = {};  // PNG, JPEG, WebP, GIF or BMP
+  // Half of the key of what is sampled; 0 for all gives equal requests equal texts.
+  std::uint64_t number = 0;
+};
+
+struct Description {
+  std::string text = {};
+  bool cut_short = false;  // max-tokens were written
+  std::int64_t tokens = 0, passes = 0, prompt_tokens = 0;
+  std::int64_t visual_tokens = 0, kept_tokens = 0;  // before and after pruning
+  double seconds = 0;
+  std::vector<std::string> notes = {};
+};
+
+struct DescribeCallbacks {
+  std::function<bool()> on_progress = {};                  // as above, without figures
+  std::function<void(std::string_view)> on_text = {};      // more of the text, as it is written
+  std::function<void(Description&&)> on_description = {};  // not of a request that was stopped
+  std::function<void(std::string_view)> on_notice = {};  // what the owner of the model should know
+  OnError on_error = {};
+};
+
+}  // namespace tessera_v0

@@ -1,0 +1,216 @@
+// A model that describes images.
+#include "apps/library/images.h"
+#include "apps/library/named_settings.h"
+#include "apps/library/open_task.h"
+#include "apps/library/queue_lane.h"
+#include "apps/library/task_options.h"
+#include "apps/runtime/caption_memory.h"
+#include "apps/runtime/caption_model.h"
+#include "apps/runtime/caption_pipeline.h"
+#include "apps/runtime/caption_settings.h"
+#include "apps/runtime/memory.h"
+#include "engine/decoding/decode_settings.h"
+
+namespace tessera {
+
+namespace {
+
+// What an image in a file counts as before it is read.
+constexpr std::int64_t kUsualWidth = 640, kUsualHeight = 480;
+
+class DescribeForwarder final : public CaptionListener {
+ public:
+  DescribeForwarder(const api::DescribeCallbacks& callbacks, const bool& cancelled)
+      : callbacks_(callbacks), cancelled_(cancelled) {}
+
+  void on_text(const std::string&, std::string_view more) override {
+    if (callbacks_.on_text && !cancelled_) callbacks_.on_text(more);
+  }
+  void on_notice(std::string_view text) override {
+    if (callbacks_.on_notice) callbacks_.on_notice(text);
+  }
+  Flow on_pass() override {
+    stopped_ = stopped_ || cancelled_ || (callbacks_.on_progress && !callbacks_.on_progress());
+    return stopped_ ? Flow::kStop : Flow::kContinue;
+  }
+  void on_caption(Caption&& made) override {
+    if (stopped_ || cancelled_) return;
+    if (made.failed) return report_error(callbacks_.on_error, made.error);
+    if (!callbacks_.on_description) return;
+    callbacks_.on_description({.text = std::move(made.text),
+                               .cut_short = made.cut_short,
+                               .tokens = made.tokens,
+                               .passes = made.passes,
+                               .prompt_tokens = made.prompt_tokens,
+                               .visual_tokens = made.visual_tokens,
+                               .kept_tokens = made.kept_tokens,
+                               .seconds = made.seconds.total,
+                               .notes = std::move(made.notes)});
+  }
+
+ private:
+  const api::DescribeCallbacks& callbacks_;
+  const bool& cancelled_;
+  bool stopped_ = false;
+};
+
+CaptionRequest internal_request(const api::DescribeRequest& request) {
+  CaptionRequest out{
+      .id = "", .pictures = {}, .prompt = request.question, .number = request.number};
+  for (std::size_t i = 0; i < request.images.size(); ++i) {
+    PictureSource& source = out.pictures.emplace_back();
+    source.name = "image " + std::to_string(i);
+    source.image = std::make_shared<const Image>(internal_image(request.images[i], source.name));
+  }
+  for (const std::filesystem::path& file : request.files) {
+    PictureSource& source = out.pictures.emplace_back();
+    source.name = file.string();
+    source.file = file;
+  }
+  return out;
+}
+
+class DescribeTask final : public OpenTask {
+ public:
+  DescribeTask(Runtime& runtime, const CaptionOptions& options)
+      : options_(options), pipeline_(options), lane_(runtime) {}
+
+  api::ModelInfo info() const override {
+    const ModelSpec& spec = pipeline_.model().spec();
+    return {.task = api::Task::kDescribe,
+            .name = pipeline_.model_name(),
+            .family = spec.family,
+            .title = spec.title,
+            .licence = spec.licence,
+            .device = pipeline_.backend().name(),
+            .dtype = std::string(dtype_name(pipeline_.storage())),
+            .method = pipeline_.method().name};
+  }
+
+  api::MemoryPlan plan(const api::DescribeRequest& request) const override;
+
+  Ticket submit(const api::DescribeRequest& request, api::DescribeCallbacks callbacks) override {
+    return lane_.submit([this, request = internal_request(request),
+                         callbacks = std::move(callbacks)](const bool& cancelled) mutable {
+      DescribeForwarder forwarder(callbacks, cancelled);
+      std::optional<CaptionRequest> next = std::move(request);
+      pipeline_.run([&next] { return std::exchange(next, std::nullopt); }, forwarder);
+    });
+  }
+
+ private:
+  CaptionOptions options_;
+  CaptionPipeline pipeline_;
+  AttachedLane lane_;
+};
+
+api::MemoryPlan DescribeTask::plan(const api::DescribeRequest& request) const {
+  const CaptionModel& model = pipeline_.model();
+  const PreprocessPolicy& policy = model.describe().policy;
+  std::vector<PreprocessPlan> images;
+  for (const api::Image& image : request.images) {
+    images.push_back(plan_preprocess(policy, image.width, image.height));
+  }
+  for (std::size_t i = 0; i < request.files.size(); ++i) {
+    images.push_back(plan_preprocess(policy, kUsualWidth, kUsualHeight));
+  }
+  const auto rows = static_cast<std::int64_t>(model.prompt_ids(request.question, images).size());
+  if (images.empty()) images.push_back(plan_preprocess(policy, kUsualWidth, kUsualHeight));
+  const auto fewer_views = [](const PreprocessPlan& a, const PreprocessPlan& b) {
+    return a.views < b.views;
+  };
+  const StreamLimits limits{
+      .items = options_.batch_size,
+      .prompt_rows = rows,
+      .grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.spec().model.vocab),
+                                         static_cast<std::size_t>(options_.most_tokens)),
+      .window = pipeline_.method().window,
+      .kv = pipeline_.storage(),
+      .laws = keeps_laws(pipeline_.method()),
+      .shape = pipeline_.method().shape()};
+  CaptionMemoryPlan plan =
+      plan_captioning(model.spec(), pipeline_.backend(), pipeline_.storage(), limits,
+                      *std::max_element(images.begin(), images.end(), fewer_views));
+  const std::optional<DeviceMemory> device = pipeline_.backend().memory();
+  const std::optional<std::uint64_t> free = available_memory();
+  api::MemoryPlan out;
+  out.weights = plan.language;
+  out.cache = plan.texts;
+  out.buffers = plan.pictures + plan.staging;
+  out.pixels = plan.tower + plan.encoding;
+  out.process = plan.process + plan.libraries;
+  out.on_host = plan.host_bytes();
+  out.on_device = plan.device_bytes();
+  out.fits = (!free || out.on_host <= *free) && (!device || out.on_device <= device->free);
+  return out;
+}
+
+DecodeMethod method_of_texts(const SettingValues& settings, std::int64_t max_tokens) {
+  const std::string name = settings.text(setting::kTextDecode);
+  DecodeMethod method = text_method(name);
+  if (needs_of(method).draft_model) {
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_SETTING_VALUE",
+                 .where = "decode",
+                 .expected = "a method that needs no draft model",
+                 .found = name});
+  }
+  if (settings.has(setting::kTextWindow)) {
+    if (!method.speculative()) {
+      throw Error({.kind = ErrorKind::kUsage,
+                   .code = "E_SETTING_VALUE",
+                   .where = "window",
+                   .expected = "a method that drafts",
+                   .found = "decode " + name});
+    }
+    method.window = settings.integer(setting::kTextWindow);
+  }
+  method.window = std::min(method.window, max_tokens);
+  return method;
+}
+
+PruneChoice prune_of(const std::string& name, const SettingValues& settings) {
+  PruneChoice out;
+  if (name.empty()) {
+    if (!settings.has(setting::kPruneRate)) return out;
+    throw Error({.kind = ErrorKind::kUsage,
+                 .code = "E_SETTING_VALUE",
+                 .where = "prune-rate",
+                 .expected = "a pruner by OpenOptions::prune",
+                 .found = "none"});
+  }
+  out.method = pruner_row(name).name;
+  out.budget.ratio = 1 - settings.number(setting::kPruneRate);
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<OpenTask> open_describe_task(Runtime& runtime, const Installation& place,
+                                             const std::string& model,
+                                             const api::OpenOptions& options) {
+  check_options(options);
+  check_seed(options.seed);
+  SettingValues settings =
+      read_settings(options.settings, api::Task::kDescribe, api::SettingPlace::kOpen);
+  CaptionOptions out;
+  out.model = place.model(model.empty() ? std::string(kDefaultCaptioner) : model);
+  out.device = options.device;
+  out.cuda = {.deterministic = options.deterministic, .tf32 = options.tf32};
+  out.threads = options.threads;
+  out.storage = storage_of(options.dtype);
+  out.batch_size = options.slots;
+  out.most_tokens = settings.integer(setting::kMaxTokens);
+  out.method = method_of_texts(settings, out.most_tokens);
+  out.prune = prune_of(options.prune, settings);
+  out.seed = options.seed;
+  out.helper = place.helper();
+  for (const Setting* row :
+       {&setting::kMaxTokens, &setting::kPruneRate, &setting::kTextDecode, &setting::kTextWindow}) {
+    settings.clear(*row);
+  }
+  out.sampling = settings;
+  return std::make_unique<DescribeTask>(runtime, out);
+}
+
+}  // namespace tessera

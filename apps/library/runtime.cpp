@@ -1,0 +1,147 @@
+#include <tessera/runtime.h>
+
+#include <map>
+#include <utility>
+
+#include "apps/library/open_task.h"
+#include "apps/library/task_options.h"
+#include "apps/runtime/metadata.h"
+
+namespace tessera_v0 {
+
+namespace {
+
+using tessera::guarded;
+using tessera::OpenTask;
+
+// What its callbacks refer to ends with the call, also where the request of another fails.
+void finish_here(Runtime& runtime, Ticket ticket) {
+  try {
+    runtime.finish(ticket);
+  } catch (...) {
+    runtime.cancel(ticket);
+    throw;
+  }
+}
+
+}  // namespace
+
+struct Runtime::State {
+  OpenTask& find(Model model) const {
+    const auto at = models.find(model.number);
+    if (at != models.end()) return *at->second;
+    throw tessera::Error({.kind = tessera::ErrorKind::kUsage,
+                          .code = "E_MODEL_CLOSED",
+                          .where = "model " + std::to_string(model.number),
+                          .expected = "a model that is open in this runtime",
+                          .found = "none"});
+  }
+
+  tessera::Installation place;
+  tessera::Runtime runtime;  // outlives the models
+  std::map<std::uint64_t, std::unique_ptr<OpenTask>> models;
+  std::uint64_t last = 0;
+};
+
+std::string version() {
+  const std::string whole = tessera::program_version();  // "tessera 0.1.0"
+  return whole.substr(whole.rfind(' ') + 1);
+}
+
+Runtime::Runtime(const RuntimeOptions& options) : state_(std::make_unique<State>()) {
+  guarded([&] { state_->place = tessera::find_installation(options.prefix); });
+}
+Runtime::~Runtime() = default;
+Runtime::Runtime(Runtime&&) noexcept = default;
+Runtime& Runtime::operator=(Runtime&&) noexcept = default;
+
+Model Runtime::open(const ModelRef& which, const OpenOptions& options) {
+  return guarded([&] {
+    const auto open = which.task == Task::kImage   ? tessera::open_image_task
+                      : which.task == Task::kVideo ? tessera::open_video_task
+                                                   : tessera::open_describe_task;
+    auto task = open(state_->runtime, state_->place, which.name, options);
+    const std::uint64_t number = ++state_->last;
+    state_->models.emplace(number, std::move(task));
+    return Model{number};
+  });
+}
+
+void Runtime::close(Model model) {
+  guarded([&] {
+    state_->find(model);
+    state_->models.erase(model.number);
+  });
+}
+
+ModelInfo Runtime::info(Model model) const {
+  return guarded([&] { return state_->find(model).info(); });
+}
+
+MemoryPlan Runtime::plan(Model model, const ImageRequest& request) const {
+  return guarded([&] { return state_->find(model).plan(request); });
+}
+MemoryPlan Runtime::plan(Model model, const VideoRequest& request) const {
+  return guarded([&] { return state_->find(model).plan(request); });
+}
+MemoryPlan Runtime::plan(Model model, const DescribeRequest& request) const {
+  return guarded([&] { return state_->find(model).plan(request); });
+}
+
+Ticket Runtime::submit(Model model, const ImageRequest& request, ImageCallbacks callbacks) {
+  return guarded(
+      [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
+}
+Ticket Runtime::submit(Model model, const VideoRequest& request, VideoCallbacks callbacks) {
+  return guarded(
+      [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
+}
+Ticket Runtime::submit(Model model, const DescribeRequest& request, DescribeCallbacks callbacks) {
+  return guarded(
+      [&] { return Ticket{state_->find(model).submit(request, std::move(callbacks)).number}; });
+}
+
+bool Runtime::step() {
+  return guarded([&] { return state_->runtime.step(); });
+}
+bool Runtime::over(Ticket ticket) const {
+  return guarded([&] { return state_->runtime.over({ticket.number}); });
+}
+void Runtime::finish(Ticket ticket) {
+  guarded([&] { state_->runtime.finish({ticket.number}); });
+}
+void Runtime::cancel(Ticket ticket) {
+  guarded([&] { state_->runtime.cancel({ticket.number}); });
+}
+
+RuntimeStats Runtime::stats() const {
+  return guarded([&] {
+    const tessera::RuntimeStats stats = state_->runtime.stats();
+    return RuntimeStats{.models = stats.lanes, .submitted = stats.submitted, .over = stats.over};
+  });
+}
+
+GeneratedImage Runtime::generate(Model model, const ImageRequest& request) {
+  GeneratedImage out;
+  finish_here(*this, submit(model, request,
+                            {.on_image = [&](GeneratedImage&& made) { out = std::move(made); }}));
+  return out;
+}
+
+std::vector<Image> Runtime::generate_video(Model model, const VideoRequest& request) {
+  std::vector<Image> out;
+  finish_here(*this, submit(model, request, {.on_frame = [&](std::int64_t, const Image& frame) {
+                              out.push_back(frame);
+                            }}));
+  return out;
+}
+
+std::string Runtime::describe(Model model, const DescribeRequest& request) {
+  std::string out;
+  finish_here(*this, submit(model, request, {.on_description = [&](Description&& made) {
+                              out = std::move(made.text);
+                            }}));
+  return out;
+}
+
+}  // namespace tessera_v0
