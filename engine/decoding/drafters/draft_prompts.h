@@ -9,6 +9,7 @@
 
 #include "engine/decoding/drafters/draft_stream_item.h"
 #include "engine/decoding/model_pass.h"
+#include "engine/model/token_model.h"
 
 namespace tessera {
 
