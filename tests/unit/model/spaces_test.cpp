@@ -2,49 +2,23 @@
 // transformer, and a stream may go from one to the other.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/families/describe.h"
-#include "engine/families/open_model.h"
-#include "engine/families/random_weights.h"
-#include "tests/support/model_runner.h"
-#include "tests/support/temp_folder.h"
+#include "tests/support/both_spaces.h"
 
 namespace tessera {
 namespace {
 
-namespace fs = std::filesystem;
-
 using Ids = std::vector<std::int32_t>;
 
-const fs::path kTiny = fs::path(TESSERA_SOURCE_DIR) / "tests" / "golden" / "lmm" / "janus";
 const Ids kText = {3, 17, 40, 8, 61}, kCodes = {5, 63, 0, 22};
 
-// The recorded Janus, which describes, with made-up weights for what it lacks to generate.
 class TokenSpaces : public testing::Test {
  protected:
-  TokenSpaces() {
-    for (const char* name : {"config.json", "preprocessor_config.json"}) {
-      fs::copy_file(kTiny / name, folder_ / name);
-    }
-    std::map<std::string, Tensor> tensors =
-        copy_tensors(Checkpoint::open(kTiny / "model.safetensors"));
-    for (const TensorSpec& tensor : load_model_spec(folder_.path()).tensors) {
-      if (tensors.contains(tensor.name)) continue;
-      tensors.emplace(tensor.name, random_weight(tensor.name, tensor.shape, {.matrix_std = 0}));
-    }
-    std::map<std::string, ConstTensorView> views;
-    for (const auto& [name, tensor] : tensors) views.emplace(name, tensor.view());
-    write_safetensors(folder_ / "model.safetensors", views);
-  }
+  StreamModel load(ModelUse use) const { return spaces_.load(*backend_, use); }
 
-  StreamModel load(ModelUse use) const {
-    OpenedModel opened = open_model(folder_.path().string(), {.use = use});
-    return load_stream_model(opened, *backend_, DType::kF32);
-  }
-
-  TempFolder folder_;
+  BothSpaces spaces_;
+  const TempFolder& folder_ = spaces_.folder();
   std::unique_ptr<Backend> backend_ = make_backend("cpu", {.threads = 1});
 };
 
@@ -103,7 +77,7 @@ TEST_F(TokenSpaces, AStreamGoesFromTextToImage) {
 }
 
 TEST_F(TokenSpaces, OneHalfAloneIsReadWhereTheOtherHasAFault) {
-  Json config = parse_json(get_file(kTiny / "config.json"), "config.json");
+  Json config = parse_json(get_file(BothSpaces::recorded() / "config.json"), "config.json");
   config["vq_config"]["double_latent"] = true;
   put_file(folder_ / "config.json", config.dump());
   EXPECT_NO_THROW(load(ModelUse::kDescribe));
