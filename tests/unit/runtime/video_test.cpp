@@ -3,6 +3,8 @@
 // the model's own length.
 #include "tests/support/own_video_task.h"
 
+#include "apps/runtime/generate_task.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -644,7 +646,8 @@ TEST(VideoTask, AFolderOfThreeFilesIsAModel) {
 }
 
 TEST(VideoTask, PicturesAreNoBusinessOfAClipModel) {
-  GeneratePipeline pipeline(options_for("test:clip"));
+  Runtime runtime;
+  GenerateTask task(runtime, options_for("test:clip"));
   try {
     task.prepare({"a red cube", std::nullopt, {}, 1});
     FAIL() << "a clip model painted a picture";
