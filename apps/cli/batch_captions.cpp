@@ -12,6 +12,7 @@
 #include "apps/jobs/item_files.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/caption_settings.h"
+#include "apps/runtime/model_catalog.h"
 
 namespace tessera {
 

@@ -30,7 +30,7 @@ class GenerateSubmission final : public Submission {
   // Asked when the first stream begins: before that there may be no weights.
   using MakeTools = std::function<Tools()>;
 
-  // `between` is told instead of the caller's listener, and passes on to it; may be null. `whole`,
+  // `between` hears instead of the caller's listener, and passes on to it; may be null. `whole`,
   // if there is one, becomes what on_over() says.
   GenerateSubmission(MakeTools make_tools, std::unique_ptr<GenerateSource> source,
                      GenerateListener& listener, std::unique_ptr<GenerateListener> between,

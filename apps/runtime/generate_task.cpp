@@ -212,8 +212,24 @@ struct GenerateTask::State final : public LaneModel {
   Ticket submit(std::unique_ptr<GenerateSource> source, GenerateListener& listener, bool* whole);
   bool run(std::unique_ptr<GenerateSource> source, GenerateListener& listener) {
     bool whole = false;
-    runtime.finish(submit(std::move(source), listener, &whole));
+    const Ticket ticket = submit(std::move(source), listener, &whole);
+    try {
+      runtime.finish(ticket);
+    } catch (...) {
+      end(ticket);
+      throw;
+    }
     return whole;
+  }
+  // Where an error of another submission came first: nothing may hold the caller's listener.
+  void end(Ticket ticket) {
+    while (lane.has(ticket)) {
+      lane.cancel(ticket);
+      try {
+        lane.step(Wait::kNo);
+      } catch (...) {  // the first error is the caller's
+      }
+    }
   }
 
   Runtime& runtime;
@@ -261,10 +277,10 @@ void GenerateTask::State::load() {
 Ticket GenerateTask::State::submit(std::unique_ptr<GenerateSource> source, GenerateListener& listener,
                                    bool* whole) {
   const Ticket ticket = runtime.next_ticket();
-  auto told = between ? between(listener) : nullptr;
+  auto first = between ? between(listener) : nullptr;
   lane.submit(ticket,
               std::make_unique<GenerateSubmission>([this] { return tools(); }, std::move(source),
-                                                   listener, std::move(told), whole));
+                                                   listener, std::move(first), whole));
   return ticket;
 }
 

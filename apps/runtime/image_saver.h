@@ -1,4 +1,4 @@
-// Images of a submission as files: each is saved as it is finished, and told of in the order of the
+// Images of a submission as files: each is saved as it is finished, and reported in the order of the
 // requests, also where an error or a stop ends the submission.
 #pragma once
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <stdexcept>
 
 #include "vision/image/png.h"
 
@@ -259,6 +260,99 @@ TEST(GenerateTask, ADraftModelOfAnotherStreamIsRefused) {
     EXPECT_NE(error.info().expected.find("64 tokens"), std::string::npos);
     EXPECT_NE(error.info().found.find("73 tokens, row ends"), std::string::npos);
   }
+}
+
+// --- submissions
+
+struct Overs : Collector {
+  void on_over(bool is_whole) override {
+    ++overs;
+    whole = is_whole;
+  }
+  int overs = 0;
+  bool whole = false;
+};
+
+std::vector<PreparedRequest> prepare_all(const GenerateTask& task) {
+  std::vector<PreparedRequest> out;
+  for (const GenerateRequest& request : requests()) out.push_back(task.prepare(request));
+  return out;
+}
+
+TEST(GenerateTask, SubmissionsOfSeveralTasksAreWrittenTogether) {
+  Runtime runtime;
+  GenerateTask tiny(runtime, tiny_options(1, 3));
+  GenerateOptions other = tiny_options(1, 2);
+  other.model = "test:rows";
+  other.method = decode_method("gumbel");
+  GenerateTask rows(runtime, other);
+  Collector alone_tiny, alone_rows;
+  ASSERT_TRUE(tiny.run(prepare_all(tiny), alone_tiny));
+  ASSERT_TRUE(rows.run(prepare_all(rows), alone_rows));
+  Overs a, b, c;
+  const Ticket first = tiny.submit(prepare_all(tiny), a);
+  const Ticket second = tiny.submit(prepare_all(tiny), b);
+  const Ticket third = rows.submit(prepare_all(rows), c);
+  EXPECT_TRUE(a.pictures.empty()) << "nothing is written yet";
+  bool together = false;
+  while (runtime.step()) {
+    together = together || (!a.pictures.empty() && !b.pictures.empty() && a.overs + b.overs == 0);
+  }
+  EXPECT_TRUE(together) << "they share the slots";
+  for (const Ticket ticket : {first, second, third}) EXPECT_TRUE(runtime.over(ticket));
+  for (const auto& [got, alone] :
+       {std::pair{&a, &alone_tiny}, {&b, &alone_tiny}, {&c, &alone_rows}}) {
+    EXPECT_EQ(got->overs, 1);
+    EXPECT_TRUE(got->whole);
+    ASSERT_EQ(got->pictures.size(), alone->pictures.size());
+    for (const auto& [index, image] : alone->pictures) {
+      EXPECT_EQ(got->pictures.at(index).image.rgb, image.image.rgb);
+      EXPECT_EQ(got->pictures.at(index).facts.passes, image.facts.passes);
+    }
+  }
+}
+
+TEST(GenerateTask, ACancelledSubmissionEmitsWhatWasAtWork) {
+  Runtime runtime;
+  GenerateTask task(runtime, tiny_options(1, 3));
+  Overs cancelled, other;
+  const Ticket ticket = task.submit(prepare_all(task), cancelled);
+  task.submit(prepare_all(task), other);
+  for (int i = 0; i < 20; ++i) runtime.step();
+  runtime.cancel(ticket);
+  while (runtime.step()) {
+  }
+  EXPECT_EQ(cancelled.overs, 1);
+  EXPECT_FALSE(cancelled.whole);
+  ASSERT_EQ(cancelled.pictures.size(), 2u) << "in turns: two of the three slots";
+  for (const auto& [index, image] : cancelled.pictures) {
+    EXPECT_EQ(image.status, ImageStatus::kStopped);
+    EXPECT_GT(image.facts.tokens, 0);
+  }
+  EXPECT_TRUE(other.whole);
+  EXPECT_EQ(other.pictures.size(), requests().size());
+  EXPECT_EQ(task.stats().slots_taken, 0);
+}
+
+// run() is left with the error of another submission: its own is over then.
+TEST(GenerateTask, AnErrorOfAnotherSubmissionLeavesNothingBehind) {
+  Runtime runtime;
+  GenerateTask task(runtime, tiny_options(1, 2)), other(runtime, tiny_options(1, 2));
+  struct Thrower final : GenerateListener {
+    Flow on_progress(const GenerateProgress& progress) override {
+      if (progress.passes == 5) throw std::runtime_error("a full disk");
+      return Flow::kContinue;
+    }
+  } thrower;
+  other.submit(prepare_all(other), thrower);
+  Overs own;
+  EXPECT_THROW(task.run(prepare_all(task), own), std::runtime_error);
+  EXPECT_EQ(own.overs, 1);
+  EXPECT_FALSE(own.whole);
+  EXPECT_FALSE(runtime.step()) << "nothing is left";
+  Overs again;
+  EXPECT_TRUE(task.run(prepare_all(task), again));
+  EXPECT_EQ(again.pictures.size(), requests().size());
 }
 
 ErrorInfo error_of(const std::function<void()>& action) {

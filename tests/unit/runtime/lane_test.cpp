@@ -233,7 +233,7 @@ TEST_F(StreamLanes, AListenerThatThrowsCostsItsSubmissionAlone) {
     EXPECT_EQ(thrown, 1);
     EXPECT_EQ(a.over, 1);
     EXPECT_EQ(a.called_when_over, 0);
-    EXPECT_TRUE(stops || a.stopped.empty()) << "its own error is told by the throw";
+    EXPECT_TRUE(stops || a.stopped.empty()) << "its own error is thrown";
     expect_written(model_, numbers(3, 5), b);
   }
 }
