@@ -97,7 +97,9 @@ void StreamLoop::State::begin(std::size_t number, Stream stream, bool slid) {
 // All that a slot has besides its stream.
 void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
   const Stream& own = slot.stream;
-  expects(begin_part(slot, number), "the first part has room");
+  const std::optional<VocabularyGrammar> grammar = part_grammar(slot, slot.grammar);
+  expects(grammar.has_value(), "the first part has room");
+  begin_part(slot, number, *grammar);
   slot.sequence->stand_behind(own.before);
   slot.sequence->begin_with(own.given);
   const std::size_t most = own.grammars.empty() ? slot.sequence->grammar().length()
@@ -127,20 +129,26 @@ void StreamLoop::State::fill(StreamSlot& slot, std::size_t number) {
   }
 }
 
-// The sequence of the part that comes; false if the stream has no room for it.
-bool StreamLoop::State::begin_part(StreamSlot& slot, std::size_t number) {
+// Under which the next part of a stream is written; empty if it has no room for that.
+std::optional<VocabularyGrammar> StreamLoop::State::part_grammar(const StreamSlot& slot,
+                                                                 std::size_t number) const {
+  const Stream& own = slot.stream;
+  if (own.grammars.empty()) return grammar_of(own, limits);
+  const std::size_t left = static_cast<std::size_t>(own.max_tokens) - slot.result.tokens.size();
+  VocabularyGrammar grammar = own.grammars[number].grammar;
+  if (is_line(grammar)) grammar.columns = std::min(grammar.columns, left);
+  if (grammar.length() > left) return std::nullopt;
+  return grammar;
+}
+
+// The sequence of the part that comes.
+void StreamLoop::State::begin_part(StreamSlot& slot, std::size_t number,
+                                   const VocabularyGrammar& grammar) {
   const Stream& own = slot.stream;
   const std::size_t part = slot.grammar_parts();
-  VocabularyGrammar grammar;
-  if (own.grammars.empty()) {
-    grammar = grammar_of(own, limits);
-    slot.ends = own.stops;
-  } else {
+  slot.ends = own.stops;
+  if (!own.grammars.empty()) {
     const StreamGrammar& next = own.grammars[slot.grammar];
-    const std::size_t left = static_cast<std::size_t>(own.max_tokens) - slot.result.tokens.size();
-    grammar = next.grammar;
-    if (is_line(grammar)) grammar.columns = std::min(grammar.columns, left);
-    if (grammar.length() > left) return false;
     slot.space = next.space;
     slot.ends = next.stops;
     for (const StreamGrammar::Switch& other : next.switches) slot.ends.push_back(other.id);
@@ -151,23 +159,24 @@ bool StreamLoop::State::begin_part(StreamSlot& slot, std::size_t number) {
       space.verifier().make_sequence(slot.law(), grammar, part_random(own, part), number);
   slot.sequence->stop_behind(slot.ends);
   space.renew(number);
-  return true;
 }
 
 // All that is written becomes the prompt of the next part. Its last token is fed again, if it was a
 // draft that was right: what follows is read by another head.
 void StreamLoop::State::switch_part(std::size_t number) {
   StreamSlot& slot = slots[number];
-  const std::size_t space = slot.space;
-  const auto written_tokens = static_cast<std::int64_t>(slot.sequence->tokens().size());
-  slot.grammar = *std::exchange(slot.next, std::nullopt);
-  slot.earlier.add(slot.sequence->meters());
-  slot.earlier_passes = slot.result.passes;
-  slot.part_begin = slot.result.tokens.size();
-  if (!begin_part(slot, number)) {
+  const std::size_t space = slot.space, next = *std::exchange(slot.next, std::nullopt);
+  const std::optional<VocabularyGrammar> grammar = part_grammar(slot, next);
+  if (!grammar) {
     slot.result.status = StreamStatus::kDone;
     return;
   }
+  const auto written_tokens = static_cast<std::int64_t>(slot.sequence->tokens().size());
+  slot.grammar = next;
+  slot.earlier.add(slot.sequence->meters());
+  slot.earlier_passes = slot.result.passes;
+  slot.part_begin = slot.result.tokens.size();
+  begin_part(slot, number, *grammar);
   PromptFeed::LastToken last{slot.result.tokens.back(), space, {}};
   for (int branch = 0; branch < slot.stream.branches(); ++branch) {
     const auto b = static_cast<std::size_t>(branch);

@@ -1,6 +1,7 @@
 // What a loop of streams holds: its slots, spaces and pass.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct StreamLoop::State {
   void check_grammars(const Stream& stream) const;
   void begin(std::size_t number, Stream stream, bool slid);
   void fill(StreamSlot& slot, std::size_t number);
-  bool begin_part(StreamSlot& slot, std::size_t number);
+  std::optional<VocabularyGrammar> part_grammar(const StreamSlot& slot, std::size_t number) const;
+  void begin_part(StreamSlot& slot, std::size_t number, const VocabularyGrammar& grammar);
   void switch_part(std::size_t number);
   void switch_parts();
   void free(std::size_t number);
