@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/runtime/block_lane.h"
+#include "apps/runtime/draft_model.h"
 #include "apps/runtime/lane.h"
 #include "apps/runtime/prompt_encoder.h"
 #include "apps/runtime/video_request.h"
@@ -41,7 +42,12 @@ class VideoModel final : public LaneModel, public BlockLaneModel {
   }
   std::string window_report() const { return controller_ ? controller_->why() : ""; }
 
-  static LoopNeeds needs_of(const PreparedVideo& video);
+  // Null where no model drafts.
+  const ImageDraft* draft() const { return draft_.get(); }
+
+  LoopNeeds needs_of(const PreparedVideo& video) const;
+  // The stream in a slot of the loop, for the drafter of a draft model, if there is one.
+  void announce(std::size_t slot, const PreparedVideo& video) const;
   // What is held besides weights for these needs, tables of the method included.
   MemoryPlan plan(const LoopNeeds& needs, bool encodes) const;
 
@@ -57,6 +63,8 @@ class VideoModel final : public LaneModel, public BlockLaneModel {
   void load() override;
   const TokenModel& tokens() const override { return *model_; }
   StreamLimits limits(const LoopNeeds& needs) const override;
+  void make_drafter(const StreamLimits& limits, const LoopNeeds& needs) override;
+  void drop_drafter() override;
   LoopParts parts() const override { return parts_->parts(); }
   WindowController* controller() override { return controller_ ? &*controller_ : nullptr; }
   std::size_t loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const override;
@@ -68,6 +76,8 @@ class VideoModel final : public LaneModel, public BlockLaneModel {
   }
 
  private:
+  void open_draft();
+  DraftLimits draft_limits(const StreamLimits& limits, const LoopNeeds& needs) const;
   void load_language();
 
   PipelineOptions options_;
@@ -81,6 +91,8 @@ class VideoModel final : public LaneModel, public BlockLaneModel {
   std::shared_ptr<const ClipTokenizer> tokenizer_;
   bool both_halves_ = false;
   DecodeAids aids_;
+  std::unique_ptr<ImageDraft> draft_;
+  ModelDrafter* drafter_ = nullptr;  // of parts, where a model drafts
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts_;
   std::optional<WindowController> controller_;
 };
