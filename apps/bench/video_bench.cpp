@@ -8,8 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "apps/runtime/clip_source.h"
 #include "apps/lab/eval_statistics.h"
+#include "apps/runtime/clip_source.h"
 #include "apps/runtime/facts.h"
 #include "apps/runtime/memory.h"
 #include "engine/core/io.h"
@@ -25,6 +25,16 @@ using Json = nlohmann::ordered_json;
 
 SceneSetRequest held_out(std::uint64_t scene_seed, ScenePixels pixels) {
   return {.seed = scene_seed, .split = SceneSplit::kVal, .size = 64, .pixels = pixels};
+}
+
+std::vector<std::string> held_out_captions(std::uint64_t scene_seed, std::int64_t count) {
+  std::vector<std::string> captions;
+  for (std::int64_t i = 0; i < count; ++i) {
+    captions.push_back(make_clip_record(held_out(scene_seed, ScenePixels::kNone), 16,
+                                        static_cast<std::uint64_t>(i))
+                           .caption);
+  }
+  return captions;
 }
 
 // A sum over the frames' pixels, to tell clips apart.
@@ -68,8 +78,7 @@ struct Duel {
   }
 
   // Both writers in turn, the first of each pair alternating.
-  void run(VideoTask& plain, VideoTask& method, Collector& by_plain,
-           Collector& by_method) const {
+  void run(VideoTask& plain, VideoTask& method, Collector& by_plain, Collector& by_method) const {
     for (std::size_t i = 0; i < captions.size(); ++i) {
       for (int k = 0; k < 2; ++k) {
         const bool is_plain = (k == 0) == (i % 2 == 0);
@@ -79,14 +88,90 @@ struct Duel {
   }
 };
 
+// One of several videos at work.
+class Summed final : public VideoListener {
+ public:
+  void on_frame(std::int64_t, const Image& frame) override {
+    for (const std::uint8_t byte : frame.rgb) sum = (sum ^ byte) * 0x100000001b3u;
+  }
+  void on_over(GeneratedVideo&& video) override { made = std::move(video); }
+
+  std::uint64_t sum = 0xcbf29ce484222325u;
+  GeneratedVideo made;
+};
+
+// All prompts through one submission.
+struct Throughput {
+  const VideoBatchBenchOptions& options;
+  const std::vector<std::string>& captions;
+
+  std::vector<Summed> run(VideoTask& task, std::size_t prompts) const {
+    std::vector<Summed> heard(prompts);
+    std::vector<VideoOrder> orders;
+    for (std::size_t i = 0; i < prompts; ++i) {
+      VideoRequest request;
+      request.prompt = captions[i];
+      request.sampling = options.sampling;
+      request.seed = options.seed + i;
+      request.frames = options.frames;
+      orders.push_back({task.prepare(std::move(request)), &heard[i]});
+    }
+    task.runtime().finish(task.submit(std::move(orders)));
+    for (const Summed& each : heard) {
+      if (each.made.status == ImageStatus::kFailed) throw Error(each.made.error);
+    }
+    return heard;
+  }
+};
+
+struct BatchRun {
+  std::int64_t batch_size = 1;
+  double seconds = 0, first_rate = 0;  // videos a second at the first size
+  double at_work = 0;                  // share of slots
+  std::vector<Summed> videos;
+};
+
+void report_batch(const VideoTask& task, const BatchRun& run, std::int64_t same,
+                  BenchReport& report) {
+  const DecodeMethod& method = task.method();
+  const auto count = static_cast<double>(run.videos.size());
+  std::int64_t frames = 0, tokens = 0, passes = 0;
+  for (const Summed& each : run.videos) {
+    frames += each.made.frames;
+    tokens += each.made.facts.tokens;
+    passes += each.made.facts.passes;
+  }
+  const double rate = count / run.seconds;
+  Json object = report.start("video.batch." + std::to_string(run.batch_size));
+  object["model"] = task.model_name();
+  object["method"] = method_report(method);
+  object["batch_size"] = run.batch_size;
+  object["clips"] = run.videos.size();
+  object["same_clips"] = same;
+  object["videos_per_second"] = rate;
+  object["frames_per_second"] = static_cast<double>(frames) / run.seconds;
+  object["tokens_per_pass"] =
+      static_cast<double>(tokens) / static_cast<double>(std::max<std::int64_t>(passes, 1));
+  object["slots_at_work"] = run.at_work;
+  object["speedup"] = rate / run.first_rate;
+  report.emit(object);
+  report.add_row(method.name + ", " + std::to_string(run.batch_size) + " at once",
+                 std::to_string(run.videos.size()) + " clips, " + std::to_string(same) +
+                     " equal to the first size's",
+                 fixed_digits(rate, 3) + " clips a second",
+                 fixed_digits(rate / run.first_rate, 2) + " times the first size's",
+                 fixed_digits(static_cast<double>(frames) / run.seconds, 1) + " frames a second, " +
+                     fixed_digits(100 * run.at_work, 0) + " % of the slots at work");
+}
+
 double sum_of(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
   return sum;
 }
 
-void report_duel(const VideoTask& task, const Collector& by_plain,
-                 const Collector& by_method, BenchReport& report) {
+void report_duel(const VideoTask& task, const Collector& by_plain, const Collector& by_method,
+                 BenchReport& report) {
   const DecodeMethod& method = task.method();
   std::vector<double> ratios;
   std::int64_t same = 0;
@@ -183,24 +268,58 @@ class OneCaption final : public DescribeListener {
 }  // namespace
 
 void run_video_bench(const VideoBenchOptions& options, BenchReport& report) {
-  std::vector<std::string> captions;
-  for (std::int64_t i = 0; i < options.prompts; ++i) {
-    captions.push_back(make_clip_record(held_out(options.scene_seed, ScenePixels::kNone), 16,
-                                        static_cast<std::uint64_t>(i))
-                           .caption);
-  }
-  const Duel duel{options, std::move(captions)};
+  const Duel duel{options, held_out_captions(options.scene_seed, options.prompts)};
   GenerateOptions plain_options = options.pipeline;
   plain_options.method = {};
+  plain_options.draft_model.clear();
   Runtime runtime;
   VideoTask plain(runtime, plain_options);
   for (const DecodeMethod& wanted : options.methods) {
     GenerateOptions method_options = plain_options;
     method_options.method = wanted;
+    if (needs_of(wanted).draft_model) method_options.draft_model = options.pipeline.draft_model;
     VideoTask task(runtime, method_options);
     Collector by_plain, by_method;
     duel.run(plain, task, by_plain, by_method);
     report_duel(task, by_plain, by_method, report);
+  }
+}
+
+void run_video_batch_bench(const VideoBatchBenchOptions& options, BenchReport& report) {
+  const std::vector<std::string> captions = held_out_captions(options.scene_seed, options.prompts);
+  const Throughput throughput{options, captions};
+  for (const DecodeMethod& wanted : options.methods) {
+    GenerateOptions own = options.pipeline;
+    own.method = wanted;
+    if (!needs_of(wanted).draft_model) own.draft_model.clear();
+    own.batch_size = *std::ranges::max_element(options.batch_sizes);
+    Runtime runtime;
+    VideoTask task(runtime, own);
+    LoopNeeds needs = task.needs_of(task.prepare({.prompt = captions[0]}));
+    needs.slots = own.batch_size;
+    check_memory(task.plan(needs, /*encodes=*/false), task.model_name());
+    throughput.run(task, 1);  // reads the weights
+    double first_rate = 0;
+    std::vector<std::uint64_t> first;
+    for (const std::int64_t size : options.batch_sizes) {
+      task.set_batch_size(size);
+      const RuntimeStats before = runtime.stats();
+      const double began = monotonic_seconds();
+      BatchRun run{.batch_size = size, .videos = throughput.run(task, captions.size())};
+      run.seconds = monotonic_seconds() - began;
+      const RuntimeStats after = runtime.stats();
+      run.at_work =
+          static_cast<double>(after.slots_at_work - before.slots_at_work) /
+          static_cast<double>(std::max<std::uint64_t>(after.slot_passes - before.slot_passes, 1));
+      if (first_rate == 0) first_rate = static_cast<double>(captions.size()) / run.seconds;
+      run.first_rate = first_rate;
+      std::int64_t same = 0;
+      for (std::size_t i = 0; i < run.videos.size(); ++i) {
+        if (first.size() <= i) first.push_back(run.videos[i].sum);
+        same += run.videos[i].sum == first[i] ? 1 : 0;
+      }
+      report_batch(task, run, same, report);
+    }
   }
 }
 

@@ -25,6 +25,21 @@ struct VideoBenchOptions {
 // frames a second, entropy and both tests of the law. Error kUsage, kModel, kMemory.
 void run_video_bench(const VideoBenchOptions& options, BenchReport& report);
 
+struct VideoBatchBenchOptions {
+  GenerateOptions pipeline;               // model, device, threads, storage
+  std::vector<DecodeMethod> methods;      // each with its window
+  std::vector<std::int64_t> batch_sizes;  // videos at once
+  SettingValues sampling;
+  std::int64_t prompts = 20;
+  std::int64_t frames = 0;  // of each video; 0 = the model's own length
+  std::uint64_t seed = 1, scene_seed = 1000;
+};
+
+// Emits "video.batch.<size>", one object a method and size: videos and frames a second over all
+// prompts through one submission, the share of slots at work, and how many videos are those of the
+// first size. Sizes in turn, weights read before. Error kUsage, kModel, kMemory.
+void run_video_batch_bench(const VideoBatchBenchOptions& options, BenchReport& report);
+
 struct ClipInputBenchOptions {
   DescribeOptions captioner;
   std::vector<std::int64_t> seconds;  // lengths of the clips, ascending

@@ -168,6 +168,18 @@ void bench_video(const BenchFlags& flags, BenchReport& report) {
   if (!flags.guidance.empty()) options.sampling.set(setting::kGuidance, flags.guidance.front());
   options.prompts = flags.prompts;
   options.frames = flags.frames;
+  if (flags.dtype == "bf16") options.pipeline.storage = DType::kBF16;
+  options.pipeline.draft_model = flags.parts.text(setting::kModelDraft);
+  if (flags.batch_sizes.size() > 1) {
+    run_video_batch_bench({.pipeline = options.pipeline,
+                           .methods = options.methods,
+                           .batch_sizes = flags.batch_sizes,
+                           .sampling = options.sampling,
+                           .prompts = options.prompts,
+                           .frames = options.frames},
+                          report);
+    return;
+  }
   run_video_bench(options, report);
   ClipInputBenchOptions input;
   input.captioner.model = flags.captioner;

@@ -15,6 +15,8 @@
 #include "apps/cli/setting_flags.h"
 #include "apps/runtime/clip_facts.h"
 #include "apps/runtime/first_frames.h"
+#include "apps/runtime/metadata.h"
+#include "apps/runtime/output_names.h"
 #include "apps/runtime/output_settings.h"
 #include "apps/runtime/sha256.h"
 #include "apps/runtime/memory.h"
@@ -25,6 +27,7 @@
 #include "video/frame_sink.h"
 #include "video/frame_writer.h"
 #include "video/png_sequence.h"
+#include "vision/image/png.h"
 #include "vision/image/xmp.h"
 
 namespace tessera {
@@ -39,6 +42,8 @@ constexpr const char* kAiMark = "trainedAlgorithmicMedia";  // IPTC digital sour
 struct VideoFlags {
   std::optional<std::string> model, prompt, negative_prompt, first_frames, text_features;
   std::optional<std::int64_t> seed, frames, fps;
+  std::optional<std::string> preview;
+  std::int64_t preview_interval = 1;
   std::int64_t quality = static_cast<std::int64_t>(*setting::kQuality.fallback);
   std::string output = "clip.mkv";
   std::string continuation{setting::kContinue.text_fallback};
@@ -125,24 +130,24 @@ VideoRequest request_of(const VideoTask& task, const VideoFlags& flags, std::int
   }
   const std::int64_t wanted = flags.seed.value_or(-1);
   VideoRequest request{.prompt = flags.prompt.value_or(""),
-                      .negative_prompt = flags.negative_prompt,
-                      .sampling = flags.sampling,
-                      .seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted),
-                      .frames = flags.frames.value_or(0),
-                      .endless = flags.endless,
-                      .continuation = flags.continuation == "sinks" ? Continuation::kSinks
-                                                                    : Continuation::kRecompute,
-                      .first_frames = {},
-                      .text_features = flags.text_features.value_or("")};
+                       .negative_prompt = flags.negative_prompt,
+                       .sampling = flags.sampling,
+                       .seed = wanted < 0 ? random_seed() : static_cast<std::uint64_t>(wanted),
+                       .frames = flags.frames.value_or(0),
+                       .endless = flags.endless,
+                       .continuation = flags.continuation == "sinks" ? Continuation::kSinks
+                                                                     : Continuation::kRecompute,
+                       .first_frames = {},
+                       .text_features = flags.text_features.value_or("")};
   if (!flags.first_frames) return request;
   if (task.max_first_frames() == 0) {
     refuse("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
            *flags.first_frames);
   }
   const ModelSpec& spec = task.spec();
-  request.first_frames = read_first_frames(
-      *flags.first_frames,
-      {spec.image_width(), spec.image_height(), rate, task.max_first_frames()});
+  request.first_frames =
+      read_first_frames(*flags.first_frames,
+                        {spec.image_width(), spec.image_height(), rate, task.max_first_frames()});
   if (request.first_frames.empty()) {
     throw Error({.kind = ErrorKind::kGeneral,
                  .code = "E_VIDEO_FIRST",
@@ -153,23 +158,38 @@ VideoRequest request_of(const VideoTask& task, const VideoFlags& flags, std::int
   return request;
 }
 
-// Frames go to the file as they come.
+// Frames go to the file as they come; the preview shows the newest one, and the grid that comes.
 class ClipFile : public VideoListener {
  public:
-  ClipFile(const Session& session, FrameSink& writer)
-      : session_(session), writer_(writer), reporter_(session) {}
+  ClipFile(const Session& session, const VideoFlags& flags, FrameSink& writer)
+      : session_(session), flags_(flags), writer_(writer), reporter_(session) {}
 
   Flow on_progress(const VideoProgress& progress) override {
     reporter_.show(progress);
+    if (newest_) write_preview(*newest_);
+    newest_.reset();
     return session_.stop_requested() ? Flow::kStop : Flow::kContinue;
   }
-  void on_frame(std::int64_t index, const Image& frame) override { writer_.put(frame.rgb, index); }
+  std::int64_t preview_rows() const override {
+    return flags_.preview ? flags_.preview_interval : 0;
+  }
+  void on_preview(const VideoProgress&, const Image& frame) override { write_preview(frame); }
+  void on_frame(std::int64_t index, const Image& frame) override {
+    writer_.put(frame.rgb, index);
+    if (flags_.preview) newest_ = frame;
+  }
   void clear_progress() { reporter_.clear(); }
 
  private:
+  void write_preview(const Image& frame) {
+    save_png(*flags_.preview, frame, {}, ai_media_xmp(program_version()));
+  }
+
   const Session& session_;
+  const VideoFlags& flags_;
   FrameSink& writer_;
   ClipReporter reporter_;
+  std::optional<Image> newest_;  // since the last pass
 };
 
 void report(const Session& session, const VideoFlags& flags, const GeneratedVideo& clip,
@@ -223,6 +243,7 @@ void report_failure(const Session& session, const VideoFlags& flags, const Gener
 
 int run_video(const Session& session, const VideoFlags& flags) {
   check_output(flags);
+  if (flags.preview) NamePattern{*flags.preview};
   GenerateOptions options = painting_options(flags.model, flags.device, {}, 1);
   choose_method(options, flags.decode);
   Runtime runtime;
@@ -231,9 +252,13 @@ int run_video(const Session& session, const VideoFlags& flags) {
   check_rate(flags.output, rate);
   const PreparedVideo clip = task.prepare(request_of(task, flags, rate));
   const MemoryPlan plan = task.plan(clip);
+  if (flags.preview) {
+    const fs::path folder = fs::path(*flags.preview).parent_path();
+    ensure_output_folder(folder.empty() ? fs::path(".") : folder);
+  }
   check_memory(plan, task.model_name());
-  note(session, task.spec().title + " as " + std::string(dtype_name(task.storage())) +
-                    " on " + task.backend().name() + ", " + format_bytes(plan.total()));
+  note(session, task.spec().title + " as " + std::string(dtype_name(task.storage())) + " on " +
+                    task.backend().name() + ", " + format_bytes(plan.total()));
   const ClipTexts texts = texts_of(clip, flags, rate);
   const std::unique_ptr<FrameSink> sink =
       open_frame_sink(flags.output, {.width = clip.facts.width,
@@ -241,7 +266,7 @@ int run_video(const Session& session, const VideoFlags& flags) {
                                      .tick = {1, rate},
                                      .quality = static_cast<int>(flags.quality),
                                      .comment = texts.comment});
-  ClipFile file(session, *sink);
+  ClipFile file(session, flags, *sink);
   const GeneratedVideo made = generate_video(task, clip, file);
   file.clear_progress();
   if (const std::string why = task.window_report(); !why.empty()) note(session, why);
@@ -292,6 +317,10 @@ void add_video(CLI::App& root, Session& session) {
   app->add_flag("--disable-metadata", flags->disable_metadata,
                 "record no prompt and no settings (the AI mark stays)")
       ->group(group);
+  text_flag(*app, "--preview", flags->preview,
+            "file that shows the newest frame, and the next one as its rows are written")
+      ->group(group);
+  setting_flag(*app, setting::kPreviewInterval, flags->preview_interval, {.group = group});
   add_sampling_flags(*app, Door::kVideo, flags->sampling);
   add_decode_flags(*app, Door::kVideo, flags->decode);
   add_device_flags(*app, flags->device);

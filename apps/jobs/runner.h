@@ -123,6 +123,8 @@ class JobRun {
   void put_part(FunctionRef<void()> commit);
   // Memory lasted for so many at once: no more go together from here on.
   void lasts_for(std::int64_t items);
+  // How many go together now; 0 = as the task has room.
+  std::int64_t at_once() const { return static_cast<std::int64_t>(at_once_); }
   // Items that are taken and not ended, and those that are done or failed in this run.
   std::size_t open() const { return open_.size(); }
   std::size_t over() const { return over_; }

@@ -49,8 +49,13 @@ class SegmentWriter final : public VideoListener {
 class VideoJob final : public Task {
  public:
   VideoJob(VideoTask& task, std::span<const SettledItem> items, BatchStore& store,
-           const VideoJobOptions& options, VideoJobListener& listener)
-      : task_(task), items_(items), store_(store), options_(options), listener_(listener) {}
+           const VideoJobOptions& options, VideoJobListener& listener, std::size_t wanted)
+      : task_(task),
+        items_(items),
+        store_(store),
+        options_(options),
+        listener_(listener),
+        wanted_(static_cast<std::int64_t>(wanted)) {}
 
   void work(JobRun& run) override {
     run_ = &run;
@@ -83,7 +88,7 @@ class VideoJob final : public Task {
     explicit Videos(VideoJob& job) : job_(job) {}
     LoopNeeds needs() const override {
       LoopNeeds out = job_.options_.needs;
-      out.slots = job_.options_.at_once;
+      out.slots = std::min(job_.run_->at_once(), job_.wanted_);
       return out;
     }
     std::optional<VideoOrder> next() override { return job_.next(); }
@@ -117,6 +122,7 @@ class VideoJob final : public Task {
   BatchStore& store_;
   const VideoJobOptions& options_;
   VideoJobListener& listener_;
+  std::int64_t wanted_;  // items of the run
   JobRun* run_ = nullptr;
   bool ended_ = false;                                             // the run gives no more
   std::map<std::size_t, std::unique_ptr<SegmentWriter>> at_work_;  // by item
@@ -261,7 +267,7 @@ void VideoJob::finish(const SegmentWriter& writer) {
 JobEnd generate_videos(VideoTask& task, std::span<const SettledItem> items,
                        std::span<const std::size_t> wanted, BatchStore& store,
                        const VideoJobOptions& options, VideoJobListener& listener) {
-  VideoJob job(task, items, store, options, listener);
+  VideoJob job(task, items, store, options, listener, wanted.size());
   return SettledJob(items, store, listener)
       .run(wanted, job, {.at_once = options.at_once, .max_retries = options.max_retries});
 }

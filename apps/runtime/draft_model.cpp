@@ -53,6 +53,12 @@ std::unique_ptr<ImageDraft> ImageDraft::open(const std::string& name,
   const ModelReference reference = resolve_model(name);
   OpenedModel opened = open_model(reference.open_name);
   const StreamModelConfig& own = opened.spec.model;
+  if (opened.spec.blocks || opened.spec.context) {
+    refuse_draft("E_DRAFT_STREAM", reference.shown_name,
+                 "a model that writes token by token after its prompt alone",
+                 opened.spec.blocks ? "one that writes blocks" : "one that reads rows of a text",
+                 "choose --decode frames");
+  }
   if (own.codes != target.codes) {
     refuse_draft("E_DRAFT_CODES", reference.shown_name,
                  std::to_string(target.codes) + " picture codes, as " + target_name + " has",
@@ -68,12 +74,14 @@ std::unique_ptr<ImageDraft> ImageDraft::open(const std::string& name,
   }
   if (own.grammar() != target.grammar()) {
     const auto stream = [](const StreamModelConfig& config) {
-      return std::to_string(config.image_tokens()) + " tokens, " +
+      const std::string grids =
+          config.grids == 1 ? "" : " in " + std::to_string(config.grids) + " grids";
+      return std::to_string(config.image_tokens()) + " tokens" + grids + ", " +
              (config.row_end ? "row ends" : "no row ends") + ", " +
              (config.image_end ? "an image end" : "no image end");
     };
     refuse_draft("E_DRAFT_STREAM", reference.shown_name,
-                 "pictures of " + stream(target) + ", as " + target_name + " has", stream(own),
+                 "streams of " + stream(target) + ", as " + target_name + " has", stream(own),
                  kOneStream);
   }
   return std::unique_ptr<ImageDraft>(

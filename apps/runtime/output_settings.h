@@ -29,14 +29,15 @@ inline constexpr Setting kHeight{.name = "height",
                                  .doors = kWhereSized,
                                  .record = "height"};
 
-inline constexpr Setting kFrames{.name = "frames",
-                                 .kind = SettingKind::kInteger,
-                                 .help = "frames of the video, first ones included",
-                                 .low = 1,
-                                 .high = 1'000'000,
-                                 .unit = "frames",
-                                 .otherwise = "the model's own length",
-                                 .doors = Door::kVideo | Door::kBatch | Door::kField};
+inline constexpr Setting kFrames{
+    .name = "frames",
+    .kind = SettingKind::kInteger,
+    .help = "frames of the video, first ones included",
+    .low = 1,
+    .high = 1'000'000,
+    .unit = "frames",
+    .otherwise = "the model's own length",
+    .doors = Door::kVideo | Door::kBatch | Door::kField | Door::kViewer};
 inline constexpr Setting kFps{.name = "fps",
                               .kind = SettingKind::kInteger,
                               .help = "frames a second",
@@ -89,7 +90,7 @@ inline constexpr Setting kPreviewInterval{.name = "preview-interval",
                                           .high = 4096,
                                           .unit = "rows",
                                           .fallback = 1,
-                                          .doors = Door::kGenerate,
+                                          .doors = Door::kGenerate | Door::kVideo,
                                           .changes_bytes = false};
 
 }  // namespace setting

@@ -84,22 +84,65 @@ VideoModel::VideoModel(const GenerateOptions& options, OpenedModel model, std::s
   if (needs.guesses != GuessUse::kNone) {
     aids_.guesses = load_guess_table(spec().tokenizer.parent_path(), config().codes);
   }
-  if (needs.draft_model || !options_.draft_model.empty()) {
-    refuse("E_DECODE_DRAFT", "--model-draft", "no draft model, which clips do without",
-           options_.draft_model.empty() ? "drafter model" : options_.draft_model,
-           "choose --decode frames");
-  }
   check_blocks(spec(), options_.method);
+  open_draft();
   options_.method = settle_method(options_.method, aids_, config().image_tokens());
   check_method(options_.method, aids_, config().image_tokens());
+  if (draft_ && !needs.draft_model) {
+    refuse("E_DECODE_CONFLICT", "--model-draft", "--drafter model or --decode draft",
+           "drafter " + options_.method.drafter);
+  }
   if (options_.method.adaptive) controller_.emplace(options_.method.window);
 }
 
-LoopNeeds VideoModel::needs_of(const PreparedVideo& video) {
+// The one that is asked for, else, where the method drafts with a model, the one that the model's
+// folder names, also where a record has its name.
+void VideoModel::open_draft() {
+  const std::string& own = spec().draft_model;
+  if (!own.empty() && tessera::needs_of(options_.method).draft_model &&
+      (options_.draft_model.empty() || options_.draft_model == own)) {
+    const std::filesystem::path beside = spec().folder / ".." / own;
+    options_.draft_model = std::filesystem::absolute(beside).lexically_normal().string();
+  }
+  if (options_.draft_model.empty()) return;
+  draft_ = ImageDraft::open(options_.draft_model, config(), name_, *backend_);
+  aids_.draft_model = true;
+}
+
+LoopNeeds VideoModel::needs_of(const PreparedVideo& video) const {
   const Stream& item = video.item;
-  return {
-      .prompt_rows = std::max<std::int64_t>({1, item.prompt.length(), item.unconditional.length()}),
-      .guided = item.law.guided()};
+  LoopNeeds out{.prompt_rows = std::max<std::int64_t>({1, item.prompt.length(), item.unconditional.length()}),
+                .guided = item.law.guided()};
+  if (draft_ == nullptr) return out;
+  const std::size_t longest = std::max(video.draft.prompt.size(), video.draft.unconditional.size());
+  out.draft_prompt_rows = std::max<std::int64_t>(static_cast<std::int64_t>(longest), 1);
+  out.draft_guided = video.draft.law.guided();
+  return out;
+}
+
+void VideoModel::announce(std::size_t slot, const PreparedVideo& video) const {
+  if (drafter_ != nullptr) drafter_->set_stream(slot, draft_->stream(video.draft));
+}
+
+DraftLimits VideoModel::draft_limits(const StreamLimits& limits, const LoopNeeds& needs) const {
+  DraftLimits out =
+      draft_->limits_for({}, limits.items, limits.window, limits.shape == PassShape::kTree);
+  out.prompt_rows = needs.draft_prompt_rows;
+  out.guided = needs.draft_guided;
+  return out;
+}
+
+void VideoModel::make_drafter(const StreamLimits& limits, const LoopNeeds& needs) {
+  if (draft_ == nullptr) return;
+  std::unique_ptr<ModelDrafter> made = draft_->make_drafter(draft_limits(limits, needs));
+  drafter_ = made.get();
+  parts_->set_drafter(std::move(made), drafter_);
+}
+
+void VideoModel::drop_drafter() {
+  if (draft_ == nullptr || parts_ == nullptr) return;
+  drafter_ = nullptr;
+  parts_->set_drafter(nullptr);
 }
 
 const PassModel& VideoModel::tokens() const {
@@ -151,6 +194,12 @@ MemoryPlan VideoModel::plan(const LoopNeeds& needs, bool encodes) const {
       own.kv = request.storage;
       plan.activations = image_activation_bytes(config(), backend(), own) +
                          aids_bytes(options_.method, aids_, request.images);
+    }
+    if (draft_ != nullptr) {
+      StreamLimits own = limits;
+      own.items = request.images;
+      own.window = request.window;
+      plan.draft = draft_->bytes(draft_limits(own, needs));
     }
     // A video's decoder keeps what of its past the next grid needs.
     plan.vq_scratch *= static_cast<std::size_t>(request.images);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/runtime/draft_model.h"
 #include "apps/runtime/lane.h"
 #include "apps/runtime/prompt_encoder.h"
 #include "apps/runtime/video_request.h"
@@ -40,7 +41,12 @@ class VideoModel final : public LaneModel {
   }
   std::string window_report() const { return controller_ ? controller_->why() : ""; }
 
-  static LoopNeeds needs_of(const PreparedVideo& video);
+  // Null where no model drafts.
+  const ImageDraft* draft() const { return draft_.get(); }
+
+  LoopNeeds needs_of(const PreparedVideo& video) const;
+  // The stream in a slot of the loop, for the drafter of a draft model, if there is one.
+  void announce(std::size_t slot, const PreparedVideo& video) const;
   // What is held besides weights for these needs, tables of the method included.
   MemoryPlan plan(const LoopNeeds& needs, bool encodes) const;
 
@@ -56,12 +62,16 @@ class VideoModel final : public LaneModel {
   void load() override;
   const PassModel& tokens() const override;
   StreamLimits limits(const LoopNeeds& needs) const override;
+  void make_drafter(const StreamLimits& limits, const LoopNeeds& needs) override;
+  void drop_drafter() override;
   LoopParts parts() const override;
   WindowController* controller() override { return controller_ ? &*controller_ : nullptr; }
   std::size_t loop_bytes(const StreamLimits& limits, const LoopNeeds& needs) const override;
   ErrorInfo no_room(const LoopNeeds& needs) const override;
 
  private:
+  void open_draft();
+  DraftLimits draft_limits(const StreamLimits& limits, const LoopNeeds& needs) const;
   void load_language();
 
   GenerateOptions options_;
@@ -75,6 +85,8 @@ class VideoModel final : public LaneModel {
   std::shared_ptr<const ClipTokenizer> tokenizer_;
   bool both_halves_ = false;
   DecodeAids aids_;
+  std::unique_ptr<ImageDraft> draft_;
+  ModelDrafter* drafter_ = nullptr;  // of parts, where a model drafts
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts_;
   std::optional<WindowController> controller_;
 };

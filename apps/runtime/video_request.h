@@ -37,6 +37,7 @@ struct VideoRequest {
 
 struct PreparedVideo {
   Stream item;
+  DraftRequest draft;       // the same for the draft model, if there is one
   ImageFacts facts;       // tokens and passes are filled when it was written
   std::int64_t frames = 0;  // 0 = endless
   Continuation continuation = Continuation::kRecompute;
@@ -77,6 +78,11 @@ class VideoListener {
   virtual Flow on_progress(const VideoProgress&) { return Flow::kContinue; }
   // A grid of codes that was committed, in order, before its frames. kStop ends the video after it.
   virtual Flow on_grid(const VideoGrid&) { return Flow::kContinue; }
+  // Grid rows of codes between two previews; 0 = none.
+  virtual std::int64_t preview_rows() const { return 0; }
+  // The first frame of the grid that is being written, after on_progress(): its whole rows decoded
+  // by themselves, the rest in their mean color. Not where a grid was just committed.
+  virtual void on_preview(const VideoProgress&, const Image& /*frame*/) {}
   // A frame, in order; `index` counts from 0.
   virtual void on_frame(std::int64_t /*index*/, const Image& /*frame*/) {}
   // The video is over: nothing more is called. Not called where an error ended the submission.

@@ -116,7 +116,10 @@ NextStream VideoSubmission::next_window(std::unique_ptr<Work> work) {
   NextStream out{.number = number,
                  .stream = work->item,
                  .needs = model_.needs_of(video),
-                 .on_slot = [at = work.get()](std::size_t) { at->in_slot = true; }};
+                 .on_slot = [this, at = work.get()](std::size_t slot) {
+                   at->in_slot = true;
+                   model_.announce(slot, at->order.video);
+                 }};
   given_[number] = std::move(work);
   return out;
 }

@@ -60,12 +60,12 @@ std::vector<Image> whole_grids(std::vector<Image> frames, const ClipSpec& clip, 
 
 class ListedVideos final : public VideoSource {
  public:
-  explicit ListedVideos(std::vector<VideoOrder> orders) {
+  ListedVideos(const VideoModel& model, std::vector<VideoOrder> orders) : model_(model) {
     for (VideoOrder& order : orders) left_.push_back(std::move(order));
   }
   LoopNeeds needs() const override {
     LoopNeeds out;
-    for (const VideoOrder& order : left_) out = both(out, VideoModel::needs_of(order.video));
+    for (const VideoOrder& order : left_) out = both(out, model_.needs_of(order.video));
     out.slots = static_cast<std::int64_t>(left_.size());
     return out;
   }
@@ -77,6 +77,7 @@ class ListedVideos final : public VideoSource {
   bool more() const override { return !left_.empty(); }
 
  private:
+  const VideoModel& model_;
   std::deque<VideoOrder> left_;
 };
 
@@ -95,7 +96,7 @@ struct VideoTask::State {
 
   LoopNeeds needs_of(std::span<const PreparedVideo> videos) const {
     LoopNeeds out;
-    for (const PreparedVideo& video : videos) out = both(out, VideoModel::needs_of(video));
+    for (const PreparedVideo& video : videos) out = both(out, model.needs_of(video));
     out.slots = std::min(model.options().batch_size, static_cast<std::int64_t>(videos.size()));
     return out;
   }
@@ -176,6 +177,10 @@ PreparedVideo VideoTask::prepare(VideoRequest request) const {
       state_->model.prompts().encode(request.prompt, request.negative_prompt, item.law.guided());
   item.prompt.ids = std::move(encoded.prompt);
   item.unconditional.ids = std::move(encoded.unconditional);
+  const ImageDraft* draft = state_->model.draft();
+  if (draft != nullptr) {
+    out.draft = draft->request(request.prompt, request.negative_prompt, item.law);
+  }
   ImageFacts& facts = out.facts;
   facts.program = program_version();
   facts.prompt = request.prompt;
@@ -189,6 +194,7 @@ PreparedVideo VideoTask::prepare(VideoRequest request) const {
   facts.height = model.image_height();
   facts.law = item.law;
   facts.method = method();
+  if (draft != nullptr) facts.draft_model = draft->name();
   facts.preserves_distribution = promise_of(facts.method) != Promise::kNone;
   return out;
 }
@@ -205,7 +211,7 @@ MemoryPlan VideoTask::plan(const LoopNeeds& needs, bool encodes) const {
 }
 
 LoopNeeds VideoTask::needs_of(const PreparedVideo& video) const {
-  return VideoModel::needs_of(video);
+  return state_->model.needs_of(video);
 }
 
 std::int64_t VideoTask::grids_of(const PreparedVideo& video) const {
@@ -238,7 +244,7 @@ Ticket VideoTask::submit(std::unique_ptr<VideoSource> source) {
 }
 
 Ticket VideoTask::submit(std::vector<VideoOrder> orders) {
-  return submit(std::make_unique<ListedVideos>(std::move(orders)));
+  return submit(std::make_unique<ListedVideos>(state_->model, std::move(orders)));
 }
 
 void VideoTask::show(const PreparedVideo& video, std::span<const std::int32_t> codes,
@@ -251,6 +257,11 @@ void VideoTask::show(const PreparedVideo& video, std::span<const std::int32_t> c
 
 void VideoTask::release() { state_->lane.release(); }
 
+void VideoTask::set_batch_size(std::int64_t videos) {
+  release();
+  state_->lane.set_slots(videos);
+}
+
 namespace {
 
 // Hands on what it hears, and keeps the end.
@@ -259,6 +270,10 @@ class LastWord final : public VideoListener {
   explicit LastWord(VideoListener& to) : to_(to) {}
   Flow on_progress(const VideoProgress& progress) override { return to_.on_progress(progress); }
   Flow on_grid(const VideoGrid& grid) override { return to_.on_grid(grid); }
+  std::int64_t preview_rows() const override { return to_.preview_rows(); }
+  void on_preview(const VideoProgress& progress, const Image& frame) override {
+    to_.on_preview(progress, frame);
+  }
   void on_frame(std::int64_t index, const Image& frame) override { to_.on_frame(index, frame); }
   void on_over(GeneratedVideo&& video) override {
     out = video;

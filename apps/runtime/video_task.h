@@ -20,9 +20,9 @@ namespace tessera {
 
 class VideoTask {
  public:
-  // Opens the model and checks options against it; reads no weights. options.draft_model is not
-  // read. The runtime outlives the task. Error kModel; kUsage: E_MODEL_PICTURES for a model that
-  // generates images, E_GEOMETRY, E_DECODE_...
+  // Opens the model and the draft model and checks options against them; reads no weights. The
+  // runtime outlives the task. Error kModel; kUsage: E_MODEL_PICTURES for a model that
+  // generates images, E_GEOMETRY, E_DECODE_..., E_DRAFT_...
   VideoTask(Runtime& runtime, const GenerateOptions& options);
   VideoTask(Runtime& runtime, const GenerateOptions& options, OpenedModel model,
             std::string shown_name);
@@ -80,6 +80,8 @@ class VideoTask {
   void show(const PreparedVideo& video, std::span<const std::int32_t> codes,
             VideoListener& listener);
 
+  // So many videos at once from here on; nothing is at work. Models of blocks write one anyway.
+  void set_batch_size(std::int64_t videos);
   // Releases what is held besides weights: cache and buffers. Nothing of it is at work.
   void release();
 

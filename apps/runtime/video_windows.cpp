@@ -26,12 +26,36 @@ Flow VideoWindows::on_pass(const StreamResult& result, std::int64_t earlier_pass
     emit(codes_, window_grids_);
     window_grids_ = whole;
   }
-  const Flow flow =
-      listener_.on_progress({emitted_, frames_, static_cast<std::int64_t>(result.tokens.size()),
-                             static_cast<std::int64_t>(parts_.grammar.length()), passes_,
-                             monotonic_seconds() - started_});
-  stopped_ = stopped_ || flow == Flow::kStop;
-  return stopped_ || done() ? Flow::kStop : Flow::kContinue;
+  const VideoProgress progress{emitted_,
+                               frames_,
+                               static_cast<std::int64_t>(result.tokens.size()),
+                               static_cast<std::int64_t>(parts_.grammar.length()),
+                               passes_,
+                               monotonic_seconds() - started_};
+  stopped_ = listener_.on_progress(progress) == Flow::kStop || stopped_;
+  if (stopped_ || done()) return Flow::kStop;
+  preview(result, progress);
+  return Flow::kContinue;
+}
+
+void VideoWindows::preview(const StreamResult& result, const VideoProgress& progress) {
+  const std::int64_t interval = listener_.preview_rows();
+  if (interval <= 0 || !decodes_ || result.status == StreamStatus::kFailed) return;
+  const VocabularyGrammar& grammar = parts_.grammar;
+  const std::size_t rows = grammar.codes_among(result.tokens.size()) / grammar.columns;
+  const std::size_t ready = rows - window_grids_ * grammar.rows;
+  if (ready == 0) {
+    shown_rows_ = rows;
+    return;
+  }
+  if (rows < shown_rows_ + static_cast<std::size_t>(interval)) return;
+  shown_rows_ = rows;
+  const std::vector<std::int32_t> codes = grammar.picture_codes(result.tokens);
+  const Tensor pixels = decode_partial(
+      *parts_.tokenizer, std::span(codes).subspan(window_grids_ * grammar.cells()),
+      static_cast<int>(ready), static_cast<int>(grammar.rows), static_cast<int>(grammar.columns));
+  listener_.on_preview(
+      progress, {pixels.shape()[1], pixels.shape()[0], parts_.tokenizer->to_pixels(pixels.view())});
 }
 
 void VideoWindows::emit(std::span<const std::int32_t> codes, std::size_t first) {

@@ -51,6 +51,7 @@ class VideoWindows {
   void begin_window() {
     codes_ = begin_;
     window_grids_ = begin_.size() / parts_.grammar.cells();
+    shown_rows_ = window_grids_ * parts_.grammar.rows;
   }
   // The last grids begin the next window.
   void end_window() {
@@ -66,6 +67,7 @@ class VideoWindows {
   }
 
  private:
+  void preview(const StreamResult& result, const VideoProgress& progress);
   // The grids from `first` on.
   void emit(std::span<const std::int32_t> codes, std::size_t first);
 
@@ -76,6 +78,7 @@ class VideoWindows {
   std::unique_ptr<GridDecoder> decoder_;
   std::vector<std::int32_t> begin_, codes_;
   std::size_t window_ = 0, window_grids_ = 0;
+  std::size_t shown_rows_ = 0;          // of the window's grids, in previews and frames
   std::int64_t grids_ = 0, heard_ = 0;  // of the video: committed; those heard of before
   std::int64_t passes_ = 0;             // of all windows
   double started_ = monotonic_seconds();

@@ -27,6 +27,7 @@ struct PaintSettings {
   std::optional<DType> storage;
   std::uint64_t seed = 0;
   std::int64_t width = 0, height = 0;  // pixels; 0 = what the model does
+  std::int64_t frames = 0;             // of a video; 0 = the model's own length
   bool operator==(const PaintSettings&) const = default;
 };
 

@@ -39,7 +39,10 @@ ErrorInfo unforeseen(ErrorKind kind, const char* code, const char* expected, std
 }  // namespace
 
 PaintWorker::PaintWorker(PainterOptions options, EventQueue& events)
-    : options_(std::move(options)), events_(events), thread_([this] { work(); }) {}
+    : options_(std::move(options)),
+      events_(events),
+      videos_(events, {.program = options_.clip_helper}),
+      thread_([this] { work(); }) {}
 
 PaintWorker::~PaintWorker() {
   end();
@@ -92,7 +95,15 @@ void PaintWorker::paint(const PaintJob& job) {
   tell(painting);
   bool sound = true;  // the task, for the next image
   try {
-    run_task(job, painting);
+    const GenerateOptions wanted = generate_options(options_, job.settings);
+    if (videos_.writes(wanted.model)) {
+      task_.reset();  // one model at a time
+      loaded_ = false;
+      videos_.write(wanted, job, painting, wish_);
+    } else {
+      videos_.close();
+      run_task(job, painting);
+    }
   } catch (const Error& error) {
     painting.error = error.info();
     const ErrorKind kind = error.info().kind;
@@ -113,7 +124,10 @@ void PaintWorker::paint(const PaintJob& job) {
       events_.push(ProblemEvent{painting.error});
     }
   }
-  if (!sound) task_.reset();
+  if (!sound) {
+    task_.reset();
+    videos_.close();
+  }
   painting.seconds_left = 0;
   tell(painting);
 }

@@ -14,6 +14,7 @@
 
 #include "apps/studio/event_queue.h"
 #include "apps/studio/paint_job.h"
+#include "apps/studio/video_worker.h"
 
 namespace tessera {
 
@@ -23,6 +24,7 @@ struct PainterOptions {
   CudaOptions cuda;
   int threads = 0;
   std::optional<DType> storage;
+  std::filesystem::path clip_helper;  // what encodes videos; empty = beside the program
 };
 
 class PaintWorker {
@@ -64,6 +66,7 @@ class PaintWorker {
   std::unique_ptr<GenerateTask> task_;
   GenerateOptions opened_;  // what it was opened with
   bool loaded_ = false;     // its weights are whole
+  VideoWorker videos_;      // a model is open there or here
   std::thread thread_;
 };
 

@@ -29,7 +29,8 @@ struct Painting {
   PaintSettings settings;                        // as asked for; a seed drawn by lot is filled in
   ImageFacts facts;                            // settled; tokens and passes grow
   std::shared_ptr<const Image> image;            // whole, or so far; null before the first row
-  std::int64_t grid_rows = 0, grid_columns = 0;  // tokens
+  std::int64_t grid_rows = 0, grid_columns = 0;  // tokens; of a video, of the grid that is written
+  std::int64_t frames = 0, frames_done = 0;      // of a video, whose newest frame `image` is
   std::int64_t rows_done = 0;                    // whole rows of tokens that stand
   std::int64_t image_rows = 0;                   // of them, those that image shows
   bool image_is_rough = false;                   // drawn from patches of its codes, not decoded

@@ -26,7 +26,8 @@ constexpr std::size_t kCaptionsAhead = 16;
 constexpr auto kMaxSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 
 PainterOptions painter_options(const StudioOptions& options) {
-  return {options.model, options.device, options.cuda, options.threads, options.storage};
+  return {options.model,   options.device,  options.cuda,
+          options.threads, options.storage, options.clip_helper};
 }
 
 CaptionerOptions captioner_options(const StudioOptions& options) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <vector>
 
 #include "engine/core/json.h"
 #include "engine/core/utf8.h"
@@ -87,43 +88,63 @@ Json null_config() {
   return janus_config(text, kTestVocab, 512, vq, 2);
 }
 
+struct ClipSize {
+  std::int64_t layers, width, heads, kv_heads, ffn_width;
+  std::int64_t codes, grid_rows, grid_cols, positions;
+  std::vector<int> multipliers;  // of the clip tokenizer's levels, each but the last halves frames
+};
+
 // The control ids are in the vocabulary either way.
-Json clip_config(bool controls) {
-  constexpr std::int64_t kCodes = 64, kFirst = 256 + kClipSpecials.size();
+Json clip_config(const ClipSize& size, bool controls) {
+  const std::int64_t first = 256 + static_cast<std::int64_t>(kClipSpecials.size());
   Json map = Json::object();
   for (std::size_t i = 0; i < kClipSpecials.size(); ++i) map[kClipSpecials[i]] = 256 + i;
-  for (std::int64_t code = 0; code < kCodes; ++code) {
+  for (std::int64_t code = 0; code < size.codes; ++code) {
     const std::string number = std::to_string(code);
-    map["<|visual token " + std::string(6 - number.size(), '0') + number + "|>"] = kFirst + code;
+    map["<|visual token " + std::string(6 - number.size(), '0') + number + "|>"] = first + code;
   }
   return Json{{"model_type", "emu3"},
               {"vocabulary_map", map},
               {"text_config",
                {{"model_type", "emu3_text_model"},
-                {"hidden_size", 64},
-                {"intermediate_size", 128},
-                {"num_hidden_layers", 2},
-                {"num_attention_heads", 4},
-                {"num_key_value_heads", 2},
-                {"max_position_embeddings", 1024},
-                {"vocab_size", kFirst + kCodes}}},
+                {"hidden_size", size.width},
+                {"intermediate_size", size.ffn_width},
+                {"num_hidden_layers", size.layers},
+                {"num_attention_heads", size.heads},
+                {"num_key_value_heads", size.kv_heads},
+                {"max_position_embeddings", size.positions},
+                {"vocab_size", first + size.codes}}},
               {"vq_config",
-               {{"codebook_size", kCodes},
+               {{"codebook_size", size.codes},
                 {"embed_dim", 4},
                 {"latent_channels", 4},
                 {"base_channels", 32},
-                {"channel_multiplier", {1, 1, 2}},
+                {"channel_multiplier", size.multipliers},
                 {"num_res_blocks", 1},
-                {"attn_resolutions", {2}},
-                {"hidden_size", 64}}},
+                {"attn_resolutions", {size.multipliers.size() - 1}},
+                {"hidden_size", 32 * size.multipliers.back()}}},
               {"clip_config",
                {{"grids", 4},
-                {"grid_rows", 4},
-                {"grid_cols", 6},
+                {"grid_rows", size.grid_rows},
+                {"grid_cols", size.grid_cols},
                 {"fps", 8},
                 {"row_tokens", controls},
                 {"grid_tokens", controls},
                 {"end_tokens", controls}}}};
+}
+
+Json clip_config(bool controls) {
+  return clip_config({.layers = 2,
+                      .width = 64,
+                      .heads = 4,
+                      .kv_heads = 2,
+                      .ffn_width = 128,
+                      .codes = 64,
+                      .grid_rows = 4,
+                      .grid_cols = 6,
+                      .positions = 1024,
+                      .multipliers = {1, 1, 2}},
+                     controls);
 }
 
 Json cosmos_config(bool text) {
@@ -241,6 +262,25 @@ std::string random_config(std::string_view family, std::string_view size) {
           .dump();
     }
   }
+  if (family == "clip") {
+    // LlamaGen's transformers and codes, a window of four grids of 16x16 codes, frames of 128x128.
+    for (const PublishedSize& row : kLlamaGenSizes) {
+      if (row.name != size || row.layers > 24 || row.width > 1024) continue;
+      const std::int64_t ffn_width = (row.width * 8 / 3 + 255) / 256 * 256;
+      return clip_config({.layers = row.layers,
+                          .width = row.width,
+                          .heads = row.heads,
+                          .kv_heads = row.heads,
+                          .ffn_width = ffn_width,
+                          .codes = 16384,
+                          .grid_rows = 16,
+                          .grid_cols = 16,
+                          .positions = 2048,
+                          .multipliers = {1, 1, 2, 2}},
+                         /*controls=*/false)
+          .dump();
+    }
+  }
   if (family == "janus-pro") {
     for (const PublishedSize& row : kJanusSizes) {
       if (row.name != size) continue;
@@ -261,7 +301,8 @@ std::string random_config(std::string_view family, std::string_view size) {
                .file = name,
                .expected = "test:tiny, test:rows, test:null, test:clip, test:clip-rows, "
                            "test:cosmos, test:cosmos-text, test:nbp, test:nbp-frames, "
-                           "random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B} or random:janus-pro:{1B,7B}",
+                           "random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B} random:clip:{B,L} or "
+                           "random:janus-pro:{1B,7B}",
                .found = "no such model"});
 }
 
@@ -277,8 +318,11 @@ OpenedModel make_random_model(const std::string& name, const FamilyOptions& opti
   model.spec.title = name;
   model.spec.licence = "seeded random weights";
   model.source = std::make_unique<RandomSource>(name, model.spec.tensors, rule);
-  model.vq_weights = draw_all(name, vq_tensors(model.spec.vq), rule);
-  if (model.spec.prompt.kind == PromptKind::kText) model.tokenizer_json = test_tokenizer_json();
+  model.vq_weights = draw_all(
+      name, model.spec.movq ? movq_tensors(*model.spec.movq) : vq_tensors(model.spec.vq), rule);
+  if (model.spec.prompt.kind == PromptKind::kText) {
+    model.tokenizer_json = model.spec.clip ? test_clip_tokenizer_json() : test_tokenizer_json();
+  }
   return model;
 }
 

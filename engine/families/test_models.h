@@ -21,7 +21,8 @@ bool is_made_up_model(std::string_view name);
 // test:nbp: the clips of test:clip in blocks, a row of codes each; test:nbp-frames: without
 // prompts, on from given frames.
 // test:null: the smallest thing that is still a model: 1 layer, 2x2 tokens, 4x4 pixels.
-// random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B}, random:janus-pro:{1B,7B}: weights are drawn when the
+// random:llamagen:{B,L,XL,XXL,XXXL,1B,3B,7B}, random:janus-pro:{1B,7B}, random:clip:{B,L} (clips of 16
+// frames of 128x128 pixels, 1024 codes, by LlamaGen's transformers): weights are drawn when the
 // loader asks for them, so that only the packed form is ever held.
 // Error kModel for any other name, listing these.
 // ModelUse::kDescribe: make_up_captioner().

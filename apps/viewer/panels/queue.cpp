@@ -16,7 +16,8 @@ std::string second_line(const Painting& one) {
 
 void progress(const Painting& one, float width) {
   const double whole = static_cast<double>(one.grid_rows * one.grid_columns);
-  const double done = whole > 0 ? static_cast<double>(one.facts.tokens) / whole : 0;
+  double done = whole > 0 ? static_cast<double>(one.facts.tokens) / whole : 0;
+  if (one.frames > 0) done = static_cast<double>(one.frames_done) / static_cast<double>(one.frames);
   ImGui::ProgressBar(static_cast<float>(done), ImVec2(width, em() * 0.3f), "");
 }
 

@@ -51,8 +51,7 @@ void prompt_fields(Ui& ui) {
 }
 
 bool paints(const FoundModel& model) {
-  return model.problem.empty() && !model.draft && !model.clips && !model.other_kind &&
-         model.width > 0;
+  return model.problem.empty() && !model.draft && !model.other_kind && model.width > 0;
 }
 
 const FoundModel* chosen_model(const Ui& ui) {
@@ -77,7 +76,8 @@ void model_field(Ui& ui) {
       const std::string& name = model.reference.shown_name;
       if (ImGui::Selectable("##choice", name == shown)) settings.model = name;
       ImGui::SameLine();
-      text_line(name + "  " + std::to_string(model.width) + " x " + std::to_string(model.height));
+      text_line(name + "  " + std::to_string(model.width) + " x " + std::to_string(model.height) +
+                (model.clips ? ", videos" : ""));
       ImGui::PopID();
     }
     ImGui::EndCombo();
@@ -191,6 +191,22 @@ void sampling_fields(Ui& ui) {
   }
 }
 
+// Of a model of videos.
+void frames_field(Ui& ui) {
+  const FoundModel* model = chosen_model(ui);
+  if (model == nullptr || !model->clips) return;
+  label(label_of(setting::kFrames));
+  auto frames = static_cast<double>(ui.state.settings.frames);
+  const bool own = frames == 0;
+  bool given = !own;
+  if (ImGui::Checkbox("Another length than the model's", &given)) {
+    frames = given ? setting::kFrames.low : 0;
+  }
+  if (given && !own) number_field(setting::kFrames, frames);
+  hint(setting::kFrames.help);
+  ui.state.settings.frames = static_cast<std::int64_t>(frames);
+}
+
 void size_fields(Ui& ui) {
   PaintSettings& settings = ui.state.settings;
   if (!ImGui::CollapsingHeader("Size and weights")) return;
@@ -269,6 +285,7 @@ void settings_panel(Ui& ui) {
   prompt_fields(ui);
   heading("How");
   model_field(ui);
+  frames_field(ui);
   method_field(ui);
   heading("Which");
   seed_fields(ui);

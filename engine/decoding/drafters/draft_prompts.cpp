@@ -35,7 +35,8 @@ void DraftPrompts::note_rows(Slot& slot) const {
     const StreamPrompt& prompt = slot.item->branches[i];
     const std::int64_t rows = prompt.length();
     const bool embedded = prompt.rows != nullptr;
-    expects(rows >= 1 && rows <= limits_.prompt_rows, "the prompt fits the drafter's limits");
+    // None where the stream's first tokens are given.
+    expects(rows <= limits_.prompt_rows, "the prompt fits the drafter's limits");
     expects(!embedded || static_cast<std::int64_t>(prompt.positions.size()) == rows, "a position a row");
     expects(prompt.cuts == nullptr || (embedded && !limits_.trees),
             "embedded prompts are cut, drafts after them stand in a line");

@@ -36,6 +36,24 @@ TEST_F(BenchVideo, EachMethodStandsBesidePlainAndMemoryBesideLength) {
   }
 }
 
+TEST_F(BenchVideo, SeveralAtOnceAreTheSameClips) {
+  const ProgramResult result =
+      run({"bench", "video", "-m", "test:clip", "--methods", "plain,frames", "--windows", "8",
+           "--prompts", "5", "--batch-sizes", "1,3", "-t", "1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = result.json_lines();
+  ASSERT_EQ(lines.size(), 4u);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i].at("name"), i % 2 == 0 ? "video.batch.1" : "video.batch.3");
+    EXPECT_EQ(lines[i].at("clips"), 5);
+    EXPECT_EQ(lines[i].at("same_clips"), 5);
+    EXPECT_GT(lines[i].at("videos_per_second"), 0.0);
+    EXPECT_LE(lines[i].at("slots_at_work"), 1.0);
+    EXPECT_GT(lines[i].at("slots_at_work"), i % 2 == 0 ? 0.99 : 0.5);
+  }
+  EXPECT_EQ(lines[0].at("speedup"), 1.0);
+}
+
 TEST_F(BenchVideo, AModelOfPicturesIsRefused) {
   const ProgramResult result = run({"bench", "video", "-m", "test:tiny", "--prompts", "1"});
   EXPECT_EQ(result.exit_code, 2);

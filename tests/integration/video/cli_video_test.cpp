@@ -106,6 +106,22 @@ TEST_F(CliVideo, GumbelAndFramesWriteThePlainClip) {
   EXPECT_EQ(frames("frames.mkv", {"--decode", "frames", "--window", "7"}), plain);
   EXPECT_EQ(frames("auto.mkv", {"--decode", "auto"}), plain);
   EXPECT_NE(frames("sjd.mkv", {"--decode", "frames-coupled"}), plain) << "another draw";
+  EXPECT_EQ(frames("draft.mkv", {"--decode", "gumbel", "--drafter", "model", "--model-draft",
+                                 "test:clip", "--json"}),
+            plain);
+}
+
+TEST_F(CliVideo, APreviewShowsTheNewestFrameInTheEnd) {
+  const std::vector<std::string> how = {"-p", "x", "-s", "3", "--frames", "12"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), how.begin(), how.end());
+    video(more);
+  };
+  with({"-o", "truth.mkv"});
+  with({"-o", "seen.mkv", "--preview", "now/seen.png", "--preview-interval", "2"});
+  EXPECT_EQ(content("seen.mkv"), content("truth.mkv"));
+  const Image shown = read_own_png(folder_ / "now/seen.png");
+  EXPECT_EQ(shown.rgb, read("truth.mkv").frames.back());
 }
 
 TEST_F(CliVideo, FirstFramesBeginTheClip) {
@@ -275,6 +291,10 @@ TEST_F(CliVideo, RefusalsNameThePlaceAndLeaveNothing) {
   refused({"-p", "x", "-o", "a.mkv", "--frames", "0"}, 2, "--frames");
   refused({"-p", "x", "-o", "a.mkv", "--frames", "4", "--endless"}, 2, "--endless");
   refused({"-p", "x", "-o", "a.mkv", "--decode", "rows"}, 2, "--decode rows");
+  refused({"-p", "x", "-o", "a.mkv", "--decode", "draft"}, 2, "--model-draft");
+  refused({"-p", "x", "-o", "a.mkv", "--decode", "draft", "--model-draft", "test:clip-rows"}, 2,
+          "test:clip-rows");
+  refused({"-p", "x", "-o", "a.mkv", "--preview", "a.jpg"}, 2, "a.jpg");
   refused({"-p", "x", "-o", "a.mkv", "--first-frames", "taken.mkv"}, 1, "taken.mkv");
   refused({"-p", "x", "-o", "a.gif", "--fps", "60"}, 2, "at most 50");
   model_ = "test:tiny";
