@@ -111,8 +111,9 @@ void VideoModel::open_draft() {
 
 LoopNeeds VideoModel::needs_of(const PreparedVideo& video) const {
   const Stream& item = video.item;
-  LoopNeeds out{.prompt_rows = std::max<std::int64_t>({1, item.prompt.length(), item.unconditional.length()}),
-                .guided = item.law.guided()};
+  LoopNeeds out{
+      .prompt_rows = std::max<std::int64_t>({1, item.prompt.length(), item.unconditional.length()}),
+      .guided = item.law.guided()};
   if (draft_ == nullptr) return out;
   const std::size_t longest = std::max(video.draft.prompt.size(), video.draft.unconditional.size());
   out.draft_prompt_rows = std::max<std::int64_t>(static_cast<std::int64_t>(longest), 1);
