@@ -2,13 +2,13 @@
 #include "apps/library/images.h"
 #include "apps/library/named_settings.h"
 #include "apps/library/open_task.h"
-#include "apps/library/queue_lane.h"
 #include "apps/library/task_options.h"
 #include "apps/runtime/caption_memory.h"
 #include "apps/runtime/caption_model.h"
-#include "apps/runtime/caption_pipeline.h"
 #include "apps/runtime/caption_settings.h"
+#include "apps/runtime/describe_task.h"
 #include "apps/runtime/memory.h"
+#include "apps/runtime/model_catalog.h"
 #include "engine/decoding/decode_settings.h"
 
 namespace tessera {
@@ -18,23 +18,23 @@ namespace {
 // What an image in a file counts as before it is read.
 constexpr std::int64_t kUsualWidth = 640, kUsualHeight = 480;
 
-class DescribeForwarder final : public CaptionListener {
+class DescribeForwarder final : public Forwarder, public DescribeListener {
  public:
-  DescribeForwarder(const api::DescribeCallbacks& callbacks, const bool& cancelled)
-      : callbacks_(callbacks), cancelled_(cancelled) {}
+  explicit DescribeForwarder(api::DescribeCallbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
   void on_text(const std::string&, std::string_view more) override {
-    if (callbacks_.on_text && !cancelled_) callbacks_.on_text(more);
+    if (!silent() && callbacks_.on_text) callbacks_.on_text(more);
   }
   void on_notice(std::string_view text) override {
-    if (callbacks_.on_notice) callbacks_.on_notice(text);
+    if (!silent() && callbacks_.on_notice) callbacks_.on_notice(text);
   }
   Flow on_pass() override {
-    stopped_ = stopped_ || cancelled_ || (callbacks_.on_progress && !callbacks_.on_progress());
-    return stopped_ ? Flow::kStop : Flow::kContinue;
+    const bool stops = !silent() && callbacks_.on_progress && !callbacks_.on_progress();
+    if (stops) stop_();
+    return silent() ? Flow::kStop : Flow::kContinue;
   }
   void on_caption(Caption&& made) override {
-    if (stopped_ || cancelled_) return;
+    if (silent()) return;
     if (made.failed) return report_error(callbacks_.on_error, made.error);
     if (!callbacks_.on_description) return;
     callbacks_.on_description({.text = std::move(made.text),
@@ -47,65 +47,70 @@ class DescribeForwarder final : public CaptionListener {
                                .seconds = made.seconds.total,
                                .notes = std::move(made.notes)});
   }
+  void on_over(bool) override { end(); }
+
+  // How the request is cancelled: a text at work is else finished.
+  void set_stop(std::function<void()> stop) { stop_ = std::move(stop); }
 
  private:
-  const api::DescribeCallbacks& callbacks_;
-  const bool& cancelled_;
-  bool stopped_ = false;
+  api::DescribeCallbacks callbacks_;
+  std::function<void()> stop_;
 };
 
-CaptionRequest internal_request(const api::DescribeRequest& request) {
-  CaptionRequest out{
-      .id = "", .pictures = {}, .prompt = request.question, .number = request.number};
+DescribeRequest internal_request(const api::DescribeRequest& request) {
+  DescribeRequest out{.prompt = request.question,
+                      .negative_prompt = request.negative_question,
+                      .number = request.number};
   for (std::size_t i = 0; i < request.images.size(); ++i) {
-    PictureSource& source = out.pictures.emplace_back();
+    auto& source = out.images.emplace_back();
     source.name = "image " + std::to_string(i);
     source.image = std::make_shared<const Image>(internal_image(request.images[i], source.name));
   }
   for (const std::filesystem::path& file : request.files) {
-    PictureSource& source = out.pictures.emplace_back();
+    auto& source = out.images.emplace_back();
     source.name = file.string();
     source.file = file;
   }
   return out;
 }
 
-class DescribeTask final : public OpenTask {
+class OpenDescriber final : public OpenTask {
  public:
-  DescribeTask(Runtime& runtime, const CaptionOptions& options)
-      : options_(options), pipeline_(options), lane_(runtime) {}
+  OpenDescriber(Runtime& runtime, const DescribeOptions& options)
+      : OpenTask(runtime), options_(options), task_(runtime, options) {}
 
   api::ModelInfo info() const override {
-    const ModelSpec& spec = pipeline_.model().spec();
+    const ModelSpec& spec = task_.model().spec();
     return {.task = api::Task::kDescribe,
-            .name = pipeline_.model_name(),
+            .name = task_.model_name(),
             .family = spec.family,
             .title = spec.title,
             .licence = spec.licence,
-            .device = pipeline_.backend().name(),
-            .dtype = std::string(dtype_name(pipeline_.storage())),
-            .method = pipeline_.method().name};
+            .device = task_.backend().name(),
+            .dtype = std::string(dtype_name(task_.storage())),
+            .method = task_.method().name};
   }
 
   api::MemoryPlan plan(const api::DescribeRequest& request) const override;
 
   Ticket submit(const api::DescribeRequest& request, api::DescribeCallbacks callbacks) override {
-    return lane_.submit([this, request = internal_request(request),
-                         callbacks = std::move(callbacks)](const bool& cancelled) mutable {
-      DescribeForwarder forwarder(callbacks, cancelled);
-      std::optional<CaptionRequest> next = std::move(request);
-      pipeline_.run([&next] { return std::exchange(next, std::nullopt); }, forwarder);
-    });
+    std::vector<DescribeRequest> requests;
+    requests.push_back(internal_request(request));
+    return keep(std::make_unique<DescribeForwarder>(std::move(callbacks)),
+                [&](DescribeForwarder& to) {
+                  const Ticket ticket = task_.submit(std::move(requests), to);
+                  to.set_stop([this, ticket] { cancel(ticket); });
+                  return ticket;
+                });
   }
 
  private:
-  CaptionOptions options_;
-  CaptionPipeline pipeline_;
-  AttachedLane lane_;
+  DescribeOptions options_;
+  DescribeTask task_;
 };
 
-api::MemoryPlan DescribeTask::plan(const api::DescribeRequest& request) const {
-  const CaptionModel& model = pipeline_.model();
+api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
+  const CaptionModel& model = task_.model();
   const PreprocessPolicy& policy = model.describe().policy;
   std::vector<PreprocessPlan> images;
   for (const api::Image& image : request.images) {
@@ -123,15 +128,15 @@ api::MemoryPlan DescribeTask::plan(const api::DescribeRequest& request) const {
       .items = options_.batch_size,
       .prompt_rows = rows,
       .grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.spec().model.vocab),
-                                         static_cast<std::size_t>(options_.most_tokens)),
-      .window = pipeline_.method().window,
-      .kv = pipeline_.storage(),
-      .laws = keeps_laws(pipeline_.method()),
-      .shape = pipeline_.method().shape()};
+                                         static_cast<std::size_t>(options_.max_tokens)),
+      .window = task_.method().window,
+      .kv = task_.storage(),
+      .laws = keeps_laws(task_.method()),
+      .shape = task_.method().shape()};
   CaptionMemoryPlan plan =
-      plan_captioning(model.spec(), pipeline_.backend(), pipeline_.storage(), limits,
+      plan_captioning(model.spec(), task_.backend(), task_.storage(), limits,
                       *std::max_element(images.begin(), images.end(), fewer_views));
-  const std::optional<DeviceMemory> device = pipeline_.backend().memory();
+  const std::optional<DeviceMemory> device = task_.backend().memory();
   const std::optional<std::uint64_t> free = available_memory();
   api::MemoryPlan out;
   out.weights = plan.language;
@@ -193,15 +198,15 @@ std::unique_ptr<OpenTask> open_describe_task(Runtime& runtime, const Installatio
   check_seed(options.seed);
   SettingValues settings =
       read_settings(options.settings, api::Task::kDescribe, api::SettingPlace::kOpen);
-  CaptionOptions out;
+  DescribeOptions out;
   out.model = place.model(model.empty() ? std::string(kDefaultCaptioner) : model);
   out.device = options.device;
   out.cuda = {.deterministic = options.deterministic, .tf32 = options.tf32};
   out.threads = options.threads;
   out.storage = storage_of(options.dtype);
   out.batch_size = options.slots;
-  out.most_tokens = settings.integer(setting::kMaxTokens);
-  out.method = method_of_texts(settings, out.most_tokens);
+  out.max_tokens = settings.integer(setting::kMaxTokens);
+  out.method = method_of_texts(settings, out.max_tokens);
   out.prune = prune_of(options.prune, settings);
   out.seed = options.seed;
   out.helper = place.helper();
@@ -210,7 +215,7 @@ std::unique_ptr<OpenTask> open_describe_task(Runtime& runtime, const Installatio
     settings.clear(*row);
   }
   out.sampling = settings;
-  return std::make_unique<DescribeTask>(runtime, out);
+  return std::make_unique<OpenDescriber>(runtime, out);
 }
 
 }  // namespace tessera

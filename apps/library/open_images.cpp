@@ -4,30 +4,30 @@
 #include "apps/library/images.h"
 #include "apps/library/named_settings.h"
 #include "apps/library/open_task.h"
-#include "apps/library/queue_lane.h"
 #include "apps/library/task_options.h"
+#include "apps/runtime/generate_task.h"
 
 namespace tessera {
 
 namespace {
 
-class ImageForwarder final : public GenerateListener {
+class ImageForwarder final : public Forwarder, public GenerateListener {
  public:
-  ImageForwarder(const api::ImageCallbacks& callbacks, const bool& cancelled)
-      : callbacks_(callbacks), cancelled_(cancelled) {}
+  explicit ImageForwarder(api::ImageCallbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
   Flow on_progress(const GenerateProgress& progress) override {
-    const bool goes_on =
-        !callbacks_.on_progress || callbacks_.on_progress({.tokens_done = progress.tokens_done,
-                                                           .tokens = progress.tokens,
-                                                           .passes = progress.passes,
-                                                           .seconds = progress.seconds});
-    return goes_on && !cancelled_ ? Flow::kContinue : Flow::kStop;
+    if (silent() || !callbacks_.on_progress) return Flow::kContinue;
+    const bool goes_on = callbacks_.on_progress({.tokens_done = progress.tokens_done,
+                                                 .tokens = progress.tokens,
+                                                 .passes = progress.passes,
+                                                 .seconds = progress.seconds});
+    return goes_on ? Flow::kContinue : Flow::kStop;
   }
 
-  void on_picture(GeneratedPicture&& made) override {
-    if (made.status == PictureStatus::kFailed) return report_error(callbacks_.on_error, made.error);
-    if (made.status != PictureStatus::kDone || !callbacks_.on_image) return;
+  void on_image(GeneratedImage&& made) override {
+    if (silent()) return;
+    if (made.status == ImageStatus::kFailed) return report_error(callbacks_.on_error, made.error);
+    if (made.status != ImageStatus::kDone || !callbacks_.on_image) return;
     callbacks_.on_image({.image = public_image(std::move(made.image)),
                          .tokens = made.facts.tokens,
                          .passes = made.facts.passes,
@@ -35,56 +35,54 @@ class ImageForwarder final : public GenerateListener {
                          .record = facts_json(made.facts).dump()});
   }
 
+  void on_over(bool) override { end(); }
+
  private:
-  const api::ImageCallbacks& callbacks_;
-  const bool& cancelled_;
+  api::ImageCallbacks callbacks_;
 };
 
-class ImageTask final : public OpenTask {
+class OpenImages final : public OpenTask {
  public:
-  ImageTask(Runtime& runtime, const PipelineOptions& options)
-      : pipeline_(options), lane_(runtime) {}
+  OpenImages(Runtime& runtime, const GenerateOptions& options)
+      : OpenTask(runtime), task_(runtime, options) {}
 
   api::ModelInfo info() const override {
-    const ModelSpec& spec = pipeline_.spec();
+    const ModelSpec& spec = task_.spec();
     return {.task = api::Task::kImage,
-            .name = pipeline_.model_name(),
+            .name = task_.model_name(),
             .family = spec.family,
             .title = spec.title,
             .licence = spec.licence,
-            .device = pipeline_.backend().name(),
-            .dtype = std::string(dtype_name(pipeline_.storage())),
-            .method = pipeline_.method().name,
+            .device = task_.backend().name(),
+            .dtype = std::string(dtype_name(task_.storage())),
+            .method = task_.method().name,
             .width = spec.image_width(),
             .height = spec.image_height()};
   }
 
   api::MemoryPlan plan(const api::ImageRequest& request) const override {
     const PreparedRequest prepared = prepare(request);
-    return public_plan(pipeline_.memory_plan({&prepared, 1}));
+    return public_plan(task_.plan({&prepared, 1}));
   }
 
   Ticket submit(const api::ImageRequest& request, api::ImageCallbacks callbacks) override {
-    PreparedRequest prepared = prepare(request);
-    check_memory(pipeline_.memory_plan({&prepared, 1}), pipeline_.model_name());
-    return lane_.submit([this, prepared = std::move(prepared),
-                         callbacks = std::move(callbacks)](const bool& cancelled) {
-      ImageForwarder forwarder(callbacks, cancelled);
-      pipeline_.run({&prepared, 1}, forwarder);
-    });
+    std::vector<PreparedRequest> prepared;
+    prepared.push_back(prepare(request));
+    check_memory(task_.plan(prepared), task_.model_name());
+    return keep(std::make_unique<ImageForwarder>(std::move(callbacks)),
+                [&](GenerateListener& to) { return task_.submit(std::move(prepared), to); });
   }
 
  private:
   PreparedRequest prepare(const api::ImageRequest& request) const {
     check_seed(request.seed);
-    return pipeline_.prepare(
+    return task_.prepare(
         {request.prompt, request.negative_prompt,
          read_settings(request.settings, api::Task::kImage, api::SettingPlace::kRequest),
          request.seed});
   }
 
-  GeneratePipeline pipeline_;
-  AttachedLane lane_;
+  GenerateTask task_;
 };
 
 }  // namespace
@@ -94,7 +92,7 @@ std::unique_ptr<OpenTask> open_image_task(Runtime& runtime, const Installation& 
                                           const api::OpenOptions& options) {
   const SettingValues settings =
       read_settings(options.settings, api::Task::kImage, api::SettingPlace::kOpen);
-  return std::make_unique<ImageTask>(
+  return std::make_unique<OpenImages>(
       runtime, generating_options(place, model.empty() ? std::string(kDefaultModel) : model,
                                   options, settings));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include <tessera/runtime.h>
 
@@ -11,9 +12,30 @@
 
 namespace tessera {
 
+// Passes on what the runtime says of a request. Kept until the request is over.
+class Forwarder {
+ public:
+  virtual ~Forwarder() = default;
+  // Nothing is passed on from here on.
+  void silence() { silent_ = true; }
+
+ protected:
+  bool silent() const { return silent_; }
+  // The last call: it goes when the step is done.
+  void end() { over_ = true; }
+
+ private:
+  friend class OpenTask;
+  bool silent_ = false, over_ = false;
+};
+
 class OpenTask {
  public:
+  explicit OpenTask(Runtime& runtime) : runtime_(runtime) {}
   virtual ~OpenTask() = default;
+  OpenTask(const OpenTask&) = delete;
+  OpenTask& operator=(const OpenTask&) = delete;
+
   virtual api::ModelInfo info() const = 0;
   // Those that the model was not opened for: Error kUsage (E_TASK).
   virtual api::MemoryPlan plan(const api::ImageRequest&) const { refuse("generates images"); }
@@ -29,8 +51,31 @@ class OpenTask {
     refuse("describes");
   }
 
+  // Ends a request, of which nothing more is heard. False: it is none of this task's.
+  bool cancel(Ticket ticket);
+  // Between two steps: forgets requests that are over; after an error also those that it ended.
+  void sweep(bool after_error);
+
+ protected:
+  // `submit` gives the runtime the request with this listener.
+  template <typename Kind, typename Submit>
+  Ticket keep(std::unique_ptr<Kind> forwarder, const Submit& submit) {
+    Kind& listener = *forwarder;
+    const Ticket ticket = submit(listener);
+    kept_.push_back({ticket, std::move(forwarder)});
+    return ticket;
+  }
+  Runtime& runtime() const { return runtime_; }
+
  private:
+  struct Kept {
+    Ticket ticket;
+    std::unique_ptr<Forwarder> forwarder;
+  };
   [[noreturn]] void refuse(const char* wanted) const;
+
+  Runtime& runtime_;
+  std::vector<Kept> kept_;
 };
 
 // The runtime outlives the task. Errors of opening.

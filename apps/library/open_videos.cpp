@@ -4,86 +4,102 @@
 #include "apps/library/images.h"
 #include "apps/library/named_settings.h"
 #include "apps/library/open_task.h"
-#include "apps/library/queue_lane.h"
 #include "apps/library/task_options.h"
+#include "apps/runtime/model_catalog.h"
 #include "apps/runtime/output_settings.h"
-#include "apps/runtime/video_pipeline.h"
+#include "apps/runtime/video_task.h"
 
 namespace tessera {
 
 namespace {
 
-class VideoForwarder final : public ClipListener {
+class VideoForwarder final : public Forwarder, public VideoListener {
  public:
-  VideoForwarder(const api::VideoCallbacks& callbacks, const bool& cancelled)
-      : callbacks_(callbacks), cancelled_(cancelled) {}
+  VideoForwarder(api::VideoCallbacks callbacks, std::int64_t rate)
+      : callbacks_(std::move(callbacks)), rate_(rate) {}
 
-  Flow on_progress(const ClipProgress& progress) override {
-    const bool goes_on =
-        !callbacks_.on_progress || callbacks_.on_progress({.tokens_done = progress.tokens_done,
-                                                           .tokens = progress.tokens,
-                                                           .frames_done = progress.frames_done,
-                                                           .frames = progress.frames,
-                                                           .passes = progress.passes,
-                                                           .seconds = progress.seconds});
-    return goes_on && !cancelled_ ? Flow::kContinue : Flow::kStop;
+  Flow on_progress(const VideoProgress& progress) override {
+    if (silent() || !callbacks_.on_progress) return Flow::kContinue;
+    const bool goes_on = callbacks_.on_progress({.tokens_done = progress.tokens_done,
+                                                 .tokens = progress.tokens,
+                                                 .frames_done = progress.frames_done,
+                                                 .frames = progress.frames,
+                                                 .passes = progress.passes,
+                                                 .seconds = progress.seconds});
+    return goes_on ? Flow::kContinue : Flow::kStop;
   }
 
   void on_frame(std::int64_t index, const Image& frame) override {
-    if (callbacks_.on_frame) callbacks_.on_frame(index, public_image(Image(frame)));
+    if (!silent() && callbacks_.on_frame) callbacks_.on_frame(index, public_image(Image(frame)));
+  }
+
+  void on_over(GeneratedVideo&& made) override {
+    end();
+    if (silent()) return;
+    if (made.status == ImageStatus::kFailed) return report_error(callbacks_.on_error, made.error);
+    if (!callbacks_.on_video) return;
+    callbacks_.on_video({.stopped = made.status == ImageStatus::kStopped,
+                         .frames = made.frames,
+                         .first_frames = made.first_frames,
+                         .rate = rate_,
+                         .tokens = made.facts.tokens,
+                         .passes = made.facts.passes,
+                         .seconds = made.seconds,
+                         .record = facts_json(made.facts).dump()});
   }
 
  private:
-  const api::VideoCallbacks& callbacks_;
-  const bool& cancelled_;
+  api::VideoCallbacks callbacks_;
+  std::int64_t rate_;
 };
 
-class VideoTask final : public OpenTask {
+class OpenVideos final : public OpenTask {
  public:
-  VideoTask(Runtime& runtime, const PipelineOptions& options)
-      : pipeline_(options), lane_(runtime) {}
+  OpenVideos(Runtime& runtime, const GenerateOptions& options)
+      : OpenTask(runtime), task_(runtime, options) {}
 
   api::ModelInfo info() const override {
-    const ModelSpec& spec = pipeline_.spec();
+    const ModelSpec& spec = task_.spec();
     return {.task = api::Task::kVideo,
-            .name = pipeline_.model_name(),
+            .name = task_.model_name(),
             .family = spec.family,
             .title = spec.title,
             .licence = spec.licence,
-            .device = pipeline_.backend().name(),
-            .dtype = std::string(dtype_name(pipeline_.storage())),
-            .method = pipeline_.method().name,
+            .device = task_.backend().name(),
+            .dtype = std::string(dtype_name(task_.storage())),
+            .method = task_.method().name,
             .width = spec.image_width(),
             .height = spec.image_height(),
-            .frames = pipeline_.own_frames(),
-            .rate = pipeline_.rate(),
-            .max_first_frames = pipeline_.most_first_frames()};
+            .frames = task_.own_frames(),
+            .rate = task_.rate(),
+            .max_first_frames = task_.max_first_frames()};
   }
 
   api::MemoryPlan plan(const api::VideoRequest& request) const override {
-    return public_plan(pipeline_.memory_plan(prepare(request)));
+    return public_plan(task_.plan(prepare(request)));
   }
 
   Ticket submit(const api::VideoRequest& request, api::VideoCallbacks callbacks) override {
-    PreparedClip prepared = prepare(request);
-    check_memory(pipeline_.memory_plan(prepared), pipeline_.model_name());
-    return lane_.submit([this, prepared = std::move(prepared),
-                         callbacks = std::move(callbacks)](const bool& cancelled) {
-      VideoForwarder forwarder(callbacks, cancelled);
-      report(pipeline_.run(prepared, forwarder), callbacks, cancelled);
-    });
+    PreparedVideo prepared = prepare(request);
+    check_memory(task_.plan(prepared), task_.model_name());
+    return keep(std::make_unique<VideoForwarder>(std::move(callbacks), task_.rate()),
+                [&](VideoListener& to) {
+                  std::vector<VideoOrder> orders;
+                  orders.push_back({.video = std::move(prepared), .listener = &to});
+                  return task_.submit(std::move(orders));
+                });
   }
 
  private:
-  PreparedClip prepare(const api::VideoRequest& request) const {
+  PreparedVideo prepare(const api::VideoRequest& request) const {
     check_seed(request.seed);
     SettingValues settings =
         read_settings(request.settings, api::Task::kVideo, api::SettingPlace::kRequest);
-    ClipRequest out{.prompt = request.prompt,
-                    .negative_prompt = request.negative_prompt,
-                    .seed = request.seed,
-                    .endless = request.endless,
-                    .text_features = request.text_features.string()};
+    VideoRequest out{.prompt = request.prompt,
+                     .negative_prompt = request.negative_prompt,
+                     .seed = request.seed,
+                     .endless = request.endless,
+                     .text_features = request.text_features.string()};
     out.frames = settings.has(setting::kFrames) ? settings.integer(setting::kFrames) : 0;
     if (settings.text(setting::kContinue) == "sinks") out.continuation = Continuation::kSinks;
     settings.clear(setting::kFrames);
@@ -93,25 +109,10 @@ class VideoTask final : public OpenTask {
       out.first_frames.push_back(
           internal_image(request.first_frames[i], "first frame " + std::to_string(i)));
     }
-    return pipeline_.prepare(std::move(out));
+    return task_.prepare(std::move(out));
   }
 
-  void report(const GeneratedClip& made, const api::VideoCallbacks& callbacks,
-              const bool& cancelled) const {
-    if (made.status == PictureStatus::kFailed) return report_error(callbacks.on_error, made.error);
-    if (cancelled || !callbacks.on_video) return;
-    callbacks.on_video({.stopped = made.status == PictureStatus::kStopped,
-                        .frames = made.frames,
-                        .first_frames = made.first_frames,
-                        .rate = pipeline_.rate(),
-                        .tokens = made.facts.tokens,
-                        .passes = made.facts.passes,
-                        .seconds = made.seconds,
-                        .record = facts_json(made.facts).dump()});
-  }
-
-  VideoPipeline pipeline_;
-  AttachedLane lane_;
+  VideoTask task_;
 };
 
 }  // namespace
@@ -121,7 +122,7 @@ std::unique_ptr<OpenTask> open_video_task(Runtime& runtime, const Installation& 
                                           const api::OpenOptions& options) {
   const SettingValues settings =
       read_settings(options.settings, api::Task::kVideo, api::SettingPlace::kOpen);
-  return std::make_unique<VideoTask>(
+  return std::make_unique<OpenVideos>(
       runtime, generating_options(place, model.empty() ? std::string(kDefaultClipModel) : model,
                                   options, settings));
 }

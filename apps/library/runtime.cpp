@@ -37,6 +37,10 @@ struct Runtime::State {
                           .found = "none"});
   }
 
+  void sweep(bool after_error) {
+    for (const auto& [number, task] : models) task->sweep(after_error);
+  }
+
   tessera::Installation place;
   tessera::Runtime runtime;  // outlives the models
   std::map<std::uint64_t, std::unique_ptr<OpenTask>> models;
@@ -102,16 +106,29 @@ Ticket Runtime::submit(Model model, const DescribeRequest& request, DescribeCall
 }
 
 bool Runtime::step() {
-  return guarded([&] { return state_->runtime.step(); });
+  return guarded([&] {
+    try {
+      const bool more = state_->runtime.step();
+      state_->sweep(false);
+      return more;
+    } catch (...) {
+      state_->sweep(true);
+      throw;
+    }
+  });
 }
 bool Runtime::over(Ticket ticket) const {
   return guarded([&] { return state_->runtime.over({ticket.number}); });
 }
 void Runtime::finish(Ticket ticket) {
-  guarded([&] { state_->runtime.finish({ticket.number}); });
+  while (!over(ticket)) step();
 }
 void Runtime::cancel(Ticket ticket) {
-  guarded([&] { state_->runtime.cancel({ticket.number}); });
+  guarded([&] {
+    for (const auto& [number, task] : state_->models) {
+      if (task->cancel({ticket.number})) return;
+    }
+  });
 }
 
 RuntimeStats Runtime::stats() const {

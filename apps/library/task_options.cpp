@@ -35,6 +35,22 @@ void OpenTask::refuse(const char* wanted) const {
                .hint = "ModelRef::task says what a model is opened for"});
 }
 
+bool OpenTask::cancel(Ticket ticket) {
+  for (Kept& kept : kept_) {
+    if (!(kept.ticket == ticket)) continue;
+    kept.forwarder->silence();
+    runtime_.cancel(ticket);
+    return true;
+  }
+  return false;
+}
+
+void OpenTask::sweep(bool after_error) {
+  std::erase_if(kept_, [&](const Kept& kept) {
+    return kept.forwarder->over_ || (after_error && runtime_.over(kept.ticket));
+  });
+}
+
 std::optional<DType> storage_of(const std::string& dtype) {
   if (dtype == "auto") return std::nullopt;
   if (dtype == "f32") return DType::kF32;
@@ -57,10 +73,10 @@ void check_seed(std::uint64_t seed) {
   }
 }
 
-PipelineOptions generating_options(const Installation& place, const std::string& model,
+GenerateOptions generating_options(const Installation& place, const std::string& model,
                                    const api::OpenOptions& options, const SettingValues& settings) {
   check_options(options);
-  PipelineOptions out;
+  GenerateOptions out;
   out.model = place.model(model);
   out.device = options.device;
   out.cuda = {.deterministic = options.deterministic, .tf32 = options.tf32};

@@ -5,12 +5,13 @@
 
 #include "apps/library/guard.h"
 #include "apps/library/installation.h"
-#include "apps/runtime/generate_pipeline.h"
+#include "apps/runtime/generate_request.h"
+#include "apps/runtime/memory.h"
 
 namespace tessera {
 
 // Device, threads, storage, slots, method and draft model. Error kUsage for values out of range.
-PipelineOptions generating_options(const Installation& place, const std::string& model,
+GenerateOptions generating_options(const Installation& place, const std::string& model,
                                    const api::OpenOptions& options, const SettingValues& settings);
 // "auto", "f32", "bf16". Error kUsage (E_SETTING_VALUE).
 std::optional<DType> storage_of(const std::string& dtype);

@@ -91,6 +91,9 @@ struct VideoCallbacks {
 
 struct DescribeRequest {
   std::string question = "Describe the picture.";
+  // Under guidance (cfg-scale) the text leads away from an answer to this without the images; none
+  // = the question itself.
+  std::optional<std::string> negative_question = {};
   std::vector<Image> images = {};                 // shown first
   std::vector<std::filesystem::path> files = {};  // PNG, JPEG, WebP, GIF or BMP
   // Half of the key of what is sampled; 0 for all gives equal requests equal texts.
