@@ -335,6 +335,7 @@ void run_clip_input_bench(const ClipInputBenchOptions& options, BenchReport& rep
     const std::int64_t frames = seconds * kClipRate;
     const auto file = folder.path() / (std::to_string(seconds) + ".mkv");
     write_clip(file, record, frames);
+    task.release();  // every length begins alike
     const bool restarted = restart_peak();
     const double begin = monotonic_seconds();
     const std::vector<ClipScene> scenes = find_scenes(file, {.distance = 1}, [] { return false; });
