@@ -233,7 +233,8 @@ void StreamLane::refuse_held(const LoopNeeds& needs, std::size_t bytes, const Ro
                              const std::exception_ptr& why) {
   ErrorInfo error = model_.no_room(needs);
   error.expected = std::to_string(bytes) + " bytes";
-  error.found = why != nullptr ? "allocation refused" : std::to_string(*answer.free) + " bytes free";
+  error.found =
+      why != nullptr ? "allocation refused" : std::to_string(*answer.free) + " bytes free";
   if (held_->entry->submission->takes_fewer_slots()) return fail_held(error);
   held_->entry->ending = true;
   held_->entry->error = why != nullptr ? why : std::make_exception_ptr(Error(error));
