@@ -359,6 +359,7 @@ std::optional<SlidingStream> DescribeSubmission::on_done(std::size_t number,
 }
 
 void DescribeSubmission::on_stopped(std::size_t number, StreamResult&& /*result*/) {
+  stopped_ = true;
   at_work_.erase(number);
 }
 

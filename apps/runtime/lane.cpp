@@ -122,7 +122,7 @@ void StreamLane::drop_loop() {
 }
 
 void StreamLane::release() {
-  expects(idle(), "nothing is at work");
+  expects(!writing(), "nothing is written");
   drop_loop();
   room_ = {};
 }
@@ -156,7 +156,6 @@ bool StreamLane::fits(const LoopNeeds& needs) const {
 
 bool StreamLane::make_loop(const StreamLimits& limits, const LoopNeeds& needs,
                            std::exception_ptr& why) {
-  drop_loop();  // before the new one: both together may not fit
   const auto attempt = [&] {
     model_.make_drafter(limits, needs);
     loop_ =
@@ -175,11 +174,8 @@ bool StreamLane::make_loop(const StreamLimits& limits, const LoopNeeds& needs,
   return false;
 }
 
-// A loop with room for the stream that is held, the old one is idle. False: not now. Where memory
-// does not last, one with no more rows than needed is tried, then one of half as many slots, down
-// to one; fewer slots are for the rest of the run.
+// A loop with room for the stream that is held, the old one is idle. False: not now.
 bool StreamLane::fit_loop() {
-  Entry& entry = *held_->entry;
   LoopNeeds exact = held_->next.needs;
   std::int64_t wanted = 0;
   for_each_entry([&](Entry& each) {
@@ -200,35 +196,57 @@ bool StreamLane::fit_loop() {
   needs.draft_prompt_rows =
       grown(loop_ == nullptr ? 0 : room_.draft_prompt_rows, exact.draft_prompt_rows);
   model_.load();
-  if (!host_.make_room(model_.loop_bytes(model_.limits(needs), needs), *this)) return false;
-  std::exception_ptr why;
-  while (!make_loop(model_.limits(needs), needs, why)) {
-    const bool fewer = entry.submission->takes_fewer_slots();
-    if (needs.prompt_rows > held_->next.needs.prompt_rows ||
-        needs.draft_prompt_rows > held_->next.needs.draft_prompt_rows) {
-      needs.prompt_rows = held_->next.needs.prompt_rows;
-      needs.draft_prompt_rows = held_->next.needs.draft_prompt_rows;
-    } else if (fewer && needs.slots > 1) {
-      needs.slots /= 2;
-    } else {
-      ErrorInfo error = model_.no_room(needs);
-      error.expected = std::to_string(model_.loop_bytes(model_.limits(needs), needs)) + " bytes";
-      error.found = "allocation refused";
-      if (fewer) {
-        fail_held(error);
-      } else {
-        entry.ending = true;
-        entry.error = why;
-        held_.reset();
-      }
-      return true;
-    }
+  return find_room(needs, exact);
+}
+
+// Where memory does not last, one with no more rows than needed is tried, then one of half as many
+// slots, down to one; fewer slots are for the rest of the run. False: others hold what is missing.
+bool StreamLane::find_room(LoopNeeds needs, const LoopNeeds& exact) {
+  drop_loop();  // before the new one: both together may not fit
+  room_ = {};
+  while (true) {
+    const StreamLimits limits = model_.limits(needs);
+    const std::size_t bytes = model_.loop_bytes(limits, needs);
+    const RoomAnswer answer = host_.make_room(bytes, model_.tokens().backend(), *this);
+    if (answer.room == Room::kLater) return false;
+    std::exception_ptr why;
+    if (answer.room == Room::kYes && make_loop(limits, needs, why)) break;
+    if (shrink(needs)) continue;
+    refuse_held(needs, bytes, answer, why);
+    return true;
   }
   if (needs.slots < exact.slots) {
     const std::int64_t had = std::exchange(slots_, needs.slots);
-    call(entry, [&](Submission& submission) { submission.on_fewer_slots(had, needs.slots); });
+    call(*held_->entry,
+         [&](Submission& submission) { submission.on_fewer_slots(had, needs.slots); });
   }
   return true;
+}
+
+// Room for less, which the stream that is held still fits. False: there is none.
+bool StreamLane::shrink(LoopNeeds& needs) const {
+  const LoopNeeds& own = held_->next.needs;
+  if (needs.prompt_rows > own.prompt_rows || needs.draft_prompt_rows > own.draft_prompt_rows) {
+    needs.prompt_rows = own.prompt_rows;
+    needs.draft_prompt_rows = own.draft_prompt_rows;
+    return true;
+  }
+  if (!held_->entry->submission->takes_fewer_slots() || needs.slots == 1) return false;
+  needs.slots /= 2;
+  return true;
+}
+
+// The stream that is held fits nowhere: it fails alone, or its submission ends.
+void StreamLane::refuse_held(const LoopNeeds& needs, std::size_t bytes, const RoomAnswer& answer,
+                             const std::exception_ptr& why) {
+  ErrorInfo error = model_.no_room(needs);
+  error.expected = std::to_string(bytes) + " bytes";
+  error.found =
+      why != nullptr ? "allocation refused" : std::to_string(*answer.free) + " bytes free";
+  if (held_->entry->submission->takes_fewer_slots()) return fail_held(error);
+  held_->entry->ending = true;
+  held_->entry->error = why != nullptr ? why : std::make_exception_ptr(Error(error));
+  held_.reset();
 }
 
 void StreamLane::fail_held(const ErrorInfo& error) {

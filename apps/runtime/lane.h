@@ -31,11 +31,13 @@ class Lane {
   virtual bool step(Wait wait) = 0;
   // No submission is at work.
   virtual bool idle() const = 0;
+  // Streams are being written. Else what is held besides weights can be released.
+  virtual bool writing() const { return !idle(); }
   virtual bool has(Ticket ticket) const = 0;
   // Between two steps, or by a listener: then after the pass. No effect on one that is over.
   virtual void cancel(Ticket ticket) = 0;
-  // Gives back what is held besides weights: cache and buffers; they are made again when needed.
-  // Only where it is idle.
+  // Releases what is held besides weights: cache and buffers; they are made again when needed. Only
+  // where nothing is written.
   virtual void release() = 0;
   virtual LaneStats stats() const = 0;
 };
@@ -66,13 +68,23 @@ struct LaneOptions {
   bool all_slots = false;        // a loop has all slots, also where fewer streams are known of
 };
 
+enum class Room : std::uint8_t {
+  kYes,
+  kLater,  // other lanes write, and hold what is missing
+  kNo,     // nobody else holds anything
+};
+
+struct RoomAnswer {
+  Room room = Room::kYes;
+  std::optional<std::uint64_t> free = {};  // bytes; none where nobody tells
+};
+
 // Whether there is memory for a loop: asked before one is made.
 class LaneHost {
  public:
   virtual ~LaneHost() = default;
-  // False: not now, as other lanes at work hold what is missing. Lanes that are idle give back
-  // theirs first.
-  virtual bool make_room(std::size_t bytes, const Lane& lane) = 0;
+  // Of the backend's device. Lanes that write nothing release theirs first.
+  virtual RoomAnswer make_room(std::size_t bytes, const Backend& backend, const Lane& lane) = 0;
 };
 
 class StreamLane final : public Lane, private StreamListener {
@@ -87,6 +99,7 @@ class StreamLane final : public Lane, private StreamListener {
 
   bool step(Wait wait) override;
   bool idle() const override { return submissions_.empty(); }
+  bool writing() const override { return loop_ != nullptr && !loop_->idle(); }
   bool has(Ticket ticket) const override;
   void cancel(Ticket ticket) override;
   void release() override;
@@ -128,6 +141,10 @@ class StreamLane final : public Lane, private StreamListener {
   bool ask(Wait wait);
   bool fits(const LoopNeeds& needs) const;
   bool fit_loop();
+  bool find_room(LoopNeeds needs, const LoopNeeds& exact);
+  bool shrink(LoopNeeds& needs) const;
+  void refuse_held(const LoopNeeds& needs, std::size_t bytes, const RoomAnswer& answer,
+                   const std::exception_ptr& why);
   bool make_loop(const StreamLimits& limits, const LoopNeeds& needs, std::exception_ptr& why);
   void start();
   void fail_held(const ErrorInfo& error);

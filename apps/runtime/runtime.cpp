@@ -2,12 +2,14 @@
 #include "apps/runtime/runtime.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "apps/runtime/memory.h"
 
 namespace tessera {
 
-Runtime::Runtime() = default;
+Runtime::Runtime() : Runtime(available_memory) {}
+Runtime::Runtime(Available available) : available_(std::move(available)) {}
 Runtime::~Runtime() { expects(lanes_.empty(), "tasks end before their runtime"); }
 
 void Runtime::attach(Lane& lane) { lanes_.push_back(&lane); }
@@ -60,23 +62,27 @@ RuntimeStats Runtime::stats() const {
   return out;
 }
 
-bool Runtime::make_room(std::size_t bytes, const Lane& asking) {
-  const auto missing = [&] {
-    const std::optional<std::uint64_t> free = available_memory();
-    return free && *free < bytes;
+RoomAnswer Runtime::make_room(std::size_t bytes, const Backend& backend, const Lane& asking) {
+  // A device's own memory, or the process's.
+  const auto free = [&]() -> std::optional<std::uint64_t> {
+    if (const std::optional<DeviceMemory> memory = backend.memory()) return memory->free;
+    return available_();
   };
-  bool others_at_work = false;
+  RoomAnswer out{Room::kYes, free()};
+  const auto enough = [&] { return !out.free || *out.free >= bytes; };
+  bool others_write = false;
   for (Lane* lane : lanes_) {
+    if (enough()) return out;
     if (lane == &asking) continue;
-    if (!missing()) return true;
-    if (lane->idle()) {
-      lane->release();
-    } else {
-      others_at_work = true;
+    if (lane->writing()) {
+      others_write = true;
+      continue;
     }
+    lane->release();
+    out.free = free();
   }
-  // Alone it is tried: the system's word on free memory is an estimate.
-  return !others_at_work || !missing();
+  if (!enough()) out.room = others_write ? Room::kLater : Room::kNo;
+  return out;
 }
 
 }  // namespace tessera

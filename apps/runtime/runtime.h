@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "apps/runtime/lane.h"
@@ -22,7 +24,11 @@ struct RuntimeStats {
 
 class Runtime final : public LaneHost {
  public:
+  // Bytes that the process may still take; none where the system tells none.
+  using Available = std::function<std::optional<std::uint64_t>()>;
+
   Runtime();
+  explicit Runtime(Available available);
   ~Runtime() override;
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -41,9 +47,10 @@ class Runtime final : public LaneHost {
   void cancel(Ticket ticket);
   RuntimeStats stats() const;
 
-  bool make_room(std::size_t bytes, const Lane& lane) override;
+  RoomAnswer make_room(std::size_t bytes, const Backend& backend, const Lane& lane) override;
 
  private:
+  Available available_;
   std::vector<Lane*> lanes_;
   std::size_t turn_ = 0;
   std::uint64_t last_ticket_ = 0;
