@@ -80,7 +80,7 @@ class VideoTask {
   void show(const PreparedVideo& video, std::span<const std::int32_t> codes,
             VideoListener& listener);
 
-  // So many videos at once from here on; nothing is at work. Models of blocks write one anyway.
+  // So many videos at once from here on; nothing is at work.
   void set_batch_size(std::int64_t videos);
   // Releases what is held besides weights: cache and buffers. Nothing of it is at work.
   void release();

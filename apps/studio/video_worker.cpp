@@ -83,7 +83,8 @@ Flow VideoWatch::on_progress(const VideoProgress& progress) {
   const std::int64_t within = progress.tokens_done % grid;
   painting.facts.tokens = whole + within;
   painting.facts.passes = progress.passes;
-  painting.rows_done = within == 0 ? state.grid_rows() : within * state.grid_rows() / grid;
+  const bool between = within == 0 && state.grids > 0;  // a grid was just committed
+  painting.rows_done = between ? state.grid_rows() : within * state.grid_rows() / grid;
   state.rows = state.grids * state.grid_rows() + within * state.grid_rows() / grid;
   painting.frames_done = progress.frames_done;
   painting.seconds = progress.seconds;

@@ -14,7 +14,7 @@ namespace tessera {
 class Frames : public VideoListener {
  public:
   Flow on_progress(const VideoProgress& progress) override {
-    ++passes;
+    passes = progress.passes;  // those that read a part of a prompt alone do not count
     EXPECT_EQ(progress.frames_done, static_cast<std::int64_t>(images.size()));
     if (!images.empty() && first_at == 0) first_at = passes;
     return stop_at > 0 && static_cast<std::int64_t>(images.size()) >= stop_at ? Flow::kStop

@@ -156,6 +156,7 @@ constexpr Use kMore[] = {
     {"prune-rate", "apps/viewer/panels/captions.cpp", "its control"},
     {"prune-rate", "apps/viewer/ui_state.h", "the control's value"},
     {"quality", "apps/cli/batch.cpp", "one line in each command"},
+    {"preview-interval", "apps/cli/video.cpp", "one line in each command"},
     {"width", "apps/cli/flags.cpp", "sizes by three flags"},
     {"width", "apps/runtime/facts.cpp", "bound to the record"},
     {"width", "apps/viewer/panels/settings.cpp", "one control for both sides"},
