@@ -73,12 +73,10 @@ std::vector<DecodeMethod> methods_of(const BenchFlags& flags) {
   return out;
 }
 
-// Without cuts, which would hide what a method does to a distribution.
+// Cuts would hide what a method does to a distribution.
 SettingValues sampling_of(const BenchFlags& flags) {
-  SettingValues out;
+  SettingValues out = without_cuts();
   out.set(setting::kTemperature, flags.temperature.value_or(1));
-  out.set(setting::kTopK, 0);
-  out.set(setting::kTopP, 1);
   return out;
 }
 

@@ -1,5 +1,5 @@
 // Flags shared by sub-commands, with one meaning per name, and the order in which a value is found:
-// command line, then environment (TESSERA_TOP_K for --top-k), then config file, then the model's
+// command line, then environment (TESSERA_SHEET_COUNT for --sheet-count), then config file, then the model's
 // own preset. A value that cannot be read or is out of range is Error kUsage naming flag and range.
 #pragma once
 
@@ -57,7 +57,7 @@ void settle_size(SizeFlags& flags);
 // outside a section hold for every sub-command that has the flag; [generate] for that one alone.
 void settle_flags(CLI::App& root, CLI::App& command);
 
-// "TESSERA_TOP_K" for "top-k".
+// "TESSERA_SHEET_COUNT" for "sheet-count".
 std::string environment_name(const std::string& long_name);
 
 }  // namespace tessera

@@ -113,10 +113,7 @@ Json model_identity(const ImageFacts& any, const ModelSpec& spec, const std::str
   }
   for (const Setting* row : sampling_group().rows) out.erase(std::string(row->record));
   const SettingValues own = values_of(settle_sampling({}, spec.sampling));
-  for (const Setting* row :
-       {&setting::kTemperature, &setting::kTopK, &setting::kTopP, &setting::kGuidance}) {
-    write_setting(out["preset"], *row, own.get(*row));
-  }
+  for (const Setting* row : preset_rows()) write_setting(out["preset"], *row, own.get(*row));
   out["files"] = file_sums(open_name);
   return out;
 }

@@ -3,10 +3,7 @@
 namespace tessera {
 
 const SettingGroup& caption_group() {
-  static constexpr const Setting* kRows[] = {&setting::kMaxTokens, &setting::kPruneRate,
-                                             &setting::kVideoFrames, &setting::kShownRate,
-                                             &setting::kSceneCut};
-  static constexpr SettingGroup kGroup{.title = "Describing", .rows = kRows};
+  static constexpr SettingGroup kGroup{.title = "Describing", .rows = setting::kCaptionRows};
   return kGroup;
 }
 

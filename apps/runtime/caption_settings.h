@@ -46,6 +46,9 @@ inline constexpr Setting kSceneCut{
     .fallback = CutSettings{}.distance,
     .doors = Door::kCaption};
 
+inline constexpr const Setting* kCaptionRows[] = {&kMaxTokens, &kPruneRate, &kVideoFrames,
+                                                  &kShownRate, &kSceneCut};
+
 }  // namespace setting
 
 const SettingGroup& caption_group();

@@ -13,15 +13,9 @@ std::span<const std::string_view> container_choices() {
 }
 
 std::span<const SettingGroup> output_groups() {
-  static constexpr const Setting* kSize[] = {&setting::kWidth, &setting::kHeight};
-  static constexpr const Setting* kVideo[] = {&setting::kFrames, &setting::kFps,
-                                              &setting::kContinue, &setting::kContainer,
-                                              &setting::kQuality};
-  static constexpr const Setting* kOutput[] = {&setting::kBatchSize, &setting::kBatchCount,
-                                               &setting::kPreviewInterval};
-  static constexpr SettingGroup kGroups[] = {{.title = "Size", .rows = kSize},
-                                             {.title = "Video", .rows = kVideo},
-                                             {.title = "Output", .rows = kOutput}};
+  static constexpr SettingGroup kGroups[] = {{.title = "Size", .rows = setting::kSizeRows},
+                                             {.title = "Video", .rows = setting::kVideoRows},
+                                             {.title = "Output", .rows = setting::kOutputRows}};
   return kGroups;
 }
 

@@ -93,6 +93,11 @@ inline constexpr Setting kPreviewInterval{.name = "preview-interval",
                                           .doors = Door::kGenerate | Door::kVideo,
                                           .changes_bytes = false};
 
+inline constexpr const Setting* kSizeRows[] = {&kWidth, &kHeight};
+inline constexpr const Setting* kVideoRows[] = {&kFrames, &kFps, &kContinue, &kContainer,
+                                                &kQuality};
+inline constexpr const Setting* kOutputRows[] = {&kBatchSize, &kBatchCount, &kPreviewInterval};
+
 }  // namespace setting
 
 // "Size", "Video", "Output".

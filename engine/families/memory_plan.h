@@ -76,7 +76,7 @@ MemoryPlan placed_on_device(MemoryPlan plan, const ModelSpec& spec, const Memory
 // enough, several together. Empty: nothing fits. `bytes_of` grows with images and window.
 std::vector<MemoryRequest> what_fits(const MemoryRequest& asked, std::size_t free,
                                      FunctionRef<std::size_t(const MemoryRequest&)> bytes_of);
-// "--batch-size 5, or --dtype bf16": what would_fit changes of what was asked for.
+// What would_fit changes of what was asked for, as flags, the choices parted by "or".
 std::string fit_advice(const MemoryRequest& asked, const std::vector<MemoryRequest>& would_fit);
 
 }  // namespace tessera

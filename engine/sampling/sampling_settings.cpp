@@ -18,6 +18,19 @@ const SettingGroup& sampling_group() {
   return kGroup;
 }
 
+std::span<const Setting* const> preset_rows() {
+  static constexpr const Setting* kRows[] = {&setting::kTemperature, &setting::kTopK,
+                                             &setting::kTopP, &setting::kGuidance};
+  return kRows;
+}
+
+SettingValues without_cuts() {
+  SettingValues out;
+  out.set(setting::kTopK, 0);
+  out.set(setting::kTopP, 1);
+  return out;
+}
+
 LawSettings settle_law(LawSettings preset, const SettingValues& chosen) {
   for (const BoundSetting<LawSettings>& bound : LawSettings::rows()) {
     if (const SettingValue* value = chosen.find(*bound.row)) assign(preset, bound, *value);

@@ -70,6 +70,10 @@ inline constexpr Setting kGuidance{.name = "cfg-scale",
 
 // Of everything whose tokens are sampled.
 const SettingGroup& sampling_group();
+// Those that a model may bring values of its own for, in the order of a job's identity.
+std::span<const Setting* const> preset_rows();
+// Values under which every id may be drawn, whatever cuts a model brings.
+SettingValues without_cuts();
 
 // What was chosen, and the model's own for the rest.
 LawSettings settle_law(LawSettings preset, const SettingValues& chosen);
