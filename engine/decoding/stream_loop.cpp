@@ -298,8 +298,8 @@ void StreamLoop::State::emit(const PassTimes& pass_times, StreamListener& listen
       listener.on_tokens(number, tokens.subspan(std::exchange(slot.emitted, tokens.size())));
     }
     if (!slot.taken() || slot.running()) continue;  // dropped by the listener, or goes on
+    slot.result.meters = slot.take_meters();
     StreamResult result = std::move(slot.result);
-    result.meters = slot.take_meters();
     if (slot.stream.held && result.status == StreamStatus::kDone) {
       slot.result.status = StreamStatus::kDone;
     } else {
@@ -361,8 +361,8 @@ StreamResult StreamLoop::drop(std::size_t number) {
   State& state = *state_;
   expects(number < state.slots.size() && state.slots[number].taken(), "a slot with a stream");
   StreamSlot& slot = state.slots[number];
+  slot.result.meters = slot.take_meters();
   StreamResult result = std::move(slot.result);
-  result.meters = slot.take_meters();
   if (result.status == StreamStatus::kRunning) result.status = StreamStatus::kStopped;
   state.free(number);
   return result;

@@ -3,7 +3,7 @@
 // number fails the stream that it is of.
 #include <gtest/gtest.h>
 
-#include <limits>
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <random>
@@ -297,9 +297,11 @@ TEST_F(MixedStreams, WriteBesideOthersWhatTheyWriteAlone) {
 TEST_F(MixedStreams, ABrokenNumberFailsItsStream) {
   constexpr std::int32_t kBroken = 9;
   const BothSpaces broken([](std::map<std::string, Tensor>& tensors) {
-    Tensor& table = tensors.at("gen_embed.weight");
-    const std::int64_t width = table.shape()[1];
-    std::fill_n(table.f32() + kBroken * width, width, std::numeric_limits<float>::quiet_NaN());
+    const TensorView table = tensors.at("model.generation_embeddings.weight").view();
+    ASSERT_EQ(table.dtype, DType::kBF16);
+    constexpr std::uint16_t kNoNumber = 0x7fc0;
+    const std::int64_t width = table.shape[1];
+    std::fill_n(static_cast<std::uint16_t*>(table.data) + kBroken * width, width, kNoNumber);
   });
   const StreamModel model = broken.load(*backend_);
   std::vector<Stream> streams;
