@@ -50,7 +50,7 @@ void prune_fields(Ui& ui) {
   ImGui::SameLine();
   ImGui::SetNextItemWidth(-1);
   auto percent = static_cast<float>(state.prune_rate * 100);
-  const auto bound = [](double rate) { return static_cast<float>(100 * rate); };
+  const auto bound = [](double share) { return static_cast<float>(100 * share); };
   if (ImGui::SliderFloat("##rate", &percent, bound(setting::kPruneRate.low),
                          bound(setting::kPruneRate.high), "%.0f %% fewer")) {
     state.prune_rate = clamped(setting::kPruneRate, percent / 100);

@@ -89,7 +89,7 @@ class BatchClipKill : public ::testing::Test {
     const pid_t child = ::fork();
     if (child == 0) {
       try {
-        const auto watching = watch();
+        [[maybe_unused]] const auto watching = watch();
         paint(pipe_ends[1]);
       } catch (const Error& error) {
         ::_exit(error.exit_code());

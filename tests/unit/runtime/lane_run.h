@@ -91,7 +91,7 @@ class TinyLaneModel final : public LaneModel {
 
 // A host with all the memory that is asked for.
 struct RoomyHost final : LaneHost {
-  bool make_room(std::size_t, const Lane&) override { return true; }
+  RoomAnswer make_room(std::size_t, const Backend&, const Lane&) override { return {}; }
 };
 
 // What a submission of a test heard; it outlives the submission.
