@@ -384,8 +384,13 @@ struct TwoLanes {
     lane.submit(ticket, std::make_unique<ListSubmission>(tiny, std::move(streams), heard, spoil));
     return ticket;
   }
+  // Bytes that the second lane finds free while the first one has a loop, and while it has none.
+  std::uint64_t free_beside = std::uint64_t{1} << 62, free_alone = std::uint64_t{1} << 62;
+
   TinyLaneModel first_model, second_model;
-  Runtime runtime;
+  Runtime runtime{[this]() -> std::optional<std::uint64_t> {
+    return first.loop() != nullptr ? free_beside : free_alone;
+  }};
   StreamLane first{first_model, runtime, {.slots = 2}}, second{second_model, runtime, {.slots = 2}};
 };
 
@@ -445,7 +450,8 @@ TEST_F(StreamLanes, RoomIsMadeByIdleLanesAndWaitedForWhereOthersWork) {
   while (both.runtime.step()) {
   }
   ASSERT_NE(both.first.loop(), nullptr);
-  both.second_model.bytes_a_slot = std::size_t{1} << 60;
+  both.second_model.bytes_a_slot = std::size_t{1} << 30;
+  both.free_beside = std::uint64_t{1} << 29;
   both.submit(both.second, tiny(), {1}, b);
   while (both.runtime.step()) {
   }
