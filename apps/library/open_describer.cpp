@@ -130,6 +130,7 @@ api::MemoryPlan OpenDescriber::plan(const api::DescribeRequest& request) const {
       .grammar = VocabularyGrammar::line(static_cast<std::size_t>(model.spec().model.vocab),
                                          static_cast<std::size_t>(options_.max_tokens)),
       .window = task_.method().window,
+      .guided = settle_sampling(options_.sampling, {.guidance = 1, .temperature = 0}).guided(),
       .kv = task_.storage(),
       .laws = keeps_laws(task_.method()),
       .shape = task_.method().shape()};

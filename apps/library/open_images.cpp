@@ -68,7 +68,9 @@ class OpenImages final : public OpenTask {
   Ticket submit(const api::ImageRequest& request, api::ImageCallbacks callbacks) override {
     std::vector<PreparedRequest> prepared;
     prepared.push_back(prepare(request));
-    check_memory(task_.plan(prepared), task_.model_name());
+    // Once its weights are there, the lane says what fits.
+    if (!planned_) check_memory(task_.plan(prepared), task_.model_name());
+    planned_ = true;
     return keep(std::make_unique<ImageForwarder>(std::move(callbacks)),
                 [&](GenerateListener& to) { return task_.submit(std::move(prepared), to); });
   }
@@ -83,6 +85,7 @@ class OpenImages final : public OpenTask {
   }
 
   GenerateTask task_;
+  bool planned_ = false;  // a request was found to fit
 };
 
 }  // namespace

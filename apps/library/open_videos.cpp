@@ -81,7 +81,9 @@ class OpenVideos final : public OpenTask {
 
   Ticket submit(const api::VideoRequest& request, api::VideoCallbacks callbacks) override {
     PreparedVideo prepared = prepare(request);
-    check_memory(task_.plan(prepared), task_.model_name());
+    // Once its weights are there, the lane says what fits.
+    if (!planned_) check_memory(task_.plan(prepared), task_.model_name());
+    planned_ = true;
     return keep(std::make_unique<VideoForwarder>(std::move(callbacks), task_.rate()),
                 [&](VideoListener& to) {
                   std::vector<VideoOrder> orders;
@@ -113,6 +115,7 @@ class OpenVideos final : public OpenTask {
   }
 
   VideoTask task_;
+  bool planned_ = false;  // a request was found to fit
 };
 
 }  // namespace

@@ -41,6 +41,28 @@ struct Runtime::State {
     for (const auto& [number, task] : models) task->sweep(after_error);
   }
 
+  // A callback that steps would run the loop within itself.
+  class Stepping {
+   public:
+    explicit Stepping(bool& at_work) : at_work_(at_work) {
+      if (at_work_) {
+        throw tessera::Error({.kind = tessera::ErrorKind::kUsage,
+                              .code = "E_RUNTIME_CALLBACK",
+                              .where = "a callback",
+                              .expected = "submit() and cancel() alone",
+                              .found = "a call that steps the runtime or closes a model"});
+      }
+      at_work_ = true;
+    }
+    ~Stepping() { at_work_ = false; }
+    Stepping(const Stepping&) = delete;
+    Stepping& operator=(const Stepping&) = delete;
+
+   private:
+    bool& at_work_;
+  };
+
+  bool stepping = false;
   tessera::Installation place;
   tessera::Runtime runtime;  // outlives the models
   std::map<std::uint64_t, std::unique_ptr<OpenTask>> models;
@@ -73,6 +95,7 @@ Model Runtime::open(const ModelRef& which, const OpenOptions& options) {
 
 void Runtime::close(Model model) {
   guarded([&] {
+    const State::Stepping alone(state_->stepping);
     state_->find(model);
     state_->models.erase(model.number);
   });
@@ -107,6 +130,7 @@ Ticket Runtime::submit(Model model, const DescribeRequest& request, DescribeCall
 
 bool Runtime::step() {
   return guarded([&] {
+    const State::Stepping alone(state_->stepping);
     try {
       const bool more = state_->runtime.step();
       state_->sweep(false);

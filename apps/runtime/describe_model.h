@@ -48,6 +48,10 @@ class DescribeModel final : public LaneModel {
   bool encoded_in_pass() const { return encoded_in_pass_; }
   void set_encoded_in_pass(bool encoded) { encoded_in_pass_ = encoded; }
 
+  // Submissions that read images ahead, each with a thread and a process: no more than slots.
+  std::int64_t readers() const { return readers_; }
+  void add_readers(std::int64_t more) { readers_ += more; }
+
   void load() override;
   const TokenModel& tokens() const override { return model_->text(); }
   StreamLimits limits(const LoopNeeds& needs) const override;
@@ -70,6 +74,7 @@ class DescribeModel final : public LaneModel {
   std::unique_ptr<OwnedParts<float, KeyedRandom>> parts_;
   std::optional<WindowController> controller_;
   bool loaded_ = false, encoded_in_pass_ = false;
+  std::int64_t readers_ = 0;
 };
 
 }  // namespace tessera

@@ -86,7 +86,9 @@ DescribeSubmission::DescribeSubmission(DescribeModel& model, const StreamLane& l
       source_(std::move(source)),
       slots_(slots),
       listener_(listener) {}
-DescribeSubmission::~DescribeSubmission() = default;
+DescribeSubmission::~DescribeSubmission() {
+  if (queue_ != nullptr) model_.add_readers(-1);
+}
 
 // Weights first: when they cannot be read, nothing was taken from the source.
 void DescribeSubmission::begin() {
@@ -97,6 +99,7 @@ void DescribeSubmission::begin() {
       std::move(source_), model_.model().describe(),
       PictureReaderOptions{.helper = model_.options().helper}, ahead,
       model_.draft() != nullptr ? model_.draft()->picture_spec() : nullptr);
+  model_.add_readers(1);
 }
 
 bool DescribeSubmission::more() const {
@@ -107,6 +110,7 @@ bool DescribeSubmission::more() const {
 std::optional<NextStream> DescribeSubmission::next(Wait wait) {
   // Also here: a stop may have been requested while the listener heard of the last pass.
   if (model_.encoded_in_pass() || stop_asked()) return std::nullopt;
+  if (queue_ == nullptr && model_.readers() >= lane_.slots()) return std::nullopt;
   begin();
   if (arrived_.empty()) arrive(wait);
   if (arrived_.empty()) return std::nullopt;

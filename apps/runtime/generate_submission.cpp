@@ -171,11 +171,12 @@ std::optional<SlidingStream> GenerateSubmission::on_done(std::size_t number,
 }
 
 void GenerateSubmission::on_stopped(std::size_t number, StreamResult&& result) {
+  stopped_ = true;
   on_done(number, std::move(result));
 }
 
 void GenerateSubmission::on_over() {
-  const bool whole = flow_ == Flow::kContinue && !source_->more() && over_ == next_;
+  const bool whole = flow_ == Flow::kContinue && !stopped_ && !source_->more() && over_ == next_;
   if (whole_ != nullptr) *whole_ = whole;
   listener_.on_over(whole);
 }

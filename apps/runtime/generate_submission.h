@@ -85,6 +85,7 @@ class GenerateSubmission final : public Submission {
   bool* whole_;
   bool traced_;
   Flow flow_ = Flow::kContinue;
+  bool stopped_ = false;  // an image was stopped at work
   double started_;
   std::size_t next_ = 0, over_ = 0;                 // requests: begun, finished
   std::int64_t over_tokens_ = 0, over_passes_ = 0;  // of those that are finished

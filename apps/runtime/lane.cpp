@@ -68,6 +68,9 @@ void StreamLane::cancel(Ticket ticket) {
 void StreamLane::set_slots(std::int64_t slots) {
   expects(slots >= 1, "a lane has slots");
   slots_ = options_.slots = slots;
+  if (loop_ == nullptr || !loop_->idle() || room_.slots <= slots) return;
+  drop_loop();
+  room_ = {};
 }
 
 StreamTimes StreamLane::times() const {
@@ -231,8 +234,17 @@ bool StreamLane::shrink(LoopNeeds& needs) const {
     needs.draft_prompt_rows = own.draft_prompt_rows;
     return true;
   }
-  if (!held_->entry->submission->takes_fewer_slots() || needs.slots == 1) return false;
-  needs.slots /= 2;
+  if ((needs.guided && !own.guided) || (needs.draft_guided && !own.draft_guided)) {
+    needs.guided = own.guided;
+    needs.draft_guided = own.draft_guided;
+    return true;
+  }
+  // Slots that other submissions want are no reason to fail this one.
+  const Submission& submission = *held_->entry->submission;
+  const std::int64_t fewest =
+      submission.takes_fewer_slots() ? 1 : std::max<std::int64_t>(1, submission.needs().slots);
+  if (needs.slots <= fewest) return false;
+  needs.slots = std::max(fewest, needs.slots / 2);
   return true;
 }
 

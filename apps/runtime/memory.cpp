@@ -43,12 +43,17 @@ std::optional<std::uint64_t> number_in(const std::string& text, std::string_view
   return value;
 }
 
-std::optional<std::uint64_t> group_room(const char* limit_file, const char* usage_file) {
+// File pages that nobody used lately count as usage, but the kernel takes them back before it
+// refuses memory.
+std::optional<std::uint64_t> group_room(const char* limit_file, const char* usage_file,
+                                        const char* parts_file, std::string_view idle_pages) {
   const auto limit = number_in(kernel_file(limit_file), "");
   const auto usage = number_in(kernel_file(usage_file), "");
   // Without a limit the kernel prints "max" or a number near 2^63.
   if (!limit || !usage || *limit > (std::uint64_t{1} << 60)) return std::nullopt;
-  return *limit > *usage ? *limit - *usage : 0;
+  const std::uint64_t idle = number_in(kernel_file(parts_file), idle_pages).value_or(0);
+  const std::uint64_t used = *usage - std::min(*usage, idle);
+  return *limit > used ? *limit - used : 0;
 }
 
 }  // namespace
@@ -145,9 +150,11 @@ std::optional<std::uint64_t> available_memory() {
   if (const auto kib = number_in(kernel_file("/proc/meminfo"), "MemAvailable:")) {
     consider(*kib * 1024);
   }
-  consider(group_room("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"));
+  consider(group_room("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current",
+                      "/sys/fs/cgroup/memory.stat", "\ninactive_file"));
   consider(group_room("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                      "/sys/fs/cgroup/memory/memory.usage_in_bytes"));
+                      "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+                      "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file"));
   struct rlimit limit = {};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     const auto used = number_in(kernel_file("/proc/self/statm"), "");

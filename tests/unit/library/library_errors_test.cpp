@@ -161,6 +161,22 @@ TEST(LibraryErrors, WhatACallbackThrowsEndsItsRequestAlone) {
   EXPECT_EQ(made, 1);
 }
 
+// A callback that steps would run the loop within itself.
+TEST(LibraryErrors, CallbacksThatStepAreRefused) {
+  Runtime runtime;
+  const Model model = runtime.open({"test:tiny"});
+  int made = 0;
+  const auto bad =
+      runtime.submit(model, ImageRequest{.prompt = "a red cube"},
+                     {.on_progress = [&](const auto&) -> bool { return runtime.step(); }});
+  const auto good = runtime.submit(model, ImageRequest{.prompt = "a red cube"},
+                                   {.on_image = [&](auto&&) { ++made; }});
+  EXPECT_EQ(error_of([&] { runtime.finish(bad); }).code(), "E_RUNTIME_CALLBACK");
+  EXPECT_TRUE(runtime.over(bad));
+  runtime.finish(good);
+  EXPECT_EQ(made, 1);
+}
+
 TEST(LibraryErrors, ImagesAreCheckedBeforeTheyAreUsed) {
   const tessera::Image broken{4, 4, std::vector<std::uint8_t>(47)};
   const Error error = error_of([&] { broken.save_png("x.png"); });

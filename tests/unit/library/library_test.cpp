@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <tessera/tessera.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -123,6 +124,27 @@ TEST(Library, TextsAreHeardAsTheyAreWritten) {
   EXPECT_GT(whole.visual_tokens, 0);
   EXPECT_EQ(whole.kept_tokens, whole.visual_tokens);
   EXPECT_NE(heard.find(whole.text), std::string::npos) << heard << "\n" << whole.text;
+}
+
+// Each request reads its images with a thread of its own; only as many do as there are slots.
+TEST(Library, ManyQueuedTextsReadNoMoreAtOnceThanThereAreSlots) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  Runtime runtime;
+  const Model model = runtime.open({"test:tiny", Task::kDescribe},
+                                   {.threads = 1, .slots = 2, .settings = {{"max-tokens", 2}}});
+  int made = 0;
+  for (int i = 0; i < 60; ++i) {
+    runtime.submit(model, DescribeRequest{.question = "What is it?", .images = {chequered(40, 30)}},
+                   {.on_description = [&](tessera::Description&&) { ++made; }});
+  }
+  const auto before = threads();
+  std::ptrdiff_t most = 0;
+  while (runtime.step()) most = std::max(most, threads() - before);
+  EXPECT_EQ(made, 60);
+  EXPECT_GE(most, 1);
+  EXPECT_LE(most, 2);
 }
 
 TEST(Library, PruningKeepsFewerTokens) {

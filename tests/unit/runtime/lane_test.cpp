@@ -394,6 +394,36 @@ struct TwoLanes {
   StreamLane first{first_model, runtime, {.slots = 2}}, second{second_model, runtime, {.slots = 2}};
 };
 
+// Memory for so many bytes and no more.
+struct TightHost final : LaneHost {
+  RoomAnswer make_room(std::size_t bytes, const Backend&, const Lane&) override {
+    return {bytes <= free ? Room::kYes : Room::kNo, free};
+  }
+  std::uint64_t free = 0;
+};
+
+TEST_F(StreamLanes, SlotsThatOthersWantFailNobody) {
+  TightHost host;
+  host.free = 2 * model_.bytes_a_slot;
+  StreamLane lane(model_, host, {.slots = 8});
+  std::vector<Heard> heard(8);
+  for (int i = 0; i < 8; ++i) {
+    lane.submit({static_cast<std::uint64_t>(i) + 1},
+                std::make_unique<ListSubmission>(tiny(), std::vector<int>{i},
+                                                 heard[static_cast<std::size_t>(i)]));
+  }
+  while (!lane.idle()) EXPECT_NO_THROW(lane.step(Wait::kYes));
+  EXPECT_EQ(lane.slots(), 2);
+  for (int i = 0; i < 8; ++i) expect_written(model_, {i}, heard[static_cast<std::size_t>(i)]);
+  // Its own wish still ends a submission that takes no fewer.
+  Heard own;
+  lane.set_slots(8);
+  lane.submit({9}, std::make_unique<ListSubmission>(tiny(), numbers(0, 4), own));
+  EXPECT_THROW(
+      while (!lane.idle()) lane.step(Wait::kYes), Error);
+  EXPECT_TRUE(own.done.empty());
+}
+
 TEST_F(StreamLanes, ARuntimeStepsItsLanesInTurns) {
   TwoLanes both(tiny());
   Heard a, b;

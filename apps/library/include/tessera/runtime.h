@@ -112,8 +112,9 @@ class [[gnu::visibility("default")]] Runtime {
   Ticket submit(Model model, const VideoRequest& request, VideoCallbacks callbacks);
   Ticket submit(Model model, const DescribeRequest& request, DescribeCallbacks callbacks);
 
-  // Writes on. False: nothing is left to be done. Throws errors of requests without on_error, of
-  // models and devices, and what a callback threw; the other requests go on with the next call.
+  // Writes on. False: nothing is left to be done. Throws errors of requests without on_error and what
+  // a callback threw: the other requests go on with the next call. Throws errors of models and
+  // devices, which end all requests of that model. No callback may call it (E_RUNTIME_CALLBACK).
   bool step();
   bool over(Ticket ticket) const;
   // Steps until it is over, other requests with it.
