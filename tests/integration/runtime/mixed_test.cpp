@@ -1,5 +1,5 @@
-// Images and texts in one runtime: 1,000 random schedules of submissions that arrive, are stopped
-// and cancelled, with 1 to 16 at once. Each image and each text is what it is alone.
+// Images, videos and texts in one runtime: 1,000 random schedules of submissions that arrive, are
+// stopped and cancelled, with 1 to 16 at once. Each is what it is alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <set>
 
 #include "apps/runtime/describe_task.h"
+#include "apps/runtime/video_task.h"
 #include "engine/sampling/sampling_settings.h"
 #include "tests/support/list_lane.h"
 #include "tests/support/made_up_methods.h"
@@ -79,12 +80,50 @@ PruneChoice pruned(bool on) {
   return out;
 }
 
-constexpr int kTasks = 3, kLanes = 2;
+// The grids of a video; its pixels follow from them.
+struct VideoOutcome final : VideoListener {
+  std::vector<std::int32_t> codes;
+  std::optional<ImageStatus> end;
+
+  Flow on_grid(const VideoGrid& grid) override {
+    EXPECT_FALSE(end);
+    codes.insert(codes.end(), grid.codes.begin(), grid.codes.end());
+    return Flow::kContinue;
+  }
+  void on_over(GeneratedVideo&& video) override {
+    EXPECT_FALSE(end) << "twice";
+    end = video.status;
+  }
+};
+
+// A model of grids and one of blocks.
+GenerateOptions video_options(int kind) {
+  GenerateOptions options;
+  options.model = kind == 0 ? "test:clip" : "test:nbp";
+  options.device = "cpu";
+  options.threads = 1;
+  if (kind == 0) options.method = decode_method("frames");
+  return options;
+}
+
+// Some are guided, some have a second window.
+VideoOrder video(const VideoTask& task, int kind, int number, VideoListener& listener) {
+  VideoRequest request{.prompt = std::string(static_cast<std::size_t>(number + 1), 'x'),
+                       .seed = static_cast<std::uint64_t>(number),
+                       .frames = number == 4 ? 20 : 8};
+  if (kind == 0 && number % 3 == 1) request.sampling.set(setting::kGuidance, 2);
+  return {.video = task.prepare(std::move(request)),
+          .listener = &listener,
+          .course = {.frames = false}};
+}
+
+constexpr int kTasks = 3, kLanes = 2, kVideoTasks = 2;
 
 // What each writes alone.
 struct Truth {
   std::map<int, std::vector<std::int32_t>> images;
   TextOutcome texts[kTasks][2];  // of each task, without and with pruning
+  std::vector<std::int32_t> videos[kVideoTasks][kNumbers];
 
   Truth() {
     for (int number = 0; number < kNumbers; ++number) {
@@ -93,6 +132,16 @@ struct Truth {
       ListOutcome outcome;
       runtime.finish(lane.submit({number}, outcome));
       images[number] = outcome.done.at(number).tokens;
+    }
+    for (int kind = 0; kind < kVideoTasks; ++kind) {
+      Runtime runtime;
+      VideoTask task(runtime, video_options(kind));
+      for (int number = 0; number < kNumbers; ++number) {
+        VideoOutcome one;
+        runtime.finish(task.submit({video(task, kind, number, one)}));
+        EXPECT_EQ(one.end, ImageStatus::kDone);
+        videos[kind][number] = std::move(one.codes);
+      }
     }
     for (int kind = 0; kind < kTasks; ++kind) {
       Runtime runtime;
@@ -114,13 +163,14 @@ struct Truth {
 
 // A submission of a schedule, and when it is begun and cancelled.
 struct Planned {
-  int kind = 0;  // below kTasks a task of texts, else a lane of images
+  int kind = 0;  // a task of texts, then a lane of images, then a task of videos
   bool prune = false;
   std::vector<int> numbers;
   int arrives = 0, cancelled = -1;
   Ticket ticket;
   TextOutcome texts;
   ListOutcome images;
+  std::map<int, VideoOutcome> videos;  // by number
 };
 
 class Mixed {
@@ -132,12 +182,16 @@ class Mixed {
     lanes_.push_back(std::make_unique<ListLane>(runtime_, 1));
     lanes_.push_back(
         std::make_unique<ListLane>(runtime_, 1, combine("uniform", "gumbel", "gumbel", 3)));
+    for (int kind = 0; kind < kVideoTasks; ++kind) {
+      video_tasks_.push_back(std::make_unique<VideoTask>(runtime_, video_options(kind)));
+    }
   }
 
   void run(std::uint32_t seed) {
     random_.seed(seed);
     for (auto& task : tasks_) task->set_texts_at_once(below(16) + 1);
     for (auto& lane : lanes_) lane->lane().set_slots(below(16) + 1);
+    for (auto& task : video_tasks_) task->set_batch_size(below(16) + 1);
     std::vector<std::unique_ptr<Planned>> plan;
     for (int i = below(4) + 2; i > 0; --i) plan.push_back(draw());
     for (int at = 0; std::any_of(
@@ -166,7 +220,7 @@ class Mixed {
 
   std::unique_ptr<Planned> draw() {
     auto out = std::make_unique<Planned>();
-    out->kind = below(kTasks + kLanes);
+    out->kind = below(kTasks + kLanes + kVideoTasks);
     out->prune = below(3) == 0;
     std::set<int> numbers;
     for (int i = below(4) + 1; i > 0; --i) numbers.insert(below(kNumbers));
@@ -179,6 +233,16 @@ class Mixed {
   }
 
   void submit(Planned& one) {
+    if (one.kind >= kTasks + kLanes) {
+      const int kind = one.kind - kTasks - kLanes;
+      VideoTask& task = *video_tasks_[static_cast<std::size_t>(kind)];
+      std::vector<VideoOrder> orders;
+      for (const int number : one.numbers) {
+        orders.push_back(video(task, kind, number, one.videos[number]));
+      }
+      one.ticket = task.submit(std::move(orders));
+      return;
+    }
     if (one.kind >= kTasks) {
       auto& lane = lanes_[static_cast<std::size_t>(one.kind - kTasks)];
       one.ticket = lane->submit(one.numbers, one.images);
@@ -193,6 +257,19 @@ class Mixed {
 
   void check(const Planned& one) {
     const bool cut = one.cancelled >= 0;
+    for (const auto& [number, video] : one.videos) {
+      const std::vector<std::int32_t>& whole = truth_.videos[one.kind - kTasks - kLanes][number];
+      EXPECT_TRUE(cut || video.end == ImageStatus::kDone) << number;
+      ASSERT_LE(video.codes.size(), whole.size());
+      EXPECT_TRUE(std::equal(video.codes.begin(), video.codes.end(), whole.begin())) << number;
+      if (video.end == ImageStatus::kDone) {
+        EXPECT_EQ(video.codes, whole) << number;
+        ++completed_;
+      } else {
+        partial_ += video.codes.empty() ? 0 : 1;
+      }
+    }
+    if (one.kind >= kTasks + kLanes) return;
     if (one.kind >= kTasks) {
       EXPECT_TRUE(one.images.over);
       EXPECT_TRUE(cut || one.images.done.size() == one.numbers.size());
@@ -232,6 +309,7 @@ class Mixed {
   Runtime runtime_;
   std::vector<std::unique_ptr<DescribeTask>> tasks_;
   std::vector<std::unique_ptr<ListLane>> lanes_;
+  std::vector<std::unique_ptr<VideoTask>> video_tasks_;
   std::mt19937 random_;
   int completed_ = 0, partial_ = 0;
 };
@@ -246,7 +324,7 @@ TEST(MixedRuntime, EachIsWhatItIsAloneInAThousandSchedules) {
   EXPECT_GT(mixed.completed(), 4 * kSchedules);
   EXPECT_GT(mixed.partial(), kSchedules / 20);
   const RuntimeStats stats = mixed.stats();
-  EXPECT_EQ(stats.lanes, kTasks + kLanes);
+  EXPECT_EQ(stats.lanes, kTasks + kLanes + kVideoTasks);
   EXPECT_GT(stats.slots_at_work, static_cast<std::uint64_t>(stats.passes)) << "several at once";
 }
 
