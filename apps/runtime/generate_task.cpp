@@ -5,6 +5,7 @@
 
 #include "apps/runtime/code_patches.h"
 #include "apps/runtime/generate_submission.h"
+#include "apps/runtime/generation_parts.h"
 #include "apps/runtime/guess_table_file.h"
 #include "apps/runtime/prompt_encoder.h"
 #include "apps/runtime/visual_model.h"
@@ -13,33 +14,6 @@
 namespace tessera {
 
 namespace {
-
-[[noreturn]] void refuse_request(std::string code, std::string where, std::string expected,
-                                 std::string found) {
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = std::move(code),
-               .where = std::move(where),
-               .expected = std::move(expected),
-               .found = std::move(found)});
-}
-
-std::string size_text(std::int64_t width, std::int64_t height) {
-  return std::to_string(width) + "x" + std::to_string(height);
-}
-
-void check_geometry(const GenerateOptions& options, const ModelSpec& spec,
-                    const std::string& name) {
-  const std::int64_t width = options.width == 0 ? spec.image_width() : options.width;
-  const std::int64_t height = options.height == 0 ? spec.image_height() : options.height;
-  if (width == spec.image_width() && height == spec.image_height()) return;
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = "E_GEOMETRY",
-               .file = name,
-               .where = "--size",
-               .expected = size_text(spec.image_width(), spec.image_height()) +
-                           ", which is what this model paints",
-               .found = size_text(width, height)});
-}
 
 void check_pictures(const ModelSpec& spec, const std::string& name) {
   if (!spec.clip) return;
@@ -274,8 +248,8 @@ void GenerateTask::State::load() {
   opened.source.reset();
 }
 
-Ticket GenerateTask::State::submit(std::unique_ptr<GenerateSource> source, GenerateListener& listener,
-                                   bool* whole) {
+Ticket GenerateTask::State::submit(std::unique_ptr<GenerateSource> source,
+                                   GenerateListener& listener, bool* whole) {
   const Ticket ticket = runtime.next_ticket();
   auto first = between ? between(listener) : nullptr;
   lane.submit(ticket,
@@ -323,21 +297,9 @@ PreparedRequest GenerateTask::prepare(const GenerateRequest& request) const {
   if (state_->draft) {
     out.draft = state_->draft->request(request.prompt, request.negative_prompt, item.law);
   }
-  ImageFacts& facts = out.facts;
-  facts.program = program_version();
-  facts.prompt = request.prompt;
-  facts.negative_prompt = request.negative_prompt;
-  facts.model = model_name();
-  facts.family = model.family;
-  facts.dtype = dtype_name(storage());
-  facts.backend = backend().name();
-  facts.seed = request.seed;
-  facts.width = model.image_width();
-  facts.height = model.image_height();
-  facts.law = item.law;
-  facts.method = state_->options.method;
-  if (needs_of(facts.method).draft_model) facts.draft_model = state_->draft->name();
-  facts.preserves_distribution = promise_of(facts.method) != Promise::kNone;
+  out.facts = first_facts({model, model_name(), storage(), backend(), method()}, request.prompt,
+                          request.negative_prompt, request.seed, item.law);
+  if (needs_of(method()).draft_model) out.facts.draft_model = state_->draft->name();
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "apps/runtime/draft_model.h"
+#include "apps/runtime/generation_parts.h"
 #include "apps/runtime/guess_table_file.h"
 #include "apps/runtime/memory.h"
 #include "apps/runtime/visual_model.h"
@@ -13,20 +14,6 @@
 namespace tessera {
 
 namespace {
-
-[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
-                         std::string found, std::string hint = "") {
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = std::move(code),
-               .where = std::move(where),
-               .expected = std::move(expected),
-               .found = std::move(found),
-               .hint = std::move(hint)});
-}
-
-std::string size_text(std::int64_t width, std::int64_t height) {
-  return std::to_string(width) + "x" + std::to_string(height);
-}
 
 void check_videos(const GenerateOptions& options, const ModelSpec& spec, const std::string& name) {
   check_paints(spec, name);
@@ -47,24 +34,14 @@ void check_videos(const GenerateOptions& options, const ModelSpec& spec, const s
                  .found = "one that paints pictures",
                  .hint = "`tessera generate` paints with it"});
   }
-  const std::int64_t width = options.width == 0 ? spec.image_width() : options.width;
-  const std::int64_t height = options.height == 0 ? spec.image_height() : options.height;
-  if (width != spec.image_width() || height != spec.image_height()) {
-    throw Error({.kind = ErrorKind::kUsage,
-                 .code = "E_GEOMETRY",
-                 .file = name,
-                 .where = "--size",
-                 .expected = size_text(spec.image_width(), spec.image_height()) +
-                             ", which is what this model paints",
-                 .found = size_text(width, height)});
-  }
+  check_geometry(options, spec, name);
 }
 
 // Blocks are neither guessed nor guided.
 void check_blocks(const ModelSpec& spec, const DecodeMethod& method) {
   if (!spec.blocks || (!method.speculative() && method.shape() == PassShape::kLine)) return;
-  refuse("E_DECODE_CONFLICT", "--decode", "plain, as this model writes whole blocks",
-         "a method that guesses");
+  refuse_request("E_DECODE_CONFLICT", "--decode", "plain, as this model writes whole blocks",
+                 "a method that guesses");
 }
 
 }  // namespace
@@ -89,8 +66,8 @@ VideoModel::VideoModel(const GenerateOptions& options, OpenedModel model, std::s
   options_.method = settle_method(options_.method, aids_, config().image_tokens());
   check_method(options_.method, aids_, config().image_tokens());
   if (draft_ && !needs.draft_model) {
-    refuse("E_DECODE_CONFLICT", "--model-draft", "--drafter model or --decode draft",
-           "drafter " + options_.method.drafter);
+    refuse_request("E_DECODE_CONFLICT", "--model-draft", "--drafter model or --decode draft",
+                   "drafter " + options_.method.drafter);
   }
   if (options_.method.adaptive) controller_.emplace(options_.method.window);
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <utility>
 
+#include "apps/runtime/generation_parts.h"
 #include "apps/runtime/model_catalog.h"
 #include "apps/runtime/text_features.h"
 #include "apps/runtime/video_model.h"
@@ -14,24 +15,10 @@ namespace tessera {
 
 namespace {
 
-[[noreturn]] void refuse(std::string code, std::string where, std::string expected,
-                         std::string found, std::string hint = "") {
-  throw Error({.kind = ErrorKind::kUsage,
-               .code = std::move(code),
-               .where = std::move(where),
-               .expected = std::move(expected),
-               .found = std::move(found),
-               .hint = std::move(hint)});
-}
-
-std::string size_text(std::int64_t width, std::int64_t height) {
-  return std::to_string(width) + "x" + std::to_string(height);
-}
-
 void check_block_law(const ModelSpec& spec, const LawSettings& law) {
   if (!spec.blocks || !law.guided()) return;
-  refuse("E_GUIDANCE", "--cfg-scale", "1, as this model has one branch",
-         std::to_string(law.guidance));
+  refuse_request("E_GUIDANCE", "--cfg-scale", "1, as this model has one branch",
+                 std::to_string(law.guidance));
 }
 
 // Keys are turned along one axis of positions.
@@ -40,10 +27,10 @@ void check_continuation(const ModelSpec& spec, Continuation continuation) {
   const RopeSpec& rope = spec.model.transformer.rope;
   const bool axes = rope.layout != RopeLayout::kOneD || rope.three_axes();
   if (!spec.blocks && !axes) return;
-  refuse("E_VIDEO_CONTINUE", "--continue",
-         spec.blocks ? "recompute, as positions of this model are learned"
-                     : "recompute, as positions of this model have several axes",
-         "sinks");
+  refuse_request("E_VIDEO_CONTINUE", "--continue",
+                 spec.blocks ? "recompute, as positions of this model are learned"
+                             : "recompute, as positions of this model have several axes",
+                 "sinks");
 }
 
 // Whole grids of the last frames.
@@ -138,36 +125,37 @@ PreparedVideo VideoTask::prepare(VideoRequest request) const {
   PreparedVideo out;
   const std::int64_t first_count = static_cast<std::int64_t>(request.first_frames.size());
   if (first_count > 0 && max_first_frames() == 0) {
-    refuse("E_VIDEO_FIRST", "--first-frames", "none, as this model writes one grid of frames",
-           std::to_string(first_count) + " frames");
+    refuse_request("E_VIDEO_FIRST", "--first-frames",
+                   "none, as this model writes one grid of frames",
+                   std::to_string(first_count) + " frames");
   }
   for (const Image& frame : request.first_frames) {
     if (frame.width == model.image_width() && frame.height == model.image_height()) continue;
-    refuse("E_VIDEO_FIRST", "--first-frames",
-           "frames of " + size_text(model.image_width(), model.image_height()),
-           size_text(frame.width, frame.height));
+    refuse_request("E_VIDEO_FIRST", "--first-frames",
+                   "frames of " + size_text(model.image_width(), model.image_height()),
+                   size_text(frame.width, frame.height));
   }
   out.first_frames = whole_grids(std::move(request.first_frames), *model.clip, max_first_frames());
   if (model.clip->from_frames && out.first_frames.empty()) {
-    refuse("E_VIDEO_FIRST", "--first-frames", "a clip or picture, which this model goes on with",
-           "none");
+    refuse_request("E_VIDEO_FIRST", "--first-frames",
+                   "a clip or picture, which this model goes on with", "none");
   }
   out.continuation = request.continuation;
   check_continuation(model, out.continuation);
   out.frames = request.endless ? 0 : request.frames > 0 ? request.frames : own_frames();
   const bool longer = request.endless || out.frames > own_frames();
   if (longer && (model.model.grids < 2 || !model.clip->goes_on)) {
-    refuse("E_VIDEO_FRAMES", "--frames",
-           "at most " + std::to_string(own_frames()) +
-               (model.clip->goes_on ? ", as nothing leads from one grid to the next"
-                                    : ", as this model writes no longer clips"),
-           request.endless ? "no end" : std::to_string(out.frames));
+    refuse_request("E_VIDEO_FRAMES", "--frames",
+                   "at most " + std::to_string(own_frames()) +
+                       (model.clip->goes_on ? ", as nothing leads from one grid to the next"
+                                            : ", as this model writes no longer clips"),
+                   request.endless ? "no end" : std::to_string(out.frames));
   }
   out.text = text_features_of(request.text_features, model.context);
   if (!request.endless && out.frames <= static_cast<std::int64_t>(out.first_frames.size())) {
-    refuse("E_VIDEO_FRAMES", "--frames",
-           "more than the " + std::to_string(out.first_frames.size()) + " first frames",
-           std::to_string(out.frames));
+    refuse_request("E_VIDEO_FRAMES", "--frames",
+                   "more than the " + std::to_string(out.first_frames.size()) + " first frames",
+                   std::to_string(out.frames));
   }
   Stream& item = out.item;
   item.law = settle_sampling(request.sampling, model.sampling);
@@ -181,21 +169,9 @@ PreparedVideo VideoTask::prepare(VideoRequest request) const {
   if (draft != nullptr) {
     out.draft = draft->request(request.prompt, request.negative_prompt, item.law);
   }
-  ImageFacts& facts = out.facts;
-  facts.program = program_version();
-  facts.prompt = request.prompt;
-  facts.negative_prompt = request.negative_prompt;
-  facts.model = model_name();
-  facts.family = model.family;
-  facts.dtype = dtype_name(storage());
-  facts.backend = backend().name();
-  facts.seed = request.seed;
-  facts.width = model.image_width();
-  facts.height = model.image_height();
-  facts.law = item.law;
-  facts.method = method();
-  if (draft != nullptr) facts.draft_model = draft->name();
-  facts.preserves_distribution = promise_of(facts.method) != Promise::kNone;
+  out.facts = first_facts({model, model_name(), storage(), backend(), method()}, request.prompt,
+                          request.negative_prompt, request.seed, item.law);
+  if (draft != nullptr) out.facts.draft_model = draft->name();
   return out;
 }
 

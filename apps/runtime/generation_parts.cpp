@@ -1,0 +1,55 @@
+#include "apps/runtime/generation_parts.h"
+
+#include <utility>
+
+namespace tessera {
+
+void refuse_request(std::string code, std::string where, std::string expected, std::string found,
+                    std::string hint) {
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = std::move(code),
+               .where = std::move(where),
+               .expected = std::move(expected),
+               .found = std::move(found),
+               .hint = std::move(hint)});
+}
+
+std::string size_text(std::int64_t width, std::int64_t height) {
+  return std::to_string(width) + "x" + std::to_string(height);
+}
+
+void check_geometry(const GenerateOptions& options, const ModelSpec& spec,
+                    const std::string& name) {
+  const std::int64_t width = options.width == 0 ? spec.image_width() : options.width;
+  const std::int64_t height = options.height == 0 ? spec.image_height() : options.height;
+  if (width == spec.image_width() && height == spec.image_height()) return;
+  throw Error({.kind = ErrorKind::kUsage,
+               .code = "E_GEOMETRY",
+               .file = name,
+               .where = "--size",
+               .expected = size_text(spec.image_width(), spec.image_height()) +
+                           ", which is what this model paints",
+               .found = size_text(width, height)});
+}
+
+ImageFacts first_facts(const FactSources& sources, const std::string& prompt,
+                       const std::optional<std::string>& negative_prompt, std::uint64_t seed,
+                       const LawSettings& law) {
+  ImageFacts facts;
+  facts.program = program_version();
+  facts.prompt = prompt;
+  facts.negative_prompt = negative_prompt;
+  facts.model = sources.model_name;
+  facts.family = sources.spec.family;
+  facts.dtype = dtype_name(sources.storage);
+  facts.backend = sources.backend.name();
+  facts.seed = seed;
+  facts.width = sources.spec.image_width();
+  facts.height = sources.spec.image_height();
+  facts.law = law;
+  facts.method = sources.method;
+  facts.preserves_distribution = promise_of(facts.method) != Promise::kNone;
+  return facts;
+}
+
+}  // namespace tessera

@@ -1,0 +1,35 @@
+// What tasks that generate share, whatever they generate: refusals of a request, the check of a
+// size, the first facts of a result.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "apps/runtime/generate_request.h"
+
+namespace tessera {
+
+// Error kUsage.
+[[noreturn]] void refuse_request(std::string code, std::string where, std::string expected,
+                                 std::string found, std::string hint = "");
+
+// "384x384".
+std::string size_text(std::int64_t width, std::int64_t height);
+
+// Error kUsage, E_GEOMETRY, when the model does another size than options ask for.
+void check_geometry(const GenerateOptions& options, const ModelSpec& spec, const std::string& name);
+
+// All facts that are known before anything is generated, but for the name of a draft model.
+struct FactSources {
+  const ModelSpec& spec;
+  const std::string& model_name;
+  DType storage;
+  const Backend& backend;
+  const DecodeMethod& method;
+};
+ImageFacts first_facts(const FactSources& sources, const std::string& prompt,
+                       const std::optional<std::string>& negative_prompt, std::uint64_t seed,
+                       const LawSettings& law);
+
+}  // namespace tessera
